@@ -1,0 +1,121 @@
+//! Trains a small character GPT on a text and samples from it:
+//! `cargo run --release --example char_gpt -- text.txt [steps] [prompt]`.
+
+mod model;
+
+use cotangent::autograd::no_grad;
+use cotangent::nn::Module;
+use cotangent::optim::{AdamW, Optimizer, clip_grad_norm};
+use cotangent::{CrossEntropy, Generator, Result, Tensor};
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Config, Gpt};
+use std::time::Instant;
+
+const BATCH: usize = 16;
+const TIME: usize = 64;
+
+/// The characters of a text, numbered in their order.
+struct Vocabulary(Vec<char>);
+
+impl Vocabulary {
+    fn of(text: &str) -> Vocabulary {
+        let mut characters: Vec<char> = text.chars().collect();
+        characters.sort_unstable();
+        characters.dedup();
+        Vocabulary(characters)
+    }
+
+    /// The numbers of a text's characters; those that are not in the vocabulary are left out.
+    fn encode(&self, text: &str) -> Vec<i64> {
+        text.chars().filter_map(|c| self.0.binary_search(&c).ok()).map(|at| at as i64).collect()
+    }
+
+    fn decode(&self, numbers: &[i64]) -> String {
+        numbers.iter().filter_map(|&n| self.0.get(n as usize)).collect()
+    }
+}
+
+/// Windows of the text from random places, and the same shifted by one: what to predict from and what to predict.
+fn batch(text: &[i64], generator: &mut Generator) -> Result<(Tensor, Tensor)> {
+    let starts = generator.randint(0, (text.len() - TIME) as i64, [BATCH])?.to_vec::<i64>()?;
+    let windows = |shift: usize| -> Result<Tensor> {
+        let all: Vec<i64> = starts.iter().flat_map(|&s| &text[s as usize + shift..][..TIME]).copied().collect();
+        Tensor::from_vec(all, [BATCH, TIME])
+    };
+    Ok((windows(0)?, windows(1)?))
+}
+
+/// Continues a text by drawing one character after another.
+fn sample(model: &Gpt, prompt: Vec<i64>, length: usize, temperature: f64, generator: &mut Generator) -> Result<Vec<i64>> {
+    let mut text = prompt;
+    for _ in 0..length {
+        let seen = &text[text.len().saturating_sub(TIME)..];
+        let logits = model.forward(&Tensor::from_slice(seen, [1, seen.len()])?)?;
+        let last = logits.select(1, -1)?.select(0, 0)?.scale(1.0 / temperature)?;
+        let odds = last.softmax(0)?.to_vec::<f32>()?;
+        let mut draw = generator.rand(())?.item::<f32>()?;
+        let chosen = odds.iter().position(|p| {
+            draw -= p;
+            draw < 0.0
+        });
+        text.push(chosen.unwrap_or(odds.len() - 1) as i64);
+    }
+    Ok(text)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("usage: char_gpt TEXT [STEPS] [PROMPT]")?;
+    let steps: usize = arguments.next().map_or(Ok(1000), |s| s.parse())?;
+    let prompt = arguments.next().unwrap_or_else(|| "\n".to_string());
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let vocabulary = Vocabulary::of(&text);
+    let numbers = vocabulary.encode(&text);
+    if numbers.len() <= 10 * TIME {
+        return Err(format!("{path}: {} characters are too few to train on", numbers.len()).into());
+    }
+    let (train, held_out) = numbers.split_at(numbers.len() * 9 / 10);
+
+    cotangent::manual_seed(1);
+    let config = Config { vocabulary: vocabulary.0.len(), width: 64, heads: 4, layers: 2, feed_forward: 256 };
+    let mut model = Gpt::new(&config)?;
+    println!("{} characters, {} different, {} parameters", numbers.len(), config.vocabulary, model.num_parameters());
+
+    let loss = |model: &Gpt, data: &[i64], generator: &mut Generator| -> Result<Tensor> {
+        let (seen, next) = batch(data, generator)?;
+        let logits = model.forward(&seen)?.reshape([(BATCH * TIME) as isize, -1])?;
+        logits.cross_entropy(&next.flatten(0, -1)?, &CrossEntropy::default())
+    };
+    let held_out_loss = |model: &Gpt| -> Result<f64> {
+        let mut generator = Generator::seed(3);
+        let losses = (0..20).map(|_| loss(model, held_out, &mut generator)?.item::<f32>()).collect::<Result<Vec<_>>>()?;
+        Ok(losses.iter().map(|&l| f64::from(l)).sum::<f64>() / losses.len() as f64)
+    };
+
+    let mut optimizer = AdamW::new(3e-3);
+    let mut generator = Generator::seed(2);
+    let bar = ProgressBar::new(steps as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  loss {msg}  {elapsed}")?);
+    let start = Instant::now();
+    for step in 0..steps {
+        // Down to a tenth along half a cosine.
+        let progress = step as f64 / steps as f64;
+        optimizer.set_lr(3e-3 * (0.55 + 0.45 * (std::f64::consts::PI * progress).cos()));
+        let value = loss(&model, train, &mut generator)?;
+        model.zero_grad();
+        value.backward()?;
+        clip_grad_norm(&mut model, 1.0)?;
+        optimizer.step(&mut model)?;
+        bar.set_message(format!("{:.3}", value.item::<f32>()?));
+        bar.inc(1);
+    }
+    bar.finish();
+    let rate = (steps * BATCH * TIME) as f64 / start.elapsed().as_secs_f64();
+    model.eval();
+    println!("held-out loss {:.3} after {steps} steps, {rate:.0} characters a second\n", no_grad(|| held_out_loss(&model))?);
+    let prompt = vocabulary.encode(&prompt);
+    let start = if prompt.is_empty() { vec![train[0]] } else { prompt };
+    let written = no_grad(|| sample(&model, start, 500, 0.8, &mut generator))?;
+    println!("{}", vocabulary.decode(&written));
+    Ok(())
+}

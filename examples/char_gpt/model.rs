@@ -1,0 +1,132 @@
+//! A small GPT over characters: rotary positions, attention without biases, the embedding tied to the output.
+
+use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module};
+use cotangent::{Gelu, Result, Tensor};
+
+/// The size of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub vocabulary: usize,
+    pub width: usize,
+    pub heads: usize,
+    pub layers: usize,
+    pub feed_forward: usize,
+}
+
+/// Characters to the probabilities of the next one.
+#[derive(Module)]
+pub struct Gpt {
+    embedding: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+}
+
+#[derive(Module)]
+struct Block {
+    norm1: LayerNorm,
+    attention: Attention,
+    norm2: LayerNorm,
+    up: Linear,
+    down: Linear,
+}
+
+#[derive(Module)]
+struct Attention {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    out: Linear,
+    heads: usize,
+}
+
+impl Gpt {
+    pub fn new(config: &Config) -> Result<Gpt> {
+        let Config { vocabulary, width, layers, .. } = *config;
+        let mut embedding = Embedding::new(vocabulary, width)?;
+        // Tied to the output, unit normal numbers would make the first logits far too large.
+        let small = embedding.weight.detach().mul(0.02)?;
+        embedding.weight = small.requires_grad_(true)?;
+        let blocks = (0..layers).map(|_| Block::new(config)).collect::<Result<_>>()?;
+        Ok(Gpt { embedding, blocks, norm: LayerNorm::new(width)? })
+    }
+
+    /// `[batch, time]` characters to `[batch, time, vocabulary]` logits.
+    pub fn forward(&self, characters: &Tensor) -> Result<Tensor> {
+        let mut x = self.embedding.forward(characters)?;
+        let positions = Rotary::new(x.size(1)?, self.blocks.first().map_or(2, |b| b.attention.head_size(&x)))?;
+        let future = Tensor::ones([x.size(1)?, x.size(1)?])?.triu(1)?.gt(0.0)?;
+        for block in &self.blocks {
+            x = block.forward(&x, &positions, &future)?;
+        }
+        self.norm.forward(&x)?.linear(&self.embedding.weight, None)
+    }
+}
+
+impl Block {
+    fn new(config: &Config) -> Result<Block> {
+        let Config { width, heads, feed_forward, .. } = *config;
+        Ok(Block {
+            norm1: LayerNorm::new(width)?,
+            attention: Attention::new(width, heads)?,
+            norm2: LayerNorm::new(width)?,
+            up: Linear::new(width, feed_forward)?,
+            down: Linear::new(feed_forward, width)?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor, positions: &Rotary, future: &Tensor) -> Result<Tensor> {
+        let x = x.add(self.attention.forward(&self.norm1.forward(x)?, positions, future)?)?;
+        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu(Gelu::Erf)?;
+        x.add(self.down.forward(&hidden)?)
+    }
+}
+
+impl Attention {
+    fn new(width: usize, heads: usize) -> Result<Attention> {
+        let project = || Linear::without_bias(width, width);
+        Ok(Attention { query: project()?, key: project()?, value: project()?, out: project()?, heads })
+    }
+
+    fn head_size(&self, x: &Tensor) -> usize {
+        x.shape().last().map_or(0, |width| width / self.heads)
+    }
+
+    /// `x` is `[batch, time, width]`; `future` is true where a position may not look.
+    fn forward(&self, x: &Tensor, positions: &Rotary, future: &Tensor) -> Result<Tensor> {
+        let (batch, time, width) = (x.size(0)?, x.size(1)?, x.size(2)?);
+        let size = self.head_size(x);
+        // [batch, time, width] to [batch, heads, time, size].
+        let split = |y: Tensor| y.reshape([batch, time, self.heads, size])?.transpose(1, 2);
+        let query = positions.turn(&split(self.query.forward(x)?)?)?;
+        let key = positions.turn(&split(self.key.forward(x)?)?)?;
+        let value = split(self.value.forward(x)?)?;
+        let scores = query.matmul(&key.transpose(-2, -1)?)?.scale(1.0 / (size as f64).sqrt())?;
+        let weights = scores.masked_fill(future, f64::NEG_INFINITY)?.softmax(-1)?;
+        self.out.forward(&weights.matmul(&value)?.transpose(1, 2)?.reshape([batch, time, width])?)
+    }
+}
+
+/// Rotary positions: pairs of a query's or key's numbers turned by an angle that grows with the position.
+struct Rotary {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+impl Rotary {
+    fn new(time: usize, size: usize) -> Result<Rotary> {
+        let half = size / 2;
+        let frequency = |i: usize| 10_000_f64.powf(-(i as f64) / half as f64);
+        let angles: Vec<f32> = (0..time).flat_map(|t| (0..half).map(move |i| (t as f64 * frequency(i)) as f32)).collect();
+        let angles = Tensor::from_vec(angles, [time, half])?;
+        Ok(Rotary { cos: angles.cos()?, sin: angles.sin()? })
+    }
+
+    /// `x` is `[batch, heads, time, size]`; the first half of the numbers is paired with the second.
+    fn turn(&self, x: &Tensor) -> Result<Tensor> {
+        let halves = x.chunk(2, -1)?;
+        let (a, b) = (&halves[0], &halves[1]);
+        let turned_a = a.mul(&self.cos)?.sub(b.mul(&self.sin)?)?;
+        let turned_b = b.mul(&self.cos)?.add(a.mul(&self.sin)?)?;
+        Tensor::cat(&[&turned_a, &turned_b], -1)
+    }
+}

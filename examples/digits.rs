@@ -1,0 +1,63 @@
+//! Trains a classifier of handwritten digits: `cargo run --release --example digits`.
+//!
+//! The data set comes with the crate: 1797 images of 8×8 pixels, of which 360 are held out for the test.
+
+use cotangent::autograd::no_grad;
+use cotangent::data::{Digits, digits};
+use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
+use cotangent::optim::{AdamW, Optimizer};
+use cotangent::{CrossEntropy, DType, Generator, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Instant;
+
+const EPOCHS: usize = 60;
+const BATCH: usize = 64;
+
+/// The share of images whose digit the model names.
+fn accuracy(model: &mut Sequential, data: &Digits) -> Result<f64> {
+    model.eval();
+    let guessed = no_grad(|| model.forward(&data.images)?.argmax_dim(1, false))?;
+    model.train();
+    Ok(f64::from(guessed.eq(&data.labels)?.to_dtype(DType::F32)?.mean()?.item::<f32>()?))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    cotangent::manual_seed(42);
+    let (train, test) = digits()?.split(360, 42)?;
+    let mut model = Sequential::new()
+        .add(Linear::new(64, 128)?)
+        .add(ReLU)
+        .add(Dropout::new(0.1)?)
+        .add(Linear::new(128, 64)?)
+        .add(ReLU)
+        .add(Linear::new(64, 10)?);
+    println!("{}", model.summary());
+
+    let mut optimizer = AdamW::new(2e-3);
+    let mut shuffle = Generator::seed(7);
+    let bar = ProgressBar::new(EPOCHS as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  loss {msg}  {elapsed}")?);
+    let start = Instant::now();
+    for _ in 0..EPOCHS {
+        let mut total = 0.0;
+        for positions in train.batches(BATCH, &mut shuffle)? {
+            let batch = train.pick(&positions)?;
+            let loss = model.forward(&batch.images)?.cross_entropy(&batch.labels, &CrossEntropy::default())?;
+            model.zero_grad();
+            loss.backward()?;
+            optimizer.step(&mut model)?;
+            total += f64::from(loss.item::<f32>()?) * batch.len() as f64;
+        }
+        bar.set_message(format!("{:.4}", total / train.len() as f64));
+        bar.inc(1);
+    }
+    bar.finish();
+
+    let (on_train, on_test) = (accuracy(&mut model, &train)?, accuracy(&mut model, &test)?);
+    println!("trained on {} digits in {:.1} s", train.len(), start.elapsed().as_secs_f64());
+    println!("accuracy: {:.2} % of those, {:.2} % of {} held-out digits", 100.0 * on_train, 100.0 * on_test, test.len());
+    if on_test < 0.97 {
+        return Err(format!("{:.2} % of the held-out digits is less than the 97 % this example promises", 100.0 * on_test).into());
+    }
+    Ok(())
+}

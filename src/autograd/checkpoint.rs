@@ -1,0 +1,184 @@
+//! Checkpoints: a segment of the computation that is done twice, so that its intermediate values need not be kept.
+//!
+//! The whole segment is one node of the graph. Its rule calls the function again, with recording, and carries the
+//! cotangent through what was recorded. The function may use tensors that it was not given, such as parameters. They are
+//! found by looking at what its first, recorded run hangs on, and become inputs of the node like the others.
+
+use super::backward::Backward;
+use super::mode::{self, is_grad_enabled};
+use super::node::{self, Cx, Grads, NodeRef};
+use super::segment::{Extent, entry};
+use super::{anomaly, tape};
+use crate::error::bail;
+use crate::random::{self, with_generator};
+use crate::{Generator, Result, Tensor};
+use std::collections::HashSet;
+
+/// `f(inputs)`, of which only the inputs are kept: the backward pass computes the values between them and the result
+/// once more. This takes the time of a second forward computation for the memory of all it would have saved.
+///
+/// Gradients are those of `f`, also by tensors that it captured, and to any order. `f` has to be a function: called
+/// again it must compute the same from the same tensors. Random numbers are no obstacle, the second run draws the same
+/// ones; they come from a sequence of the segment's own, which is chosen by the generator in force.
+///
+/// The first run is recorded in full until it ends, so that the memory needed is that of the largest segment.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::checkpoint};
+/// let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
+/// let w = Tensor::new(3.0)?.requires_grad_(true)?;
+/// let captured = w.clone();
+/// let y = checkpoint(move |x| x[0].mul(&captured)?.exp()?.log(), &[&x])?;
+/// y.sum()?.backward()?;
+/// assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![3.0, 3.0]));
+/// assert_eq!(w.grad().map(|g| g.item::<f32>()).transpose()?, Some(3.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s. The backward pass fails if `f` then gives a result of another shape or dtype, or uses other tensors that
+/// require a gradient.
+#[track_caller]
+pub fn checkpoint(
+    f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    inputs: &[&Tensor],
+) -> Result<Tensor> {
+    let seed = own_seed();
+    let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+    if !is_grad_enabled() {
+        return with_generator(&mut Generator::seed(seed), || f(&inputs));
+    }
+    let (output, sources) = {
+        let run = Run::new(&f, &inputs, seed)?;
+        if run.root.is_none() {
+            return Ok(run.output);
+        }
+        (run.output.detach(), run.sources())
+    };
+    // Recording looks at the nodes of its inputs alone, so that any values do for those that `f` captured.
+    let carriers: Vec<Tensor> = sources.iter().map(|source| output.clone().with_node(source.node(&inputs))).collect();
+    let carriers: Vec<&Tensor> = carriers.iter().collect();
+    let (shape, dtype) = (output.layout().shape().clone(), output.dtype());
+    output.record("checkpoint", &carriers, move |save| {
+        let inputs: Vec<Tensor> = inputs.iter().map(|input| save.keep(input)).collect();
+        move |cx: &Cx, g: &Tensor| {
+            let run = anomaly::resumed(|| Run::new(&f, &inputs, seed))?;
+            if *run.output.layout().shape() != shape || run.output.dtype() != dtype {
+                bail!(
+                    Graph,
+                    "checkpoint",
+                    "the function gave {} of shape {shape:?} in the forward computation and {} of shape {:?} in the backward pass",
+                    dtype,
+                    run.output.dtype(),
+                    run.output.shape()
+                );
+            }
+            if run.sources() != sources {
+                bail!(
+                    Graph,
+                    "checkpoint",
+                    "the function used other tensors that require a gradient in the backward pass than in the forward computation"
+                );
+            }
+            anomaly::resumed(|| run.pull(cx, g, &sources))
+        }
+    })
+}
+
+/// A seed for the segment's random numbers. One counter is taken from the generator in force, so that no two segments
+/// get the same one, and other threads that draw do not matter to the second run.
+fn own_seed() -> u64 {
+    let (seed, offset) = random::next_range(1);
+    // The mixing step of SplitMix64 (Steele, Lea and Flood, 2014).
+    let z = seed ^ offset.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// What the result of a segment hangs on.
+#[derive(Clone)]
+enum Source {
+    /// The input at this position.
+    Input(usize),
+    /// A tensor that the function captured.
+    Captured(NodeRef),
+}
+
+impl Source {
+    fn node(&self, inputs: &[Tensor]) -> Option<NodeRef> {
+        match self {
+            Source::Input(at) => inputs.get(*at).and_then(Tensor::grad_node).cloned(),
+            Source::Captured(node) => Some(node.clone()),
+        }
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Input(a), Source::Input(b)) => a == b,
+            (Source::Captured(a), Source::Captured(b)) => a.seq == b.seq,
+            _ => false,
+        }
+    }
+}
+
+/// One recorded run of the function.
+struct Run {
+    /// The nodes of what the function was given; `None` where no gradient is required.
+    entries: Vec<Option<NodeRef>>,
+    output: Tensor,
+    /// The node of the output and what leads to it, if a gradient is required.
+    root: Option<(NodeRef, Extent)>,
+}
+
+impl Run {
+    #[track_caller]
+    fn new(f: &impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], seed: u64) -> Result<Run> {
+        let start = node::next_sequence();
+        let given = |x: &Tensor| if x.requires_grad() { entry("checkpoint", x) } else { Ok(x.clone()) };
+        let (entries, output) = mode::enable_grad(|| {
+            tape::off_tape(|| {
+                let entries = inputs.iter().map(given).collect::<Result<Vec<Tensor>>>()?;
+                let output = with_generator(&mut Generator::seed(seed), || f(&entries))?;
+                Ok((entries, output))
+            })
+        })?;
+        let entries: Vec<Option<NodeRef>> = entries.iter().map(|entry| entry.grad_node().cloned()).collect();
+        let seqs: HashSet<u64> = entries.iter().flatten().map(|node| node.seq).collect();
+        let extent = |node: &NodeRef| Ok((node.clone(), Extent::of("checkpoint", node, start, &seqs)?));
+        let root = output.grad_node().map(extent).transpose()?;
+        Ok(Run { entries, output, root })
+    }
+
+    /// What the output hangs on, oldest first. Leaves that the function makes for itself are left out: no one else can
+    /// ask for their gradients.
+    fn sources(&self) -> Vec<Source> {
+        let Some((_, extent)) = &self.root else { return Vec::new() };
+        let position = |node: &NodeRef| {
+            self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.seq == node.seq))
+        };
+        extent
+            .boundary
+            .values()
+            .map(|node| position(node).map_or_else(|| Source::Captured(node.clone()), Source::Input))
+            .collect()
+    }
+
+    fn pull(&self, cx: &Cx, cotangent: &Tensor, sources: &[Source]) -> Result<Grads> {
+        let create_graph = is_grad_enabled();
+        let how = Backward { retain_graph: create_graph, create_graph };
+        let seq = |source: &Source| match source {
+            Source::Input(at) => self.entries.get(*at).and_then(Option::as_ref).map(|node| node.seq),
+            Source::Captured(node) => Some(node.seq),
+        };
+        let needed = |at: usize, source: &Source| if cx.needs(at) { seq(source) } else { None };
+        let targets: HashSet<u64> = sources.iter().enumerate().filter_map(|(at, source)| needed(at, source)).collect();
+        let mut found = match &self.root {
+            Some((root, extent)) => extent.pull(&how.pass("checkpoint"), root, cotangent.clone(), &targets)?,
+            None => Default::default(),
+        };
+        Ok(sources.iter().enumerate().map(|(at, source)| found.remove(&needed(at, source)?)).collect())
+    }
+}

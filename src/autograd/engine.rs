@@ -1,0 +1,159 @@
+//! The backward pass: one loop over an ordered map from sequence numbers to cotangents.
+//!
+//! The youngest node that has a cotangent goes first. All its uses are younger still, so its cotangent is complete, and
+//! every node runs once. Un-broadcasting and accumulation happen here and in no rule.
+
+use super::anomaly;
+use super::mode::{GradMode, is_grad_enabled};
+use super::node::{Cx, Edges, Kind, Node, NodeRef};
+use crate::error::bail;
+use crate::{Result, Tensor};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
+
+/// How a pass goes about the graph.
+pub(crate) struct Pass<'a> {
+    /// The operation that asked, for messages.
+    pub op: &'static str,
+    /// Keep the saved values for another pass.
+    pub retain_graph: bool,
+    /// Record the pass itself.
+    pub create_graph: bool,
+    /// The nodes whose cotangents are asked for and those on the way to them; all where this is `None`.
+    pub wanted: Option<&'a HashSet<u64>>,
+}
+
+/// Nodes that have a cotangent and wait for their turn, by sequence number.
+#[derive(Default)]
+struct Pending {
+    /// The youngest stays out of the map: in long chains it is the only one.
+    youngest: Option<(NodeRef, Tensor)>,
+    rest: BTreeMap<u64, (NodeRef, Tensor)>,
+}
+
+impl Pending {
+    fn pop(&mut self) -> Option<(NodeRef, Tensor)> {
+        self.youngest.take().or_else(|| self.rest.pop_last().map(|(_, entry)| entry))
+    }
+
+    /// Adds a contribution to a node's cotangent: the first is moved in, later ones are added in place.
+    fn add(&mut self, node: &NodeRef, grad: Tensor) -> Result<()> {
+        let youngest = match &mut self.youngest {
+            Some((youngest, cotangent)) if youngest.seq == node.seq => return cotangent.accumulate(grad),
+            Some((youngest, _)) => youngest.seq,
+            None => self.rest.last_key_value().map_or(0, |(&seq, _)| seq),
+        };
+        if node.seq > youngest {
+            if let Some((before, cotangent)) = self.youngest.replace((node.clone(), grad)) {
+                self.rest.insert(before.seq, (before, cotangent));
+            }
+            return Ok(());
+        }
+        match self.rest.entry(node.seq) {
+            Entry::Vacant(slot) => {
+                slot.insert((node.clone(), grad));
+            }
+            Entry::Occupied(mut slot) => slot.get_mut().1.accumulate(grad)?,
+        }
+        Ok(())
+    }
+}
+
+impl Pass<'_> {
+    /// Carries the cotangents of `roots` back. `sink` gets the complete cotangent of every node it passes, and says
+    /// whether the pass goes on behind it.
+    pub fn run(&self, roots: Vec<(NodeRef, Tensor)>, mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>) -> Result<()> {
+        let _mode = GradMode::set(self.create_graph);
+        let mut pending = Pending::default();
+        for (node, cotangent) in roots {
+            pending.add(&node, fit(cotangent, &node, "the cotangent given")?)?;
+        }
+        while let Some((node, cotangent)) = pending.pop() {
+            let cotangent = match node.extras.get() {
+                Some(extras) => own_graph(extras.run_hooks(&node, cotangent)?),
+                None => cotangent,
+            };
+            if sink(&node, &cotangent)? && node.kind == Kind::Op {
+                self.step(&mut pending, &node, &cotangent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, pending: &mut Pending, node: &NodeRef, cotangent: &Tensor) -> Result<()> {
+        let run = node.visit(self.retain_graph, &mut |edges, rule| {
+            // A NaN is reported below, at the place of the operation and not at that of its rule.
+            let grads = anomaly::suspended(|| rule(&Cx { node, edges, wanted: self.wanted }, cotangent))?;
+            if let Some(extras) = node.extras.get() {
+                extras.notify(node, cotangent, &grads);
+            }
+            self.deliver(pending, node, edges, grads)
+        })?;
+        if run { Ok(()) } else { Err(node.freed(self.op)) }
+    }
+
+    fn deliver(&self, pending: &mut Pending, node: &Node, edges: &Edges, grads: super::Grads) -> Result<()> {
+        if grads.len() != edges.len() {
+            bail!(Graph, node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
+        }
+        for (edge, grad) in edges.iter().zip(grads) {
+            let Some(edge) = edge else { continue };
+            if self.wanted.is_some_and(|wanted| !wanted.contains(&edge.seq)) {
+                continue;
+            }
+            // A rule that gives nothing where a gradient is needed would lose it in silence.
+            let Some(grad) = grad else {
+                bail!(Graph, node.name, "the rule gave no cotangent for an input that needs one (called at {})", node.location);
+            };
+            if anomaly::enabled() {
+                anomaly::check_values(node.name, "gradient", &grad, node.location)?;
+            }
+            pending.add(edge, fit(grad, edge, node.name)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing.
+fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
+    let grad = if *grad.layout().shape() == node.shape { grad } else { grad.sum_to(from, &node.shape)? };
+    if grad.device() != node.device {
+        bail!(Device, from, "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
+    }
+    let grad = if grad.dtype() == node.dtype { grad } else { grad.to_dtype(node.dtype)? };
+    Ok(own_graph(grad))
+}
+
+/// A pass that is not recorded passes on values alone: the graph that a cotangent, a saved value or what a hook returned
+/// may have is none of the gradient's.
+fn own_graph(cotangent: Tensor) -> Tensor {
+    if is_grad_enabled() { cotangent } else { cotangent.with_node(None) }
+}
+
+/// The nodes behind `roots` that lead to one of `targets`, and these themselves.
+pub(crate) fn leading_to(op: &'static str, roots: &[NodeRef], targets: &HashSet<u64>) -> Result<HashSet<u64>> {
+    let oldest = targets.iter().copied().min().unwrap_or(0);
+    let mut seen = BTreeMap::new();
+    let mut stack: Vec<NodeRef> = roots.to_vec();
+    while let Some(node) = stack.pop() {
+        // What is older than every target cannot lead to one.
+        if node.seq < oldest || seen.contains_key(&node.seq) {
+            continue;
+        }
+        let edges = node.edges();
+        // Behind a node that was freed an older target may have been: to say that there was none would lose its gradient.
+        if node.kind == Kind::Op && edges.is_empty() && node.seq > oldest {
+            return Err(node.freed(op));
+        }
+        let behind: Vec<u64> = edges.iter().flatten().map(|edge| edge.seq).collect();
+        stack.extend(edges.into_iter().flatten());
+        seen.insert(node.seq, behind);
+    }
+    let mut leading = HashSet::new();
+    for (seq, behind) in seen {
+        if targets.contains(&seq) || behind.iter().any(|b| leading.contains(b)) {
+            leading.insert(seq);
+        }
+    }
+    Ok(leading)
+}

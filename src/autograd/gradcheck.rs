@@ -1,0 +1,290 @@
+//! Derivatives against differences: the check that every rule has to pass.
+//!
+//! The analytic side is a backward pass. The numeric side calls the function a little to both sides of its inputs,
+//! without recording. Fast mode compares one number for each input: a random cotangent times the Jacobian times a random
+//! direction. Exhaustive mode compares every element of the Jacobian.
+
+use super::backward::{Backward, cotangents_at, root};
+use super::mode::{enable_grad, no_grad};
+use super::node::NodeRef;
+use super::transforms::vjp;
+use crate::error::bail;
+use crate::{DType, Generator, Result, Tensor};
+
+/// How [`gradcheck`] compares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GradCheck {
+    /// How far the inputs are moved to each side.
+    pub eps: f64,
+    /// The difference that is allowed in any case.
+    pub atol: f64,
+    /// The difference that is allowed for each unit of the numeric value.
+    pub rtol: f64,
+    /// Compare every element of the Jacobian, instead of products with random vectors.
+    pub exhaustive: bool,
+    /// How many random products are compared in fast mode.
+    pub projections: usize,
+    /// The seed of the random vectors.
+    pub seed: u64,
+}
+
+impl Default for GradCheck {
+    fn default() -> GradCheck {
+        GradCheck { eps: 1e-6, atol: 1e-6, rtol: 1e-5, exhaustive: false, projections: 2, seed: 0 }
+    }
+}
+
+/// Compares the gradients of `f` with central differences, by all inputs of floating point, which must be `f64`.
+///
+/// ```
+/// use cotangent::{Generator, DType, autograd::{gradcheck, GradCheck}};
+/// let x = Generator::seed(1).randn_with([3], DType::F64)?;
+/// gradcheck(|x| x[0].mul(&x[0]), &[x], &GradCheck::default())?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// If a gradient is wrong: the message names the input, the element of it and of the result, and both values. Also if
+/// `f` gives different results for the same inputs, its result is not `f64` or has no derivative, or there is nothing
+/// to check.
+pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheck) -> Result<()> {
+    Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs, how }.run()
+}
+
+/// As [`gradcheck`], for the second derivatives: compares the gradients of `f`'s gradients, by the inputs and by a random
+/// cotangent, with central differences.
+///
+/// ```
+/// use cotangent::{Generator, DType, autograd::{gradgradcheck, GradCheck}};
+/// let x = Generator::seed(1).randn_with([3], DType::F64)?;
+/// gradgradcheck(|x| x[0].exp(), &[x], &GradCheck::default())?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`gradcheck`]; in messages the cotangent is the last input, and result `i` is the gradient by the `i`-th input of
+/// floating point.
+pub fn gradgradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheck) -> Result<()> {
+    let output = no_grad(|| f(inputs))?;
+    if output.dtype() != DType::F64 {
+        bail!(DType, "gradgradcheck", "the function gave a result of {}, not f64", output.dtype());
+    }
+    let cotangent = noise(&mut Generator::seed(how.seed ^ 0x5eed), output.shape())?;
+    let n = inputs.len();
+    let gradients = |x: &[Tensor]| {
+        let floats: Vec<&Tensor> = x[..n].iter().filter(|x| x.dtype().is_float()).collect();
+        let call = |entries: &[Tensor]| {
+            let mut entries = entries.iter();
+            // The constants stay where they are among the inputs.
+            let all: Vec<Tensor> = x[..n]
+                .iter()
+                .map(|x| if x.dtype().is_float() { entries.next().unwrap_or(x).clone() } else { x.clone() })
+                .collect();
+            f(&all)
+        };
+        vjp(call, &floats)?.1(&x[n])
+    };
+    let with_cotangent: Vec<Tensor> = inputs.iter().cloned().chain([cotangent]).collect();
+    Check { op: "gradgradcheck", f: &gradients, inputs: &with_cotangent, how }.run()
+}
+
+struct Check<'a, F> {
+    op: &'static str,
+    f: &'a F,
+    inputs: &'a [Tensor],
+    how: &'a GradCheck,
+}
+
+impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
+    fn run(&self) -> Result<()> {
+        let mut checked = Vec::new();
+        for (at, input) in self.inputs.iter().enumerate() {
+            match input.dtype() {
+                DType::F64 => checked.push(at),
+                float if float.is_float() => {
+                    bail!(DType, self.op, "input {at} is {float}: differences need f64 (cast it with to_dtype first)")
+                }
+                _ => {}
+            }
+        }
+        if checked.is_empty() {
+            bail!(
+                Value,
+                self.op,
+                "there is nothing to check: none of the {} inputs is of floating point",
+                self.inputs.len()
+            );
+        }
+        let leaves: Vec<Tensor> = self.inputs.iter().map(as_leaf).collect::<Result<_>>()?;
+        let outputs = enable_grad(|| (self.f)(&leaves))?;
+        self.reproducible(&outputs)?;
+        for &at in &checked {
+            if self.how.exhaustive {
+                self.exhaustive(at, &leaves, &outputs)?;
+            } else {
+                self.fast(at, &leaves, &outputs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two more calls must give the same, bit for bit: a function that draws random numbers, for example, cannot be
+    /// compared with itself.
+    fn reproducible(&self, outputs: &[Tensor]) -> Result<()> {
+        for _ in 0..2 {
+            let again = self.values(self.inputs)?;
+            for (number, (a, b)) in outputs.iter().zip(&again).enumerate() {
+                if a.dtype() != DType::F64 {
+                    bail!(DType, self.op, "the function gave a result of {}, not f64", a.dtype());
+                }
+                let same = a.shape() == b.shape()
+                    && a.to_vec::<f64>()?.iter().zip(b.to_vec::<f64>()?).all(|(a, b)| a.to_bits() == b.to_bits());
+                if !same {
+                    bail!(
+                        Value,
+                        self.op,
+                        "result {number} of the function is not reproducible: two calls on the same inputs gave different values"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        no_grad(|| (self.f)(inputs))
+    }
+
+    /// How the results change, per unit, as one input moves along a direction.
+    fn differences(&self, at: usize, direction: &Tensor) -> Result<Vec<Vec<f64>>> {
+        let moved = |by: f64| {
+            let mut inputs = self.inputs.to_vec();
+            inputs[at] = inputs[at].detach().add(&direction.mul(by)?)?;
+            self.values(&inputs)?.iter().map(Tensor::to_vec::<f64>).collect::<Result<Vec<_>>>()
+        };
+        let (up, down) = (moved(self.how.eps)?, moved(-self.how.eps)?);
+        let per_unit = |(up, down): (&f64, &f64)| (up - down) / (2.0 * self.how.eps);
+        Ok(up.iter().zip(&down).map(|(up, down)| up.iter().zip(down).map(per_unit).collect()).collect())
+    }
+
+    /// The gradient by one input, from a cotangent for each result.
+    fn gradient(&self, at: usize, leaves: &[Tensor], outputs: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<f64>> {
+        let target: Vec<NodeRef> = leaves[at].grad_node().cloned().into_iter().collect();
+        let mut roots = Vec::new();
+        for (output, cotangent) in outputs.iter().zip(cotangents) {
+            // A result that depends on nothing has no node, and a gradient of zero that the differences will confirm.
+            if output.node().is_some() {
+                roots.push((root(self.op, output)?.clone(), cotangent.clone()));
+            }
+        }
+        let found = cotangents_at(Backward::RETAIN.pass(self.op), roots, &target)?;
+        match found.into_values().next() {
+            Some(grad) if grad.shape() != leaves[at].shape() || grad.dtype() != DType::F64 => {
+                bail!(
+                    Shape,
+                    self.op,
+                    "the gradient by input {at} of shape {:?} is {} of shape {:?}",
+                    leaves[at].shape(),
+                    grad.dtype(),
+                    grad.shape()
+                )
+            }
+            Some(grad) => grad.to_vec::<f64>(),
+            None => Ok(vec![0.0; leaves[at].numel()]),
+        }
+    }
+
+    fn fast(&self, at: usize, leaves: &[Tensor], outputs: &[Tensor]) -> Result<()> {
+        let mut generator = Generator::seed(self.how.seed.wrapping_add(at as u64));
+        for _ in 0..self.how.projections.max(1) {
+            let direction = noise(&mut generator, self.inputs[at].shape())?;
+            let cotangents = outputs.iter().map(|y| noise(&mut generator, y.shape())).collect::<Result<Vec<_>>>()?;
+            let gradient = self.gradient(at, leaves, outputs, &cotangents)?;
+            if gradient != self.gradient(at, leaves, outputs, &cotangents)? && !gradient.iter().any(|g| g.is_nan()) {
+                bail!(
+                    Value,
+                    self.op,
+                    "the gradient by input {at} is not reproducible: two backward passes gave different values"
+                );
+            }
+            let analytic = dot(&gradient, &direction.to_vec()?);
+            let mut numeric = 0.0;
+            for (change, cotangent) in self.differences(at, &direction)?.iter().zip(&cotangents) {
+                numeric += dot(change, &cotangent.to_vec()?);
+            }
+            if !self.close(analytic, numeric) {
+                // Which element it is, is worth the time once something is wrong.
+                self.exhaustive(at, leaves, outputs)?;
+                bail!(
+                    Value,
+                    self.op,
+                    "the gradient by input {at} of shape {:?} is wrong: along a random direction it is {analytic:.8e}, but differences give {numeric:.8e}",
+                    self.inputs[at].shape()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn exhaustive(&self, at: usize, leaves: &[Tensor], outputs: &[Tensor]) -> Result<()> {
+        // One row of the Jacobian for each element of the results.
+        let mut rows = Vec::new();
+        for (number, output) in outputs.iter().enumerate() {
+            for element in 0..output.numel() {
+                let mut cotangents = outputs.iter().map(Tensor::zeros_like).collect::<Result<Vec<_>>>()?;
+                cotangents[number] = one_hot(output.shape(), element)?;
+                rows.push((number, element, self.gradient(at, leaves, outputs, &cotangents)?));
+            }
+        }
+        for element in 0..self.inputs[at].numel() {
+            let changes = self.differences(at, &one_hot(self.inputs[at].shape(), element)?)?;
+            for (number, of_result, row) in &rows {
+                let (analytic, numeric) = (row[element], changes[*number][*of_result]);
+                if !self.close(analytic, numeric) {
+                    bail!(
+                        Value,
+                        self.op,
+                        "the gradient by input {at} is wrong: the derivative of element {:?} of result {number} by element {:?} of input {at} \
+                         is {analytic:.8e}, but differences give {numeric:.8e}",
+                        index(*of_result, outputs[*number].shape()),
+                        index(element, self.inputs[at].shape())
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self, analytic: f64, numeric: f64) -> bool {
+        // A NaN on either side is never close.
+        (analytic - numeric).abs() <= self.how.atol + self.how.rtol * numeric.abs()
+    }
+}
+
+fn as_leaf(input: &Tensor) -> Result<Tensor> {
+    let input = input.detach();
+    if input.dtype() == DType::F64 { input.requires_grad_(true) } else { Ok(input) }
+}
+
+/// Random numbers none of which is near zero, so that no element of a product goes unseen: from 1/2 to 1, of both signs.
+fn noise(generator: &mut Generator, shape: &[usize]) -> Result<Tensor> {
+    let uniform = generator.rand_with(shape, DType::F64)?.to_vec::<f64>()?;
+    Tensor::from_vec(uniform.into_iter().map(|u| if u < 0.5 { u - 1.0 } else { u }).collect(), shape)
+}
+
+fn one_hot(shape: &[usize], element: usize) -> Result<Tensor> {
+    let mut values = vec![0.0; shape.iter().product()];
+    values[element] = 1.0;
+    Tensor::from_vec(values, shape)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The index of an element from its number in row-major order.
+fn index(mut element: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape.iter().rev().map(|&size| (element % size, element /= size).0).collect();
+    index.reverse();
+    index
+}

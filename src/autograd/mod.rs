@@ -1,0 +1,44 @@
+//! Reverse-mode automatic differentiation: the graph, the engine that walks it, and what is built on both.
+//!
+//! Every operation on a tensor that requires a gradient leaves a [node](node) behind: its name, where it was called,
+//! edges to the inputs that need a gradient, and a closure from the cotangent of its result to those of its inputs.
+//! [`Tensor::backward`](crate::Tensor::backward), [`grad`] and [`Tape::backward`] hand a cotangent to one
+//! [engine](engine), which runs the nodes from the youngest to the oldest. Derivatives are written with tensor
+//! operations, so that `create_graph` gives derivatives of derivatives.
+//!
+//! ```
+//! use cotangent::{Tensor, autograd};
+//! let x = Tensor::new([1.0, 2.0, 3.0])?.requires_grad_(true)?;
+//! let y = x.mul(&x)?.sum()?;
+//! y.backward()?;
+//! assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0, 6.0]));
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod anomaly;
+mod backward;
+mod checkpoint;
+mod dot;
+mod engine;
+mod function;
+mod gradcheck;
+mod hooks;
+mod mode;
+pub(crate) mod node;
+mod segment;
+mod tape;
+mod transforms;
+
+pub use anomaly::{AnomalyGuard, detect_anomaly};
+pub use backward::{Backward, grad, grad_with};
+pub use checkpoint::checkpoint;
+pub use dot::{GraphStats, graph_stats, to_dot};
+pub use function::{Function, FunctionContext, Saves, apply};
+pub use gradcheck::{GradCheck, gradcheck, gradgradcheck};
+pub use hooks::{HookHandle, NodeEvent};
+pub use mode::{GradMode, enable_grad, is_grad_enabled, no_grad};
+pub use tape::{Gradients, Mark, Tape};
+pub use transforms::{hessian, hvp, jacobian, jvp, value_and_grad, vjp};
+
+pub(crate) use node::{Cx, Grads, NodeRef};

@@ -1,0 +1,73 @@
+//! Whether operations are recorded, for each thread.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+thread_local! {
+    static ENABLED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Whether operations on this thread are recorded.
+#[inline]
+pub fn is_grad_enabled() -> bool {
+    ENABLED.get()
+}
+
+/// Runs `f` without recording: its results require no gradient, and nothing is saved for a backward pass.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::no_grad};
+/// let w = Tensor::ones([2])?.requires_grad_(true)?;
+/// let y = no_grad(|| w.mul(2.0))?;
+/// assert!(!y.requires_grad());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = GradMode::disable();
+    f()
+}
+
+/// Runs `f` with recording on, also inside [`no_grad`].
+pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = GradMode::enable();
+    f()
+}
+
+/// Sets the mode of this thread until it is dropped; guards end in the reverse order of their making.
+///
+/// ```
+/// use cotangent::autograd::{GradMode, is_grad_enabled};
+/// let guard = GradMode::disable();
+/// assert!(!is_grad_enabled());
+/// drop(guard);
+/// assert!(is_grad_enabled());
+/// ```
+#[must_use = "the mode goes back when the guard is dropped"]
+#[derive(Debug)]
+pub struct GradMode {
+    before: bool,
+    // The mode belongs to the thread that set it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl GradMode {
+    /// Stops recording.
+    pub fn disable() -> GradMode {
+        GradMode::set(false)
+    }
+
+    /// Starts recording.
+    pub fn enable() -> GradMode {
+        GradMode::set(true)
+    }
+
+    pub(crate) fn set(enabled: bool) -> GradMode {
+        GradMode { before: ENABLED.replace(enabled), _not_send: PhantomData }
+    }
+}
+
+impl Drop for GradMode {
+    fn drop(&mut self) {
+        ENABLED.set(self.before);
+    }
+}

@@ -1,0 +1,343 @@
+//! What an operation leaves behind for the backward pass.
+//!
+//! A node's facts (name, place, shape) are plain fields. Its *body*, the edges to its inputs and the closure with the
+//! saved values, can be taken away: by a backward pass that does not retain the graph, or by a tape that is popped.
+
+use super::hooks::Extras;
+use super::tape::TapeEntry;
+use super::{anomaly, mode};
+use crate::error::{bail, err};
+use crate::layout::Shape;
+use crate::{DType, Device, Error, Result, Tensor};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// The cotangents a rule returns: one for each input, `None` where none was asked for.
+pub(crate) type Grads = SmallVec<[Option<Tensor>; 2]>;
+/// The nodes of the inputs, by position; `None` for inputs that need no gradient.
+pub(crate) type Edges = SmallVec<[Option<NodeRef>; 2]>;
+
+/// Creation order is a topological order: inputs exist before the operation that uses them.
+static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A tensor that was told to require a gradient.
+    Leaf,
+    /// The result of an operation with a derivative.
+    Op,
+    /// The result of an operation without one: it requires no gradient, but can say why when one is asked of it.
+    Barrier,
+}
+
+/// A recorded operation. The last field is unsized so that a node and its closure are one allocation.
+pub(crate) struct Node<B: ?Sized = dyn Body> {
+    pub seq: u64,
+    pub name: &'static str,
+    pub location: &'static Location<'static>,
+    pub kind: Kind,
+    pub dtype: DType,
+    pub device: Device,
+    pub shape: Shape,
+    pub saved_bytes: usize,
+    pub tape: Option<TapeEntry>,
+    pub extras: OnceLock<Box<Extras>>,
+    body: B,
+}
+
+/// The part of a node that can be taken away.
+pub(crate) trait Body: Send + Sync {
+    /// Calls `f` with the edges and the rule, and takes them away for good unless `retain`. Returns false, without
+    /// calling it, if they are gone.
+    fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool>;
+
+    /// The edges alone; empty if they are gone.
+    fn edges(&self) -> Edges;
+
+    /// Drops edges, closure and saved values.
+    fn release(&self);
+}
+
+pub(crate) type RuleFn = dyn Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync;
+
+struct Slot<F: Send + Sync + 'static>(RwLock<Option<(Edges, F)>>);
+
+impl<F> Body for Slot<F>
+where
+    F: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+{
+    fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+        if retain {
+            match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+                Some((edges, rule)) => f(edges, rule).map(|()| true),
+                None => Ok(false),
+            }
+        } else {
+            // Bound first so that the lock is gone while the rule runs.
+            let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+            match taken {
+                Some((edges, rule)) => f(&edges, &rule).map(|()| true),
+                None => Ok(false),
+            }
+        }
+    }
+
+    fn edges(&self) -> Edges {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(edges, _)| edges.clone()).unwrap_or_default()
+    }
+
+    fn release(&self) {
+        let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(taken);
+    }
+}
+
+/// The body of a leaf or a barrier: nothing lies behind it.
+struct NoBody;
+
+impl Body for NoBody {
+    fn visit(&self, _: bool, _: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn edges(&self) -> Edges {
+        Edges::new()
+    }
+
+    fn release(&self) {}
+}
+
+impl Node {
+    pub fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+        self.body.visit(retain, f)
+    }
+
+    pub fn edges(&self) -> Edges {
+        self.body.edges()
+    }
+
+    pub fn release(&self) {
+        self.body.release();
+    }
+
+    /// The rarely used part: the stored gradient and the hooks.
+    pub fn extras(&self) -> &Extras {
+        self.extras.get_or_init(Box::default)
+    }
+
+    /// The error of a rule that broke its contract or a graph that is gone, with the place of the operation.
+    pub fn freed(&self, op: &'static str) -> Error {
+        err!(
+            Graph,
+            op,
+            "the graph was freed by an earlier backward pass: the saved values of {} (called at {}) are gone; \
+             pass retain_graph to the earlier pass, or compute the value again",
+            self.name,
+            self.location
+        )
+    }
+}
+
+/// Bodies that die while another one is being dropped on the same thread wait here for the outermost to drop them, so
+/// that dropping a chain of any length does not recurse.
+struct Dying {
+    active: bool,
+    queue: Vec<Box<dyn Send + Sync>>,
+}
+
+thread_local! {
+    static DYING: RefCell<Dying> = const { RefCell::new(Dying { active: false, queue: Vec::new() }) };
+}
+
+impl<F: Send + Sync + 'static> Drop for Slot<F> {
+    fn drop(&mut self) {
+        let Some(body) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
+        let outermost = DYING.try_with(|dying| {
+            let mut dying = dying.borrow_mut();
+            !std::mem::replace(&mut dying.active, true)
+        });
+        match outermost {
+            Ok(true) => {
+                drop(body);
+                // Popped outside the borrow: dropping it may push more.
+                while let Some(next) = DYING.with(|dying| dying.borrow_mut().queue.pop()) {
+                    drop(next);
+                }
+                DYING.with(|dying| dying.borrow_mut().active = false);
+            }
+            Ok(false) => DYING.with(|dying| dying.borrow_mut().queue.push(Box::new(body))),
+            // The thread is ending and its queue is gone.
+            Err(_) => drop(body),
+        }
+    }
+}
+
+/// A shared node.
+pub(crate) type NodeRef = Arc<Node>;
+
+/// Collects what a rule keeps, while it is being built.
+pub(crate) struct Saver<'a> {
+    output: &'a Tensor,
+    edges: &'a Edges,
+    bytes: usize,
+}
+
+impl Saver<'_> {
+    /// Whether the gradient of the input at this position was asked for.
+    pub fn needs(&self, input: usize) -> bool {
+        matches!(self.edges.get(input), Some(Some(_)))
+    }
+
+    /// Keeps a value, with its graph, for the rule.
+    pub fn keep(&mut self, value: &Tensor) -> Tensor {
+        self.bytes += value.numel() * value.dtype().size();
+        value.clone()
+    }
+
+    /// Keeps the values of the operation's own result, for [`Cx::output`].
+    pub fn keep_output(&mut self) -> Tensor {
+        self.keep(self.output)
+    }
+
+    /// Keeps a value only if the gradient of `input` was asked for.
+    pub fn keep_for(&mut self, input: usize, value: &Tensor) -> Saved {
+        Saved(self.needs(input).then(|| self.keep(value)))
+    }
+}
+
+/// A value kept only where a gradient that was asked for needs it.
+pub(crate) struct Saved(Option<Tensor>);
+
+impl Saved {
+    pub fn get(&self) -> Result<&Tensor> {
+        self.0.as_ref().ok_or_else(|| err!(Graph, "backward", "a value was not saved: its gradient was not asked for"))
+    }
+}
+
+/// What a rule may ask the engine while it runs.
+pub(crate) struct Cx<'a> {
+    pub node: &'a NodeRef,
+    pub edges: &'a Edges,
+    /// With a filter only the nodes in it are wanted.
+    pub wanted: Option<&'a std::collections::HashSet<u64>>,
+}
+
+impl Cx<'_> {
+    /// Whether someone needs the cotangent of the input at this position.
+    pub fn needs(&self, input: usize) -> bool {
+        match self.edges.get(input) {
+            Some(Some(edge)) => self.wanted.is_none_or(|wanted| wanted.contains(&edge.seq)),
+            _ => false,
+        }
+    }
+
+    /// The cotangent of an input, computed only if someone needs it.
+    pub fn want(&self, input: usize, f: impl FnOnce() -> Result<Tensor>) -> Result<Option<Tensor>> {
+        self.needs(input).then(f).transpose()
+    }
+
+    /// The node's own output, of which the rule keeps the values alone: kept with its graph it would own itself.
+    pub fn output(&self, values: &Tensor) -> Tensor {
+        if mode::is_grad_enabled() { values.clone().with_node(Some(self.node.clone())) } else { values.clone() }
+    }
+}
+
+impl Tensor {
+    /// Makes this result of an operation depend on its inputs. Only if one of them requires a gradient is `rule` called
+    /// to build the closure, which keeps what it needs through the [`Saver`].
+    #[track_caller]
+    #[inline]
+    pub(crate) fn record<R>(self, name: &'static str, inputs: &[&Tensor], rule: impl FnOnce(&mut Saver<'_>) -> R) -> Result<Tensor>
+    where
+        R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+    {
+        if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
+            return if anomaly::enabled() { anomaly::check_forward(name, self) } else { Ok(self) };
+        }
+        self.record_node(name, inputs, rule)
+    }
+
+    #[track_caller]
+    fn record_node<R>(self, name: &'static str, inputs: &[&Tensor], rule: impl FnOnce(&mut Saver<'_>) -> R) -> Result<Tensor>
+    where
+        R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+    {
+        let mut edges = Edges::with_capacity(inputs.len());
+        inputs.iter().for_each(|t| edges.push(t.grad_node().cloned()));
+        if edges.iter().all(Option::is_none) {
+            // Only barriers: hand the oldest reason on.
+            let barrier = inputs.iter().find_map(|t| t.node().cloned());
+            return Ok(self.with_node(barrier));
+        }
+        let tape = TapeEntry::of_inputs(name, &edges)?;
+        if anomaly::enabled() {
+            anomaly::check_values(name, "result", &self, Location::caller())?;
+        }
+        let mut saver = Saver { output: &self, edges: &edges, bytes: 0 };
+        let rule = rule(&mut saver);
+        let bytes = saver.bytes;
+        let node = new_node(&self, name, Kind::Op, tape, bytes, Slot(RwLock::new(Some((edges, rule)))));
+        if let Some(entry) = &node.tape {
+            entry.push(&node)?;
+        }
+        Ok(self.with_node(Some(node)))
+    }
+
+    /// Marks the result of an operation that has no derivative, so that asking for one is refused by its name.
+    #[track_caller]
+    pub(crate) fn record_barrier(self, name: &'static str, inputs: &[&Tensor]) -> Tensor {
+        if !mode::is_grad_enabled() || inputs.iter().all(|t| t.node().is_none()) {
+            return self;
+        }
+        let barrier = new_node(&self, name, Kind::Barrier, None, 0, NoBody);
+        self.with_node(Some(barrier))
+    }
+
+    /// This tensor as a leaf of the graph, or of a tape.
+    #[track_caller]
+    pub(crate) fn into_leaf(self, name: &'static str, tape: Option<TapeEntry>) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            bail!(DType, name, "only floating point tensors can require a gradient, not {}", self.dtype());
+        }
+        let node = new_node(&self, "leaf", Kind::Leaf, tape, 0, NoBody);
+        if let Some(entry) = &node.tape {
+            entry.push(&node)?;
+        }
+        Ok(self.with_node(Some(node)))
+    }
+}
+
+#[track_caller]
+#[inline]
+fn new_node<B: Body + 'static>(
+    value: &Tensor,
+    name: &'static str,
+    kind: Kind,
+    tape: Option<TapeEntry>,
+    saved_bytes: usize,
+    body: B,
+) -> NodeRef {
+    Arc::new(Node {
+        seq: SEQUENCE.fetch_add(1, Ordering::Relaxed),
+        name,
+        location: Location::caller(),
+        kind,
+        dtype: value.dtype(),
+        device: value.device(),
+        shape: value.layout().shape().clone(),
+        saved_bytes,
+        tape,
+        extras: OnceLock::new(),
+        body,
+    })
+}
+
+/// The number that the next node will get: whatever exists now has a smaller one.
+pub(crate) fn next_sequence() -> u64 {
+    SEQUENCE.load(Ordering::Relaxed)
+}

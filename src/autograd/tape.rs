@@ -1,0 +1,319 @@
+//! The graph as an explicit value: a tape that is marked and rewound.
+
+use super::backward::first_cotangent;
+use super::engine::Pass;
+use super::node::{Edges, Kind, NodeRef};
+use crate::error::bail;
+use crate::{Result, Tensor};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
+
+/// A record of operations that one holds and passes on, instead of a graph behind the scenes.
+///
+/// Variables are registered with [`variable`](Self::variable); operations on them are recorded here under numbers that
+/// count up. [`backward`](Self::backward) returns the gradients as a map and touches nothing else. A
+/// [`mark`](Self::mark) is a point to rewind to: [`pop_to`](Self::pop_to) frees what was recorded since at once, even
+/// where tensors of it live on.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::Tape};
+/// let tape = Tape::new();
+/// let w = tape.variable(&Tensor::new([1.0, 2.0])?)?;
+/// let mark = tape.mark();
+/// for _ in 0..3 {
+///     let loss = w.mul(&w)?.sum()?;
+///     let grads = tape.backward(&loss)?;
+///     assert_eq!(grads.get(&w)?.map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0]));
+///     tape.pop_to(mark)?;
+/// }
+/// assert_eq!(tape.len(), 1);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tape {
+    core: Arc<Core>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    id: u64,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    nodes: Vec<NodeRef>,
+    backward_time: Duration,
+}
+
+impl std::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entries").field("nodes", &self.nodes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a node on a tape.
+pub(crate) struct TapeEntry {
+    core: Arc<Core>,
+    /// The number on the tape plus one; 0 before it is pushed, or one of the two below.
+    place: AtomicUsize,
+}
+
+/// The place of what `pop_to` has taken off the tape.
+const RELEASED: usize = usize::MAX;
+/// The place of what belongs to a tape but was never put on it.
+const SCRATCH: usize = usize::MAX - 1;
+
+thread_local! {
+    static SCRATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` so that operations on a tape's variables are recorded, but not on the tape: for what a checkpoint computes
+/// and throws away again.
+pub(crate) fn off_tape<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SCRATCHING.set(self.0);
+        }
+    }
+    let _restore = Restore(SCRATCHING.replace(true));
+    f()
+}
+
+impl TapeEntry {
+    fn new(core: &Arc<Core>) -> TapeEntry {
+        TapeEntry { core: core.clone(), place: AtomicUsize::new(if SCRATCHING.get() { SCRATCH } else { 0 }) }
+    }
+
+    /// An entry on the same tape.
+    pub fn beside(&self) -> TapeEntry {
+        TapeEntry::new(&self.core)
+    }
+
+    /// The entry of an operation on nodes of one tape; `None` if none of them is on one.
+    pub fn of_inputs(op: &'static str, edges: &Edges) -> Result<Option<TapeEntry>> {
+        let Some(first) = edges.iter().flatten().find_map(|edge| edge.tape.as_ref()) else {
+            return Ok(None);
+        };
+        for edge in edges.iter().flatten() {
+            match &edge.tape {
+                Some(entry) if entry.core.id != first.core.id => {
+                    bail!(Graph, op, "variables of tape {} and of tape {} were mixed", first.core.id, entry.core.id)
+                }
+                Some(entry) => entry.check(op)?,
+                None => bail!(
+                    Graph,
+                    op,
+                    "a variable of tape {} was mixed with a tensor that requires a gradient outside it: register that with variable(), or detach it",
+                    first.core.id
+                ),
+            }
+        }
+        Ok(Some(TapeEntry::new(&first.core)))
+    }
+
+    /// Puts a new node on its tape.
+    pub fn push(&self, node: &NodeRef) -> Result<()> {
+        if self.place.load(Ordering::Acquire) == SCRATCH {
+            return Ok(());
+        }
+        let mut entries = self.core.entries();
+        entries.nodes.push(node.clone());
+        self.place.store(entries.nodes.len(), Ordering::Release);
+        Ok(())
+    }
+
+    fn check(&self, op: &'static str) -> Result<()> {
+        if self.place.load(Ordering::Acquire) == RELEASED {
+            bail!(Graph, op, "a variable of tape {} was used after pop_to released it", self.core.id);
+        }
+        Ok(())
+    }
+}
+
+/// A point on a tape to rewind to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    tape: u64,
+    len: usize,
+    /// The sequence number of the last entry before it, which tells whether that is still the same; 0 if there is none.
+    last: u64,
+}
+
+impl Tape {
+    /// An empty tape.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Tape {
+        let id = NEXT_TAPE.fetch_add(1, Ordering::Relaxed);
+        Tape { core: Arc::new(Core { id, entries: Mutex::default() }) }
+    }
+
+    /// Registers a tensor's values as a leaf of this tape.
+    ///
+    /// # Errors
+    /// If the tensor is not of floating point.
+    #[track_caller]
+    pub fn variable(&self, value: &Tensor) -> Result<Tensor> {
+        value.detach().into_leaf("variable", Some(TapeEntry::new(&self.core)))
+    }
+
+    /// The number of a tensor on this tape, counted from 0 in the order of recording.
+    ///
+    /// # Errors
+    /// If the tensor is not on this tape, or no longer.
+    pub fn id(&self, variable: &Tensor) -> Result<usize> {
+        let node = self.own("id", variable)?;
+        // `own` has checked that it has a place here.
+        Ok(node.tape.as_ref().map_or(0, |entry| entry.place.load(Ordering::Acquire) - 1))
+    }
+
+    /// The number of variables and operations on the tape.
+    pub fn len(&self) -> usize {
+        self.core.entries().nodes.len()
+    }
+
+    /// Whether nothing is on the tape.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes that the operations on the tape keep for the backward pass.
+    pub fn saved_bytes(&self) -> usize {
+        self.core.entries().nodes.iter().map(|node| node.saved_bytes).sum()
+    }
+
+    /// How long the last backward pass took.
+    pub fn backward_time(&self) -> Duration {
+        self.core.entries().backward_time
+    }
+
+    /// The present end of the tape.
+    pub fn mark(&self) -> Mark {
+        let entries = self.core.entries();
+        Mark { tape: self.core.id, len: entries.nodes.len(), last: entries.nodes.last().map_or(0, |node| node.seq) }
+    }
+
+    /// Frees everything recorded after the mark, at once. Tensors of it that live on keep their values and nothing
+    /// else, and can no longer be used with the tape.
+    ///
+    /// # Errors
+    /// If the mark is of another tape, or an earlier mark was rewound to since it was made.
+    pub fn pop_to(&self, mark: Mark) -> Result<()> {
+        if mark.tape != self.core.id {
+            bail!(Graph, "pop_to", "a mark of tape {} was given to tape {}", mark.tape, self.core.id);
+        }
+        let popped = {
+            let mut entries = self.core.entries();
+            let before = mark.len.checked_sub(1).map_or(Some(0), |last| entries.nodes.get(last).map(|node| node.seq));
+            if before != Some(mark.last) {
+                bail!(Graph, "pop_to", "the mark at {} is gone: an earlier mark was rewound to since it was made", mark.len);
+            }
+            entries.nodes.split_off(mark.len)
+        };
+        release(&popped);
+        Ok(())
+    }
+
+    /// The gradients of a scalar on this tape with respect to every variable it depends on. The tape stays as it is:
+    /// a second call gives the same again.
+    ///
+    /// # Errors
+    /// If the loss is not a scalar, not on this tape, or no longer.
+    pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
+        self.backward_with(loss, None)
+    }
+
+    /// As [`backward`](Self::backward), for a result of any shape, from the cotangent given.
+    ///
+    /// # Errors
+    /// As [`backward`](Self::backward); also if the cotangent's shape or dtype is not the result's.
+    pub fn backward_with(&self, output: &Tensor, cotangent: Option<&Tensor>) -> Result<Gradients> {
+        let node = self.own("backward", output)?;
+        let cotangent = first_cotangent("backward", output, cotangent)?;
+        let start = Instant::now();
+        let mut by_variable = HashMap::new();
+        let pass = Pass { op: "backward", retain_graph: true, create_graph: false, wanted: None };
+        pass.run(vec![(node.clone(), cotangent)], |node, cotangent| {
+            if node.kind == Kind::Leaf {
+                by_variable.insert(node.seq, cotangent.clone());
+            }
+            Ok(true)
+        })?;
+        self.core.entries().backward_time = start.elapsed();
+        Ok(Gradients { tape: self.core.id, by_variable })
+    }
+
+    fn own<'a>(&self, op: &'static str, tensor: &'a Tensor) -> Result<&'a NodeRef> {
+        let node = tensor.grad_node();
+        match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
+            Some((node, entry)) if entry.core.id == self.core.id => entry.check(op).map(|()| node),
+            Some((_, entry)) => bail!(Graph, op, "a variable of tape {} was given to tape {}", entry.core.id, self.core.id),
+            None => bail!(Graph, op, "the tensor of shape {:?} is not on tape {}", tensor.shape(), self.core.id),
+        }
+    }
+}
+
+/// Takes the bodies of nodes that have left their tape.
+fn release(popped: &[NodeRef]) {
+    // Youngest first, so that every saved value goes before the node it came from.
+    for node in popped.iter().rev() {
+        node.release();
+        if let Some(entry) = &node.tape {
+            entry.place.store(RELEASED, Ordering::Release);
+        }
+    }
+}
+
+// The tape owns its nodes and they know their tape; a tape that goes lets go of them first.
+impl Drop for Tape {
+    fn drop(&mut self) {
+        let popped = std::mem::take(&mut self.core.entries().nodes);
+        release(&popped);
+    }
+}
+
+/// The gradients that [`Tape::backward`] found, by variable.
+#[derive(Debug)]
+pub struct Gradients {
+    tape: u64,
+    by_variable: HashMap<u64, Tensor>,
+}
+
+impl Gradients {
+    /// The gradient of a variable; `None` if the loss does not depend on it.
+    ///
+    /// # Errors
+    /// If the tensor is not a variable of the tape that the gradients are from.
+    pub fn get(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
+        let node = variable.grad_node();
+        match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
+            Some((node, entry)) if entry.core.id == self.tape && node.kind == Kind::Leaf => Ok(self.by_variable.get(&node.seq)),
+            Some((_, entry)) if entry.core.id != self.tape => {
+                bail!(Graph, "gradients", "a variable of tape {} was looked up among the gradients of tape {}", entry.core.id, self.tape)
+            }
+            _ => bail!(Graph, "gradients", "the tensor of shape {:?} is not a variable of tape {}", variable.shape(), self.tape),
+        }
+    }
+
+    /// How many variables have a gradient.
+    pub fn len(&self) -> usize {
+        self.by_variable.len()
+    }
+
+    /// Whether no variable has a gradient.
+    pub fn is_empty(&self) -> bool {
+        self.by_variable.is_empty()
+    }
+}

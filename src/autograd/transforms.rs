@@ -1,0 +1,259 @@
+//! Functions from functions: products with Jacobians, Jacobians, Hessians.
+//!
+//! A transform calls the function on tensors of its own that hold the caller's values, so that no state of the caller's
+//! tensors is read or changed, and that only the function's *arguments* are differentiated, whatever else it uses. The
+//! results depend, in turn, on the caller's tensors and on all the function used, where these require a gradient: a
+//! transform of a transform, or a [`backward`](crate::Tensor::backward) through one, is right to any order.
+
+use super::backward::{Backward, cotangents_at, root};
+use super::mode::{self, GradMode};
+use super::node::{self, NodeRef};
+use super::segment::{Extent, entry};
+use super::tape::TapeEntry;
+use crate::error::bail;
+use crate::{Result, Tensor};
+use std::collections::HashSet;
+
+/// A function that was called on entries of its own.
+struct Run {
+    op: &'static str,
+    entries: Vec<Tensor>,
+    output: Tensor,
+    /// Whether the output hangs on something beyond the entries that can be differentiated further.
+    open: bool,
+}
+
+#[track_caller]
+fn run(op: &'static str, f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<Run> {
+    let start = node::next_sequence();
+    let entries = inputs.iter().map(|x| entry(op, x)).collect::<Result<Vec<Tensor>>>()?;
+    let output = mode::enable_grad(|| f(&entries))?;
+    let open = match output.grad_node() {
+        Some(node) if mode::is_grad_enabled() => !Extent::of(op, node, start, &HashSet::new())?.boundary.is_empty(),
+        _ => false,
+    };
+    Ok(Run { op, entries, output, open })
+}
+
+impl Run {
+    fn value(&self) -> Tensor {
+        if self.open { self.output.clone() } else { self.output.detach() }
+    }
+
+    /// The node of the output; `None` if it depends on nothing that requires a gradient, hence on no entry.
+    fn root(&self) -> Result<Option<NodeRef>> {
+        self.output.node().map(|_| root(self.op, &self.output).cloned()).transpose()
+    }
+
+    fn targets(&self) -> Vec<NodeRef> {
+        self.entries.iter().filter_map(|entry| entry.grad_node().cloned()).collect()
+    }
+
+    /// The cotangents of the entries from that of the output; zeros where the output does not depend on one.
+    fn pull(&self, cotangent: &Tensor) -> Result<Vec<Tensor>> {
+        check_like(self.op, "cotangent", "output", &self.output, cotangent)?;
+        let targets = self.targets();
+        let create_graph = mode::is_grad_enabled() && (self.open || cotangent.requires_grad());
+        let how = Backward { retain_graph: true, create_graph };
+        let found = match self.root()? {
+            Some(root) => cotangents_at(how.pass(self.op), vec![(root, cotangent.clone())], &targets)?,
+            None => Default::default(),
+        };
+        let of = |(entry, target): (&Tensor, &NodeRef)| {
+            found.get(&target.seq).map_or_else(|| entry.zeros_like(), |g| Ok(g.clone()))
+        };
+        self.entries.iter().zip(&targets).map(of).collect()
+    }
+
+    /// A one in the shape of the output, which must be a scalar.
+    fn one(&self) -> Result<Tensor> {
+        if self.output.numel() != 1 {
+            bail!(Shape, self.op, "the function gave a result of shape {:?}, not a scalar", self.output.shape());
+        }
+        self.output.ones_like()
+    }
+}
+
+fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Tensor) -> Result<()> {
+    if given.shape() != like.shape() {
+        bail!(Shape, op, "a {what} of shape {:?} was given for an {of} of shape {:?}", given.shape(), like.shape());
+    }
+    if given.dtype() != like.dtype() {
+        bail!(DType, op, "a {what} of dtype {} was given for an {of} of dtype {}", given.dtype(), like.dtype());
+    }
+    Ok(())
+}
+
+/// The value of `f` and its gradients with respect to its inputs, which are zero where it does not depend on them.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::value_and_grad};
+/// let x = Tensor::new(3.0)?;
+/// let (value, grads) = value_and_grad(|x| x[0].pow(2.0), &[&x])?;
+/// assert_eq!((value.item::<f32>()?, grads[0].item::<f32>()?), (9.0, 6.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s; if its result is not a scalar or has no derivative, or an input is not of floating point.
+#[track_caller]
+pub fn value_and_grad(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
+    let run = run("value_and_grad", f, inputs)?;
+    Ok((run.value(), run.pull(&run.one()?)?))
+}
+
+/// The value of `f` and a function from a cotangent of it to those of the inputs: the product of a row vector and the
+/// Jacobian. It can be called any number of times.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::vjp};
+/// let x = Tensor::new([1.0, 2.0])?;
+/// let (value, pull) = vjp(|x| x[0].mul(&x[0]), &[&x])?;
+/// assert_eq!(value.to_vec::<f32>()?, [1.0, 4.0]);
+/// assert_eq!(pull(&Tensor::new([1.0, 10.0])?)?[0].to_vec::<f32>()?, [2.0, 40.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s; if its result has no derivative, or an input is not of floating point. The function returned refuses a
+/// cotangent whose shape or dtype is not the value's.
+#[track_caller]
+pub fn vjp<F>(
+    f: F,
+    inputs: &[&Tensor],
+) -> Result<(Tensor, impl Fn(&Tensor) -> Result<Vec<Tensor>> + Send + Sync + use<F>)>
+where
+    F: Fn(&[Tensor]) -> Result<Tensor>,
+{
+    let run = run("vjp", f, inputs)?;
+    run.root()?;
+    Ok((run.value(), move |cotangent: &Tensor| run.pull(cotangent)))
+}
+
+/// The value of `f`, and how it changes as the inputs move along `tangents`: the product of the Jacobian and a column
+/// vector.
+///
+/// It is found by differentiating the product of [`vjp`], which is linear in its cotangent, with respect to that.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::jvp};
+/// let (x, v) = (Tensor::new([1.0, 2.0])?, Tensor::new([1.0, 10.0])?);
+/// let (_, tangent) = jvp(|x| x[0].mul(&x[0]), &[&x], &[&v])?;
+/// assert_eq!(tangent.to_vec::<f32>()?, [2.0, 40.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s; if its result has no derivative, an input is not of floating point, or the tangents are not of the inputs'
+/// number, shapes and dtypes.
+#[track_caller]
+pub fn jvp(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    tangents: &[&Tensor],
+) -> Result<(Tensor, Tensor)> {
+    if inputs.len() != tangents.len() {
+        bail!(Value, "jvp", "{} tangents were given for {} inputs", tangents.len(), inputs.len());
+    }
+    for (input, tangent) in inputs.iter().zip(tangents) {
+        check_like("jvp", "tangent", "input", input, tangent)?;
+    }
+    let run = run("jvp", f, inputs)?;
+    let Some(root) = run.root()? else {
+        return Ok((run.value(), run.output.zeros_like()?));
+    };
+    let create_graph = mode::is_grad_enabled() && (run.open || tangents.iter().any(|t| t.requires_grad()));
+    // The cotangent's values do not matter, only what depends on it.
+    let cotangent = run.output.zeros_like()?.into_leaf("jvp", root.tape.as_ref().map(TapeEntry::beside))?;
+    let targets = run.targets();
+    let pulled = {
+        let _mode = GradMode::enable();
+        cotangents_at(Backward::CREATE.pass("jvp"), vec![(root, cotangent.clone())], &targets)?
+    };
+    let depends = |(target, tangent): (&NodeRef, &&Tensor)| {
+        Some((pulled.get(&target.seq)?.grad_node()?.clone(), (*tangent).clone()))
+    };
+    let roots: Vec<(NodeRef, Tensor)> = targets.iter().zip(tangents).filter_map(depends).collect();
+    let how = Backward { retain_graph: create_graph, create_graph };
+    let along = cotangent.grad_node().cloned().into_iter().collect::<Vec<NodeRef>>();
+    let found = cotangents_at(how.pass("jvp"), roots, &along)?;
+    let tangent = found.into_values().next().map_or_else(|| run.output.zeros_like(), Ok)?;
+    Ok((run.value(), tangent))
+}
+
+/// All derivatives of the elements of `f(x)` by those of `x`, in the shape of `f(x)` followed by that of `x`. It takes one
+/// backward pass for each element of `f(x)`.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::jacobian};
+/// let x = Tensor::new([1.0, 2.0])?;
+/// assert_eq!(jacobian(|x| x.mul(x), &x)?.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s; if its result has no derivative, or `x` is not of floating point.
+#[track_caller]
+pub fn jacobian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
+    jacobian_as("jacobian", f, x)
+}
+
+#[track_caller]
+fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
+    let run = run(op, |x| f(&x[0]), &[x])?;
+    run.root()?;
+    let shape: Vec<usize> = run.output.shape().iter().chain(x.shape()).copied().collect();
+    let n = run.output.numel();
+    if n == 0 {
+        return Tensor::zeros_with(shape, x.dtype());
+    }
+    let mut rows = Vec::with_capacity(n);
+    for at in 0..n {
+        let mut one_hot = vec![0.0_f64; n];
+        one_hot[at] = 1.0;
+        let one_hot = Tensor::from_vec(one_hot, run.output.shape())?.to_dtype(run.output.dtype())?;
+        rows.extend(run.pull(&one_hot)?);
+    }
+    Tensor::stack(&rows.iter().collect::<Vec<&Tensor>>(), 0)?.reshape(shape)
+}
+
+/// The second derivatives of a scalar function, in the shape of `x` twice: the Jacobian of its gradient.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::hessian};
+/// let x = Tensor::new([1.0, 2.0])?;
+/// assert_eq!(hessian(|x| x.pow(3.0)?.sum(), &x)?.to_vec::<f32>()?, [6.0, 0.0, 0.0, 12.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`value_and_grad`].
+#[track_caller]
+pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
+    jacobian_as("hessian", |x| gradient("hessian", &f, x), x)
+}
+
+/// The product of the Hessian of a scalar function and a vector, without the Hessian: about the cost of two gradients.
+///
+/// ```
+/// use cotangent::{Tensor, autograd::hvp};
+/// let (x, v) = (Tensor::new([1.0, 2.0])?, Tensor::new([1.0, 10.0])?);
+/// assert_eq!(hvp(|x| x.pow(3.0)?.sum(), &x, &v)?.to_vec::<f32>()?, [6.0, 120.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`value_and_grad`]; also if `v` is not of the shape and dtype of `x`.
+#[track_caller]
+pub fn hvp(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor, v: &Tensor) -> Result<Tensor> {
+    check_like("hvp", "vector", "input", x, v)?;
+    let run = run("hvp", |x| gradient("hvp", &f, &x[0]), &[x])?;
+    // The Hessian is symmetric, so that a row vector does as well.
+    run.pull(v).map(|mut products| products.swap_remove(0))
+}
+
+#[track_caller]
+fn gradient(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
+    let run = run(op, |x| f(&x[0]), &[x])?;
+    run.pull(&run.one()?).map(|mut grads| grads.swap_remove(0))
+}

@@ -1,0 +1,291 @@
+//! The place of the largest or smallest element along some dimensions.
+
+use super::convert::{Compute, compute_dtype};
+use super::fold::{Fold, Max, Min};
+use super::reduce::{Data, PIECE, Plan, Run, Target, for_tiles, goes_by_columns};
+use super::simd::{Job, dispatch};
+use super::threads::{GRAIN, Ptr, parallel};
+use crate::backend::{View, ViewMut};
+use crate::{DType, Result};
+
+/// Which element is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extreme {
+    Max,
+    Min,
+}
+
+/// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
+/// the elements they were chosen from, counted in row-major order, to `indices`. Of several the first is taken, and a
+/// NaN before everything else.
+///
+/// The outputs are contiguous and have the other dimensions in their order; `indices` is of i64, `values` of the
+/// input's dtype. There is at least one element for each result.
+pub(crate) fn arg(
+    which: Extreme,
+    input: View<'_>,
+    dims: &[usize],
+    values: Option<&mut ViewMut<'_>>,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    debug_assert!(indices.dtype == DType::I64 && values.as_ref().is_none_or(|v| v.dtype == input.dtype));
+    match (which, compute_dtype(input.dtype)) {
+        (Extreme::Max, DType::F32) => arg_by::<f32, Max>(Max, input, dims, values, indices),
+        (Extreme::Max, DType::F64) => arg_by::<f64, Max>(Max, input, dims, values, indices),
+        (Extreme::Max, DType::U64) => arg_by::<u64, Max>(Max, input, dims, values, indices),
+        (Extreme::Max, _) => arg_by::<i64, Max>(Max, input, dims, values, indices),
+        (Extreme::Min, DType::F32) => arg_by::<f32, Min>(Min, input, dims, values, indices),
+        (Extreme::Min, DType::F64) => arg_by::<f64, Min>(Min, input, dims, values, indices),
+        (Extreme::Min, DType::U64) => arg_by::<u64, Min>(Min, input, dims, values, indices),
+        (Extreme::Min, _) => arg_by::<i64, Min>(Min, input, dims, values, indices),
+    }
+}
+
+/// Equal, where all NaN are equal.
+#[inline(always)]
+fn same<C: Compute>(a: C, b: C) -> bool {
+    a == b || (a.partial_cmp(&a).is_none() && b.partial_cmp(&b).is_none())
+}
+
+/// The best element so far and its number.
+#[derive(Clone, Copy)]
+struct Best<C> {
+    value: C,
+    index: usize,
+}
+
+impl<C: Compute> Best<C> {
+    /// Whether an element that comes later takes the place of the best.
+    fn loses_to<F: Fold<C>>(&self, fold: F, value: C) -> bool {
+        !same(fold.join(self.value, value), self.value)
+    }
+}
+
+fn arg_by<C: Compute, F: Fold<C>>(
+    fold: F,
+    input: View<'_>,
+    dims: &[usize],
+    values: Option<&mut ViewMut<'_>>,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    if indices.layout.numel() == 0 || input.layout.numel() == 0 {
+        return Ok(());
+    }
+    let plan = Plan::new(input.layout, dims, false)?;
+    let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
+    let values = values.map(|v| Target { ptr: Ptr::new(v.first()), dtype: v.dtype });
+    let indices = Target { ptr: Ptr::new(indices.first()), dtype: DType::I64 };
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    let [_, out_step] = plan.kept.inner();
+    let [across, _] = plan.kept.inner();
+    let write = |best: Best<C>, at: isize| {
+        // SAFETY: a position of the outputs from their walk, which is one thread's alone.
+        unsafe {
+            indices.write(&(best.index as i64), at, 1, 1);
+            if let Some(values) = values {
+                values.write(&best.value, at, 1, 1);
+            }
+        }
+    };
+    if goes_by_columns(&plan, data.dtype == C::DTYPE) {
+        arg_columns::<C, F>(fold, &plan, data, values, indices);
+        return Ok(());
+    }
+    let pieces = length.div_ceil(PIECE);
+    if pieces == 1 {
+        parallel(results, (GRAIN / length).max(1), |range| {
+            plan.kept.runs(range.start, range.end, |[from, at], len| {
+                for i in 0..len as isize {
+                    write(best_of::<C, F>(fold, &plan, data, from + i * across, 0, length), at + i * out_step);
+                }
+            });
+        });
+        return Ok(());
+    }
+    // (results, pieces)
+    let mut partial = vec![Best { value: F::START, index: 0 }; results * pieces];
+    let parts = Ptr::new(partial.as_mut_ptr());
+    parallel(partial.len(), 1, |range| {
+        for unit in range {
+            let (result, start) = (unit / pieces, unit % pieces * PIECE);
+            plan.kept.runs(result, result + 1, |[from, _], _| {
+                let best = best_of::<C, F>(fold, &plan, data, from, start, length.min(start + PIECE));
+                // SAFETY: every unit has its own element of the vector.
+                unsafe { parts.get().add(unit).write(best) };
+            });
+        }
+    });
+    let mut parts = partial.chunks_exact(pieces);
+    plan.kept.runs(0, results, |[_, at], len| {
+        for i in 0..len as isize {
+            let best = parts
+                .next()
+                .and_then(|p| p.iter().copied().reduce(|a, b| if a.loses_to(fold, b.value) { b } else { a }));
+            best.into_iter().for_each(|best| write(best, at + i * out_step));
+        }
+    });
+    Ok(())
+}
+
+/// Results worked on side by side.
+const WIDTH: usize = 256;
+
+/// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
+/// through once, with the best of each column at hand.
+fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values: Option<Target>, indices: Target) {
+    let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
+    let ([across, out_step], [along]) = (plan.kept.inner(), plan.reduced.inner());
+    let tiles = row.div_ceil(WIDTH);
+    let grain = (GRAIN / (row.min(WIDTH) * length)).max(1);
+    parallel(plan.kept.numel() / row * tiles, grain, |range| {
+        for tile in range {
+            let start = tile / tiles * row + tile % tiles * WIDTH;
+            plan.kept.runs(start, (start + WIDTH).min((tile / tiles + 1) * row), |[from, at], n| {
+                let (mut best, mut index, mut scratch) = ([F::START; WIDTH], [0_i64; WIDTH], [F::START; WIDTH]);
+                let mut number = 0;
+                plan.reduced.runs(0, length, |[first], rows| {
+                    for r in 0..rows as isize {
+                        // SAFETY: `n` elements of a row from the walks (L2); the scratch has room for them.
+                        unsafe {
+                            C::load(data.dtype, data.at(from, first + r * along), across, scratch.as_mut_ptr(), n);
+                        };
+                        let (best, index) = (&mut best[..n], &mut index[..n]);
+                        if number == 0 {
+                            best.copy_from_slice(&scratch[..n]);
+                        }
+                        dispatch(Better { fold, row: &scratch[..n], number, best, index });
+                        number += 1;
+                    }
+                });
+                // SAFETY: positions of the outputs from their walk; every tile has its own.
+                unsafe {
+                    indices.write(index.as_ptr(), at, out_step, n);
+                    if let Some(values) = values {
+                        values.write(best.as_ptr(), at, out_step, n);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Puts the elements of a row in the place of those that they are better than.
+struct Better<'a, C, F> {
+    fold: F,
+    row: &'a [C],
+    number: i64,
+    best: &'a mut [C],
+    index: &'a mut [i64],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Better<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for ((&x, best), index) in self.row.iter().zip(self.best).zip(self.index) {
+            let joined = self.fold.join(*best, x);
+            // Among floats only a NaN is unlike itself, and one that is there already stays.
+            let better = (joined != *best) & PartialEq::eq(best, best);
+            *index = if better { self.number } else { *index };
+            *best = joined;
+        }
+    }
+}
+
+/// The best of the elements `start..end` of one result: tile by tile, first the value and then, if it is a new one, its
+/// place.
+fn best_of<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize, start: usize, end: usize) -> Best<C> {
+    let mut best = None::<Best<C>>;
+    for_tiles::<C>(plan, data, from, start, end, |tile, first| {
+        let value = dispatch(Run { fold, from: tile.as_ptr(), len: tile.len() });
+        if best.is_none_or(|best| best.loses_to(fold, value)) {
+            let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
+            best = Some(Best { value, index: first + at });
+        }
+    });
+    best.unwrap_or(Best { value: F::START, index: start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reduce::tests::{arrangements, on_threads};
+    use super::*;
+    use crate::{Generator, Shape, Tensor};
+
+    fn run(which: Extreme, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Tensor)> {
+        let shape: Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
+        let mut values = Tensor::empty("arg", shape.clone(), x.dtype(), x.device())?;
+        let mut indices = Tensor::empty("arg", shape, DType::I64, x.device())?;
+        arg(which, x.as_view(), dims, Some(&mut values.as_view_mut("arg")?), &mut indices.as_view_mut("arg")?)?;
+        Ok((values, indices))
+    }
+
+    /// The specification: the first of the best, found index by index.
+    fn reference(which: Extreme, x: &Tensor, dims: &[usize]) -> Result<Vec<(f64, i64)>> {
+        let shape = x.shape();
+        let kept: Vec<usize> = (0..x.rank()).filter(|d| !dims.contains(d)).collect();
+        let mut out = vec![None::<(f64, i64)>; kept.iter().map(|&d| shape[d]).product()];
+        for flat in 0..x.numel() {
+            let (mut index, mut rest) = (vec![0; x.rank()], flat);
+            for d in (0..x.rank()).rev() {
+                (index[d], rest) = ((rest % shape[d]) as isize, rest / shape[d]);
+            }
+            let value = x.at(&index)?.to_f64();
+            let place = |dims: &[usize]| dims.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize);
+            let best = &mut out[place(&kept)];
+            let wins = |(b, _): (f64, i64)| match which {
+                Extreme::Max => value > b || (value.is_nan() && !b.is_nan()),
+                Extreme::Min => value < b || (value.is_nan() && !b.is_nan()),
+            };
+            if best.is_none_or(wins) {
+                *best = Some((value, place(dims) as i64));
+            }
+        }
+        Ok(out.into_iter().flatten().collect())
+    }
+
+    #[test]
+    fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
+        let shapes: [&[usize]; 6] = [&[], &[5], &[3, 4], &[2, 30, 40], &[300, 20], &[0, 3]];
+        for shape in shapes {
+            let mut x = Generator::seed(4).randn_with(shape, DType::F64)?.mul(3.0)?;
+            for nan in [false, true] {
+                if nan {
+                    x = x.gt(4.0)?.where_(f64::NAN, &x)?;
+                }
+                for dtype in [DType::F64, DType::F32, DType::BF16, DType::I8, DType::U64, DType::Bool] {
+                    // Few different values, so that there are ties.
+                    for (name, x) in arrangements(&x.to_dtype(DType::F16)?.to_dtype(dtype)?)? {
+                        let one = (0..x.rank()).map(|d| vec![d]);
+                        for dims in
+                            one.chain([(0..x.rank()).collect()]).filter(|dims| dims.iter().all(|&d| x.shape()[d] > 0))
+                        {
+                            for which in [Extreme::Max, Extreme::Min] {
+                                let (values, indices) = run(which, &x, &dims)?;
+                                let values = values.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                                let got: Vec<(f64, i64)> = values.into_iter().zip(indices.to_vec::<i64>()?).collect();
+                                let want = reference(which, &x, &dims)?;
+                                let what = format!("{which:?} of {dtype} {:?} {name} over {dims:?}", x.shape());
+                                assert_eq!(format!("{got:?}"), format!("{want:?}"), "{what}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_of_equals_is_found_on_any_number_of_threads() -> Result<()> {
+        let n = 5 * PIECE + 3;
+        let x = Tensor::from_vec((0..n).map(|i| if i % 70_000 == 69_999 { 2.0_f32 } else { 0.0 }).collect(), [n])?;
+        for threads in [1, 2, 5] {
+            let (_, index) = on_threads(threads, || run(Extreme::Max, &x, &[0]))?;
+            assert_eq!(index.item::<i64>()?, 69_999);
+            let (_, index) = on_threads(threads, || run(Extreme::Min, &x, &[0]))?;
+            assert_eq!(index.item::<i64>()?, 0);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Elementary functions of one f32 or f64, to be called in a loop.
+//!
+//! The platform's mathematical library has to be called one element at a time. These functions are inlined
+//! instead, and have no branch, call or table, so that the compiler turns a loop over them into vector code for
+//! whatever instruction set the loop is compiled for. They give the same bits in every one: sums of products are
+//! never fused, because `mul_add` would call a slow library function on processors without it.
+//!
+//! The largest errors in units in the last place, rounded up. Those of f32 are over all 2^32 arguments, denormal
+//! results included; those of f64 over 10^8 random ones per function.
+//!
+//! |     | exp  | expm1 | ln   | log1p | tanh | sigmoid | erf  | sin  | cos  |
+//! |-----|------|-------|------|-------|------|---------|------|------|------|
+//! | f32 | 0.78 | 1.16  | 0.83 | 1.39  | 1.35 | 1.97    | 1.46 | 0.51 | 0.51 |
+//! | f64 | 0.78 | 1.17  | 0.86 | 1.32  | 1.49 | 1.95    | 1.58 |      |      |
+//!
+//! The sine and cosine of f64 are the platform's. The coefficients are minimax polynomials found by Remez'
+//! exchange algorithm in 60 digits, then rounded.
+
+mod double;
+mod single;
+mod trigonometry;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use double::{erf_f64, exp_f64, expm1_f64, ln_f64, log1p_f64, sigmoid_f64, tanh_f64};
+pub(crate) use single::{erf_f32, exp_f32, expm1_f32, ln_f32, log1p_f32, sigmoid_f32, tanh_f32};
+pub(crate) use trigonometry::{cos_f32, cos_f64, sin_f32, sin_f64};
+
+/// `c[0] + c[1] x + c[2] x^2 + ...`, for at least two coefficients: Horner's rule on the even and on the odd
+/// powers, as two chains that the processor can overlap. The loop is unrolled since its length is a constant;
+/// halving an array in place instead, which would be shorter chains still, keeps the caller from being vectorised.
+macro_rules! polynomial {
+    ($name:ident, $t:ty) => {
+        #[inline(always)]
+        fn $name<const N: usize>(x: $t, c: [$t; N]) -> $t {
+            let square = x * x;
+            let (mut a, mut b) = (c[N - 1], c[N - 2]);
+            let mut i = N - 2;
+            while i >= 2 {
+                i -= 2;
+                a = a * square + c[i + 1];
+                b = b * square + c[i];
+            }
+            let top = a * x + b;
+            if N.is_multiple_of(2) { top } else { top * x + c[0] }
+        }
+    };
+}
+
+polynomial!(polynomial_f32, f32);
+polynomial!(polynomial_f64, f64);

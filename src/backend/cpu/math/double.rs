@@ -1,0 +1,229 @@
+//! The f64 functions: those of `single`, with longer polynomials. Two things differ. Exponents stay biased
+//! and unsigned, because AVX2 has no arithmetic shift of 64-bit lanes and no conversion of them to f64.
+//! The logarithm divides once, because a plain polynomial would be twice as long.
+
+use super::polynomial_f64 as polynomial;
+
+/// Adding this and taking it away again rounds to the nearest whole number; in between, the
+/// low bits of the sum are that number in two's complement. Good for |x| < 2^51.
+const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+
+/// ln 2 in two pieces. The first has 32 bits, so that its product with an exponent is exact.
+const LN2_HI: f64 = 0.693_147_180_369_123_8;
+const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
+
+/// 2^k for -1022 <= k <= 1023, k in two's complement.
+#[inline(always)]
+fn power_of_two(k: u64) -> f64 {
+    f64::from_bits(k.wrapping_add(1023) << 52)
+}
+
+/// Splits x into k ln 2 + r, |r| <= (ln 2)/2, and e^r into 1 + hi + tail: k, hi and tail. In them a NaN
+/// stays one.
+#[inline(always)]
+fn exp_parts(x: f64) -> (u64, f64, f64) {
+    // e^r = 1 + r + r^2 q(r), to 2^-60.
+    const Q: [f64; 11] = [
+        0.5,
+        0.166_666_666_666_666_77,
+        0.041_666_666_666_666_7,
+        0.008_333_333_333_321_615,
+        0.001_388_888_888_886_672_8,
+        0.000_198_412_698_861_584_02,
+        2.480_158_736_073_158e-5,
+        2.755_724_418_199_112_5e-6,
+        2.755_724_263_258_723e-7,
+        2.510_904_488_834_267e-8,
+        2.092_447_773_114_515e-9,
+    ];
+    let t = x * std::f64::consts::LOG2_E + ROUND;
+    let k = t.to_bits().wrapping_sub(ROUND.to_bits());
+    let kf = t - ROUND;
+    let (hi, lo) = (x - kf * LN2_HI, kf * LN2_LO);
+    let r = hi - lo;
+    (k, hi, r * r * polynomial(r, Q) - lo)
+}
+
+/// 1 + hi + tail, with the rounding error of 1 + hi put back.
+#[inline(always)]
+fn one_plus(hi: f64, tail: f64) -> f64 {
+    let sum = 1.0 + hi;
+    let lost = hi - (sum - 1.0);
+    sum + (lost + tail)
+}
+
+/// e^x for |x| <= 708, where a single step of scaling is enough.
+#[inline(always)]
+fn exp_bounded(x: f64) -> f64 {
+    let (k, hi, tail) = exp_parts(x);
+    one_plus(hi, tail) * power_of_two(k)
+}
+
+/// e^x.
+#[inline(always)]
+pub(crate) fn exp_f64(x: f64) -> f64 {
+    let (k, hi, tail) = exp_parts(x.clamp(-746.0, 710.0));
+    let exponents = k.wrapping_add(2 * 1023);
+    let half = exponents >> 1;
+    let steps = (f64::from_bits(half << 52), f64::from_bits(exponents.wrapping_sub(half) << 52));
+    one_plus(hi, tail) * steps.0 * steps.1
+}
+
+/// e^x - 1, accurate near 0.
+#[inline(always)]
+pub(crate) fn expm1_f64(x: f64) -> f64 {
+    let (k, hi, tail) = exp_parts(x.clamp(-50.0, 710.0));
+    let s = power_of_two(k.wrapping_sub(1));
+    let a = s - 0.5;
+    let b = s * hi;
+    let sum = a + b;
+    let lost = b - (sum - a);
+    let y = 2.0 * (sum + (lost + s * tail));
+    if x.abs() < 1e-17 { x } else { y }
+}
+
+/// ln(2^k (1 + f)) for a mantissa 1 + f between sqrt(1/2) and sqrt(2).
+#[inline(always)]
+fn ln_parts(k: f64, f: f64) -> f64 {
+    // With s = f / (2 + f), ln(1 + f) = 2 atanh s = 2 s + s^3 p(s^2), to 2^-58.
+    const P: [f64; 7] = [
+        0.666_666_666_666_673_4,
+        0.399_999_999_994_143_43,
+        0.285_714_287_424_712_83,
+        0.222_221_985_637_432_84,
+        0.181_835_648_585_334_57,
+        0.153_140_359_178_124_44,
+        0.147_961_057_790_950_06,
+    ];
+    let s = f / (2.0 + f);
+    let z = s * s;
+    // 2 s = f - s f, and s f = h - s h with h = f^2/2: in this form the error of s counts little.
+    let h = 0.5 * f * f;
+    let tail = s * (h + z * polynomial(z, P)) + k * LN2_LO;
+    k * LN2_HI + (f - (h - tail))
+}
+
+/// Splits a positive normal number into an exponent, biased by 1023, and a mantissa between sqrt(1/2) and
+/// sqrt(2).
+#[inline(always)]
+fn split(x: f64) -> (u64, f64) {
+    const ONE: u64 = 1.0_f64.to_bits();
+    let bits = x.to_bits();
+    let biased = bits.wrapping_add(ONE - std::f64::consts::FRAC_1_SQRT_2.to_bits()) >> 52;
+    (biased, f64::from_bits(bits.wrapping_sub(biased << 52).wrapping_add(ONE)))
+}
+
+/// Takes the bias off an exponent. The exponent becomes the low bits of 2^52.
+#[inline(always)]
+fn unbiased(exponent: u64) -> f64 {
+    const TWO_52: f64 = 4_503_599_627_370_496.0;
+    f64::from_bits(TWO_52.to_bits() | exponent) - (TWO_52 + 1023.0)
+}
+
+/// ln x.
+#[inline(always)]
+pub(crate) fn ln_f64(x: f64) -> f64 {
+    const TWO_52: f64 = 4_503_599_627_370_496.0;
+    let denormal = x < f64::MIN_POSITIVE;
+    let (k, m) = split(if denormal { x * TWO_52 } else { x });
+    let k = unbiased(k);
+    let y = ln_parts(if denormal { k - 52.0 } else { k }, m - 1.0);
+    let edge = if x == 0.0 { f64::NEG_INFINITY } else { x };
+    let edge = if x < 0.0 { f64::NAN } else { edge };
+    if x > 0.0 && x < f64::INFINITY { y } else { edge }
+}
+
+/// ln(1 + x), accurate near 0.
+#[inline(always)]
+pub(crate) fn log1p_f64(x: f64) -> f64 {
+    let u = 1.0 + x;
+    let (large, small) = if x > 1.0 { (x, 1.0) } else { (1.0, x) };
+    let c = small - (u - large);
+    let (k, m) = split(u);
+    let c = c * f64::from_bits(2046_u64.wrapping_sub(k) << 52);
+    let f = (m - 1.0) + if x < 1e16 { c } else { 0.0 };
+    let y = ln_parts(unbiased(k), f);
+    let edge = if x == -1.0 { f64::NEG_INFINITY } else { x };
+    let edge = if x < -1.0 { f64::NAN } else { edge };
+    if x > -1.0 && x < f64::INFINITY && x != 0.0 { y } else { edge }
+}
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub(crate) fn tanh_f64(x: f64) -> f64 {
+    // tanh x = x + x^3 p(x^2) for |x| < 0.55, to 2^-57.
+    const P: [f64; 11] = [
+        -0.333_333_333_333_333,
+        0.133_333_333_333_268_33,
+        -0.053_968_253_963_878_44,
+        0.021_869_488_389_099_665,
+        -0.008_863_232_652_739_502,
+        0.003_592_092_532_104_227_3,
+        -0.001_455_545_981_491_842_6,
+        0.000_588_457_039_025_596_9,
+        -0.000_233_412_704_092_410_58,
+        8.336_003_581_254_469e-5,
+        -1.952_100_786_255_517_6e-5,
+    ];
+    let a = x.abs();
+    let z = a * a;
+    let near = a + a * (z * polynomial(z, P));
+    let e = exp_bounded(2.0 * if a > 20.0 { 20.0 } else { a });
+    let far = 1.0 - 2.0 / (e + 1.0);
+    (if a < 0.55 { near } else { far }).copysign(x)
+}
+
+/// 1 / (1 + e^-x).
+#[inline(always)]
+pub(crate) fn sigmoid_f64(x: f64) -> f64 {
+    let e = exp_f64(-x.abs());
+    let top = if x < 0.0 { e } else { 1.0 };
+    let sum = 1.0 + e;
+    let lost = e - (sum - 1.0);
+    let y = top / sum;
+    y - y * lost
+}
+
+/// The error function.
+#[inline(always)]
+pub(crate) fn erf_f64(x: f64) -> f64 {
+    // erf x = x + x p(x^2) for |x| < 1, to 2^-56.
+    const P: [f64; 13] = [
+        0.128_379_167_095_512_6,
+        -0.376_126_389_031_837_5,
+        0.112_837_916_709_547_88,
+        -0.026_866_170_645_058_886,
+        0.005_223_977_624_635_93,
+        -0.000_854_832_696_995_599_1,
+        0.000_120_553_307_012_547_43,
+        -1.492_558_510_917_882_2e-5,
+        1.646_083_326_855_16e-6,
+        -1.634_849_937_301_406e-7,
+        1.464_733_469_296_005_7e-8,
+        -1.132_392_337_657_036_7e-9,
+        5.873_158_429_688_057e-11,
+    ];
+    // (1 - erf x) e^(x^2) from 1 to 6, in (x - 3.25) / (x + 3.25): 2^-56 of erf x.
+    const G: [f64; 14] = [
+        0.166_335_348_426_823_27,
+        -0.306_796_115_087_605_1,
+        0.239_804_424_719_309_27,
+        -0.157_061_341_485_562_7,
+        0.084_180_132_526_549_36,
+        -0.035_181_713_390_998_92,
+        0.010_185_312_958_725_753,
+        -0.001_188_004_155_881_539_8,
+        -0.000_506_951_945_542_726_9,
+        0.000_253_488_786_381_25,
+        -1.784_374_782_270_853_2e-6,
+        -2.962_915_823_725_419e-5,
+        3.710_759_842_805_405e-6,
+        3.532_592_792_984_963e-6,
+    ];
+    let a = x.abs();
+    let near = a + a * polynomial(a * a, P);
+    let b = if a > 6.0 { 6.0 } else { a };
+    // The rounding of b^2 is harmless: where b^2 is large, the exponential is small beside 1.
+    let far = 1.0 - exp_bounded(-(b * b)) * polynomial((b - 3.25) / (b + 3.25), G);
+    (if a < 1.0 { near } else { far }).copysign(x)
+}

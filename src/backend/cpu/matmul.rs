@@ -1,0 +1,384 @@
+//! Matrix products of strided operands.
+//!
+//! Floats go to the `gemm` crate, which takes any strides: a transposed operand is never copied. Its results do not
+//! depend on the number of threads, which the tests hold it to: it cuts the inner dimension by the sizes alone.
+
+use super::threads::{Ptr, parallel};
+use crate::backend::cpu::copy::fill;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, Walk};
+use crate::{DType, Element, Result, Scalar};
+
+/// Multiplications that take one core some ten microseconds, the least that repays a fork and join.
+const GRAIN: usize = 1 << 20;
+
+/// Multiplications below which the bookkeeping of `gemm`, a third of a microsecond, costs more than they do.
+const TINY: usize = 128;
+
+/// `out = a · b`, or `out += a · b` where `accumulate`. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with the
+/// same batch dimensions, in which operands may repeat with stride 0. `out` is contiguous and has the elements of
+/// `[batch.., m, n]`, whatever its shape. All have one dtype, a computing type.
+pub(crate) fn matmul(
+    op: &'static str,
+    a: View<'_>,
+    b: View<'_>,
+    out: &mut ViewMut<'_>,
+    accumulate: bool,
+) -> Result<()> {
+    debug_assert!(out.layout.is_contiguous() && a.dtype == out.dtype && b.dtype == out.dtype);
+    match out.dtype {
+        DType::F32 => batches::<f32>(op, &a, &b, out, accumulate),
+        DType::F64 => batches::<f64>(op, &a, &b, out, accumulate),
+        // Wrapping arithmetic on two's complement is the same for both.
+        DType::I64 | DType::U64 => batches::<u64>(op, &a, &b, out, accumulate),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+fn batches<T: Multiply>(
+    op: &'static str,
+    a: &View<'_>,
+    b: &View<'_>,
+    out: &mut ViewMut<'_>,
+    accumulate: bool,
+) -> Result<()> {
+    let at = a.layout.rank() - 2;
+    let (m, n, k) = (a.layout.shape()[at], b.layout.shape()[at + 1], a.layout.shape()[at + 1]);
+    if out.layout.numel() == 0 {
+        return Ok(());
+    }
+    if k == 0 {
+        if !accumulate {
+            fill(out, Scalar::F64(0.0));
+        }
+        return Ok(());
+    }
+    let corners = |layout: &Layout| layout.select(op, -1, 0)?.select(op, -1, 0);
+    let (la, lb) = (corners(a.layout)?, corners(b.layout)?);
+    let walk = Walk::new(la.shape(), [&la, &lb]);
+    let inner = walk.inner();
+    let steps = |layout: &Layout| (layout.strides()[at], layout.strides()[at + 1]);
+    let (a_steps, b_steps) = (steps(a.layout), steps(b.layout));
+    let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<T>()), Ptr::new(b.ptr().cast_mut().cast::<T>()));
+    let to = Ptr::new(out.first().cast::<T>());
+    let run = |start: usize, end: usize, threads: Threads| {
+        let mut batch = start;
+        walk.runs(start, end, |first, len| {
+            for i in 0..len as isize {
+                let place = |operand: usize| first[operand] + i * inner[operand];
+                // SAFETY: the walk yields the positions of the matrices' first elements; from there all `m·k` and `k·n`
+                // elements are positions of the layouts, inside their storages (L2). `out` has `m·n` elements for each
+                // batch, without gaps, and one owner.
+                unsafe {
+                    let a = Matrix { ptr: a.get().offset(place(0)), row: a_steps.0, col: a_steps.1 };
+                    let b = Matrix { ptr: b.get().offset(place(1)), row: b_steps.0, col: b_steps.1 };
+                    let out = to.get().add(batch * m * n);
+                    product(&Product { m, n, k, a, b, out, width: n, accumulate }, threads);
+                }
+                batch += 1;
+            }
+        });
+    };
+    let (count, work) = (walk.numel(), m.saturating_mul(n).saturating_mul(k));
+    // Few large products are each computed by all threads, many are dealt out. The bits are the same.
+    if count < rayon::current_num_threads() || work >= GRAIN << 6 {
+        run(0, count, Threads::All);
+    } else {
+        parallel(count, (GRAIN / work).max(1), |range| run(range.start, range.end, Threads::One));
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    One,
+    All,
+}
+
+/// A matrix to read: its first element, and the steps to the next row and the next column.
+#[derive(Clone, Copy)]
+struct Matrix<T> {
+    ptr: *const T,
+    row: isize,
+    col: isize,
+}
+
+/// `out (m x n, row-major, rows `width` apart) = a (m x k) · b (k x n)`; none of the sizes is 0.
+#[derive(Clone, Copy)]
+struct Product<T> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    out: *mut T,
+    width: usize,
+    accumulate: bool,
+}
+
+impl<T: Copy> Product<T> {
+    fn work(&self) -> usize {
+        self.m.saturating_mul(self.n).saturating_mul(self.k)
+    }
+
+    /// The product for some of the rows of `out`.
+    fn rows(self, start: usize, end: usize) -> Product<T> {
+        let a = Matrix { ptr: self.a.ptr.wrapping_offset(start as isize * self.a.row), ..self.a };
+        Product { m: end - start, a, out: self.out.wrapping_add(start * self.width), ..self }
+    }
+
+    /// The product for some of the columns of `out`.
+    fn columns(self, start: usize, end: usize) -> Product<T> {
+        let b = Matrix { ptr: self.b.ptr.wrapping_offset(start as isize * self.b.col), ..self.b };
+        Product { n: end - start, b, out: self.out.wrapping_add(start), ..self }
+    }
+}
+
+// SAFETY: pointers are only numbers; the threads that share a product write to disjoint parts of `out`.
+unsafe impl<T> Sync for Product<T> {}
+
+/// # Safety
+/// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
+unsafe fn product<T: Multiply>(whole: &Product<T>, threads: Threads) {
+    let one_call = whole.work() < GRAIN || (!T::SPLIT && whole.m > 1 && whole.n > 1 && whole.k > 2);
+    if one_call {
+        let threads = if whole.work() < GRAIN { Threads::One } else { threads };
+        // SAFETY: the caller's promise.
+        return unsafe { T::multiply(whole, threads) };
+    }
+    // Cut the longer side into pieces with bounds that the sizes alone decide, whoever computes them.
+    let by_rows = whole.m >= whole.n;
+    let len = if by_rows { whole.m } else { whole.n };
+    let piece = (GRAIN / (whole.work() / len)).clamp(1, len);
+    parallel(len.div_ceil(piece), 1, |range| {
+        for at in range {
+            let (start, end) = (at * piece, len.min((at + 1) * piece));
+            let part = if by_rows { whole.rows(start, end) } else { whole.columns(start, end) };
+            // SAFETY: a part of the caller's product; the parts of `out` are disjoint.
+            unsafe { T::multiply(&part, Threads::One) };
+        }
+    });
+}
+
+/// A type that matrices are multiplied in.
+trait Multiply: Element {
+    /// Whether products of any shape are cut into pieces here, and not by `multiply`.
+    const SPLIT: bool;
+
+    /// # Safety
+    /// As [`product`].
+    unsafe fn multiply(product: &Product<Self>, threads: Threads);
+}
+
+macro_rules! floats {
+    ($($t:ty),+) => {$(
+        impl Multiply for $t {
+            const SPLIT: bool = false;
+
+            unsafe fn multiply(product: &Product<$t>, threads: Threads) {
+                let &Product { m, n, k, a, b, out, width, accumulate } = product;
+                if product.work() <= TINY {
+                    // SAFETY: the caller's promise.
+                    return unsafe { plain(product, |sum, x, y| sum + x * y, 0.0) };
+                }
+                let threads = match threads {
+                    Threads::One => gemm::Parallelism::None,
+                    Threads::All => gemm::Parallelism::Rayon(0),
+                };
+                // SAFETY: the caller's promise is what `gemm` asks for: matrices of these sizes and strides. It does
+                // not read `out` unless it accumulates.
+                unsafe {
+                    gemm::gemm(
+                        m, n, k, out, 1, width as isize, accumulate, a.ptr, a.col, a.row, b.ptr, b.col, b.row,
+                        1.0, 1.0, false, false, false, threads,
+                    );
+                }
+            }
+        }
+    )+};
+}
+floats!(f32, f64);
+
+impl Multiply for u64 {
+    const SPLIT: bool = true;
+
+    unsafe fn multiply(product: &Product<u64>, _: Threads) {
+        // SAFETY: the caller's promise.
+        unsafe { plain(product, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)), 0) }
+    }
+}
+
+/// The definition: three loops, the sum over the inner dimension from its first element on.
+///
+/// # Safety
+/// As [`product`].
+#[inline(always)]
+unsafe fn plain<T: Copy>(product: &Product<T>, add: impl Fn(T, T, T) -> T, zero: T) {
+    let &Product { m, n, k, a, b, out, width, accumulate } = product;
+    for i in 0..m {
+        for j in 0..n {
+            // SAFETY: `i`, `j` and `p` are inside the sizes, for which the caller has promised elements.
+            unsafe {
+                let slot = out.add(i * width + j);
+                let (row, column) = (a.ptr.offset(i as isize * a.row), b.ptr.offset(j as isize * b.col));
+                let mut sum = if accumulate { slot.read() } else { zero };
+                for p in 0..k as isize {
+                    sum = add(sum, row.offset(p * a.col).read(), column.offset(p * b.row).read());
+                }
+                slot.write(sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Shape, Slice};
+    use crate::{Generator, Tensor};
+
+    /// The same numbers as `x`, laid out in ways that views can bring about.
+    fn arrangements(x: &Tensor) -> Result<Vec<(&'static str, Tensor)>> {
+        let last = x.rank() as isize - 1;
+        let by = |change: &dyn Fn(&Layout) -> Result<Layout>| -> Result<Tensor> {
+            // Changed, copied, and changed back: the values are x's, the strides are not.
+            let copy = x.with_layout(change(x.layout())?).copied("test")?;
+            Ok(copy.with_layout(change(copy.layout())?))
+        };
+        let reversed = Slice::new(None, None).step(-1);
+        Ok(vec![
+            ("plain", x.clone()),
+            ("transposed", by(&|l| l.transpose("test", last - 1, last))?),
+            ("rows reversed", by(&|l| l.slice("test", last - 1, &reversed))?),
+            ("columns reversed", by(&|l| l.slice("test", last, &reversed))?),
+            ("both reversed", by(&|l| l.flip("test", &[last as usize - 1, last as usize]))?),
+            ("reversed and transposed", by(&|l| l.transpose("test", last - 1, last)?.slice("test", last, &reversed))?),
+        ])
+    }
+
+    fn random(shape: &[usize], dtype: DType, seed: u64) -> Result<Tensor> {
+        match dtype {
+            DType::I64 => Generator::seed(seed).randint(-9, 9, shape),
+            _ => Generator::seed(seed).randn_with(shape, dtype),
+        }
+    }
+
+    fn multiply(a: &Tensor, b: &Tensor, onto: Option<&Tensor>) -> Result<Tensor> {
+        let rank = a.rank();
+        let shape: Shape = a.shape()[..rank - 1].iter().copied().chain([b.shape()[rank - 1]]).collect();
+        let mut out = match onto {
+            Some(onto) => onto.copied("test")?,
+            None => Tensor::full_with(shape, f64::NAN, DType::F64)?.to_dtype(a.dtype())?,
+        };
+        matmul("test", a.as_view(), b.as_view(), &mut out.as_view_mut("test")?, onto.is_some())?;
+        Ok(out)
+    }
+
+    /// Sums of products in f64, straight from the definition.
+    fn reference(a: &Tensor, b: &Tensor, onto: Option<&Tensor>) -> Result<Vec<f64>> {
+        let values = |t: &Tensor| t.to_dtype(DType::F64)?.to_vec::<f64>();
+        let at = a.rank() - 2;
+        let (m, k, n) = (a.shape()[at], a.shape()[at + 1], b.shape()[at + 1]);
+        let count: usize = a.shape()[..at].iter().product();
+        let (a, b) = (values(a)?, values(b)?);
+        let mut out = onto.map_or_else(|| Ok(vec![0.0; count * m * n]), values)?;
+        for (at, slot) in out.iter_mut().enumerate() {
+            let (batch, i, j) = (at / (m * n), at / n % m, at % n);
+            *slot += (0..k).map(|p| a[batch * m * k + i * k + p] * b[batch * k * n + p * n + j]).sum::<f64>();
+        }
+        Ok(out)
+    }
+
+    fn check(a: &Tensor, b: &Tensor, onto: Option<&Tensor>, what: &str) -> Result<()> {
+        let got = multiply(a, b, onto)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+        let tolerance = if a.dtype() == DType::F32 { 1e-4 } else { 1e-11 };
+        for (i, (got, want)) in got.iter().zip(reference(a, b, onto)?).enumerate() {
+            assert!((got - want).abs() <= tolerance * (1.0 + want.abs()), "{what}, element {i}: {got}, not {want}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn all_strides_give_the_products_of_the_definition() -> Result<()> {
+        for dtype in [DType::F32, DType::F64, DType::I64] {
+            for (m, n, k) in
+                [(1, 1, 1), (1, 1, 40), (2, 3, 4), (1, 33, 17), (33, 1, 17), (40, 50, 1), (9, 40, 2), (17, 19, 70)]
+            {
+                let (a, b) = (random(&[m, k], dtype, 1)?, random(&[k, n], dtype, 2)?);
+                let onto = random(&[m, n], dtype, 3)?;
+                for (how_a, a) in arrangements(&a)? {
+                    for (how_b, b) in arrangements(&b)? {
+                        let what = format!("{dtype} {m}x{n}x{k}, a {how_a}, b {how_b}");
+                        check(&a, &b, None, &what)?;
+                        check(&a, &b, Some(&onto), &format!("{what}, onto what is there"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn repeated_rows_and_columns_are_read_with_stride_0() -> Result<()> {
+        for (m, n, k) in [(3, 4, 5), (20, 30, 40), (40, 1, 33)] {
+            let row = random(&[1, k], DType::F64, 1)?;
+            let a = row.with_layout(row.layout().broadcast_to(&[m, k].into()));
+            let column = random(&[k, 1], DType::F64, 2)?;
+            let b = column.with_layout(column.layout().broadcast_to(&[k, n].into()));
+            check(&a, &b, None, "both repeated")?;
+            let number = random(&[1, 1], DType::F64, 3)?;
+            check(&number.with_layout(number.layout().broadcast_to(&[m, k].into())), &b, None, "one number")?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn batches_broadcast_by_stride_0() -> Result<()> {
+        for (m, n, k) in [(2, 3, 4), (16, 17, 18)] {
+            let (a, b) = (random(&[2, 1, m, k], DType::F64, 1)?, random(&[3, k, n], DType::F64, 2)?);
+            let a = a.with_layout(a.layout().broadcast_to(&[2, 3, m, k].into()));
+            let b = b.with_layout(b.layout().broadcast_to(&[2, 3, k, n].into()));
+            check(&a, &b, None, "broadcast")?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
+        let shapes: [(&[usize], &[usize]); 7] = [
+            (&[150, 300], &[300, 170]),
+            (&[33, 784], &[784, 128]),
+            (&[1, 3000], &[3000, 1000]),
+            (&[2000, 1500], &[1500, 1]),
+            (&[2000, 1], &[1, 1500]),
+            (&[40, 30, 50], &[40, 50, 60]),
+            (&[3, 100, 200], &[3, 200, 300]),
+        ];
+        for dtype in [DType::F32, DType::F64, DType::I64] {
+            for (a, b) in shapes {
+                let (a, b) = (random(a, dtype, 1)?, random(b, dtype, 2)?);
+                let by_threads = |threads: usize| -> Result<Tensor> {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                    let pool = pool.map_err(|e| crate::error::err!(Backend, "test", "{e}"))?;
+                    pool.install(|| multiply(&a, &b, None))
+                };
+                let one = by_threads(1)?;
+                for threads in [2, 5] {
+                    let several = by_threads(threads)?;
+                    assert!(several.equal(&one)?, "{:?} by {:?} of {dtype} on {threads} threads", a.shape(), b.shape());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_empty_inner_dimension_gives_zeros() -> Result<()> {
+        let (a, b) = (random(&[2, 0], DType::F64, 1)?, random(&[0, 3], DType::F64, 2)?);
+        assert_eq!(multiply(&a, &b, None)?.to_vec::<f64>()?, [0.0; 6]);
+        let onto = random(&[2, 3], DType::F64, 3)?;
+        assert!(multiply(&a, &b, Some(&onto))?.equal(&onto)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+//! The kernels for the processor.
+
+pub(crate) mod arg;
+pub(crate) mod bytes;
+pub(crate) mod convert;
+pub(crate) mod copy;
+pub(crate) mod cross_entropy;
+pub(crate) mod fold;
+pub(crate) mod fused;
+pub(crate) mod index;
+pub(crate) mod layer_norm;
+pub(crate) mod map;
+pub(crate) mod math;
+pub(crate) mod matmul;
+pub(crate) mod optim;
+pub(crate) mod reduce;
+pub(crate) mod simd;
+pub(crate) mod softmax;
+pub(crate) mod threads;

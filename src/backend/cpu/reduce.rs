@@ -1,0 +1,377 @@
+//! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima.
+//!
+//! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
+//! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
+//! (`columns`). Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
+//! in a fixed order, so that the number of threads cannot be seen in the bits.
+
+mod columns;
+
+use super::convert::{Compute, compute_dtype};
+use super::fold::{Cascade, Fold, Max, Mean, Min, Prod, Sum, fold_run};
+use super::simd::{Job, dispatch};
+use super::threads::{GRAIN, Ptr, parallel};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, Shape, Walk};
+use crate::{DType, Result};
+use smallvec::SmallVec;
+
+/// What the elements are folded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduce {
+    Sum,
+    Mean,
+    Prod,
+    Max,
+    Min,
+}
+
+/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
+/// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
+pub(crate) fn reduce(
+    op: &'static str,
+    by: Reduce,
+    input: View<'_>,
+    dims: &[usize],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    match compute_dtype(input.dtype) {
+        DType::F32 => reduce_floats::<f32>(by, input, dims, out),
+        DType::F64 => reduce_floats::<f64>(by, input, dims, out),
+        _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
+        DType::U64 => reduce_numbers::<u64>(by, input, dims, out),
+        _ => reduce_numbers::<i64>(by, input, dims, out),
+    }
+}
+
+fn reduce_floats<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
+where
+    Sum: Fold<C>,
+    Prod: Fold<C>,
+    Max: Fold<C>,
+    Min: Fold<C>,
+    Mean: Fold<C>,
+{
+    if by == Reduce::Mean {
+        let count: usize = dims.iter().map(|&d| input.layout.shape()[d]).product();
+        return reduce_by::<C, Mean>(Mean(count as f64), input, dims, out);
+    }
+    reduce_numbers::<C>(by, input, dims, out)
+}
+
+fn reduce_numbers<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
+where
+    Sum: Fold<C>,
+    Prod: Fold<C>,
+    Max: Fold<C>,
+    Min: Fold<C>,
+{
+    match by {
+        Reduce::Sum | Reduce::Mean => reduce_by::<C, Sum>(Sum, input, dims, out),
+        Reduce::Prod => reduce_by::<C, Prod>(Prod, input, dims, out),
+        Reduce::Max => reduce_by::<C, Max>(Max, input, dims, out),
+        Reduce::Min => reduce_by::<C, Min>(Min, input, dims, out),
+    }
+}
+
+fn reduce_by<C: Compute, F: Fold<C>>(fold: F, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
+    debug_assert!(out.layout.is_contiguous());
+    if out.layout.numel() == 0 {
+        return Ok(());
+    }
+    if input.layout.numel() == 0 {
+        super::copy::fill(out, fold.finish(F::START).to_scalar());
+        return Ok(());
+    }
+    let plan = Plan::new(input.layout, dims, true)?;
+    let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
+    let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
+    if goes_by_columns(&plan, data.dtype == C::DTYPE) {
+        columns::columns::<C, F>(fold, &plan, data, to);
+    } else {
+        rows::<C, F>(fold, &plan, data, to);
+    }
+    Ok(())
+}
+
+/// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
+/// so short that every result by itself would be mostly overhead. `plain` elements need no conversion.
+pub(super) fn goes_by_columns(plan: &Plan, plain: bool) -> bool {
+    let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
+    let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
+    let short = length < 64 && !(plain && along == 1 && plan.reduced.inner_len() == length);
+    let closer = along != 0 && across.unsigned_abs() < along.unsigned_abs();
+    // Rows that follow each other without gaps are read many at a time, however short they are.
+    let dense = across == 1 && along == row as isize;
+    across != 0 && ((row >= 16 && (closer || short)) || (row >= 2 && dense))
+}
+
+/// The walk over the results, with their sources and their places, and the walk over what is folded into each.
+pub(super) struct Plan {
+    pub kept: Walk<2>,
+    pub reduced: Walk<1>,
+    /// Positions of both walks contain the layout's offset; this one is taken away from their sum.
+    pub offset: isize,
+}
+
+impl Plan {
+    /// The layout has elements. The results come in the order of memory, and with `any_order` so does what is folded into
+    /// each, in the longest runs there are; else it comes in row-major order.
+    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> Result<Plan> {
+        let kept_shape: Shape = (0..layout.rank()).filter(|d| !dims.contains(d)).map(|d| layout.shape()[d]).collect();
+        let (mut kept, mut reduced) = (layout.clone(), layout.clone());
+        for dim in (0..layout.rank()).rev() {
+            let from = if dims.contains(&dim) { &mut kept } else { &mut reduced };
+            *from = from.select("reduce", dim as isize, 0)?;
+        }
+        let mut out = Layout::contiguous(kept_shape);
+        let order = outermost_first(&kept);
+        (kept, out) = (kept.permute("reduce", &order)?, out.permute("reduce", &order)?);
+        if any_order {
+            let descending: SmallVec<[usize; 5]> = (0..reduced.rank()).filter(|&d| reduced.strides()[d] < 0).collect();
+            reduced = reduced.flip("reduce", &descending)?;
+            reduced = reduced.permute("reduce", &outermost_first(&reduced))?;
+        }
+        let offset = layout.offset() as isize;
+        Ok(Plan {
+            kept: Walk::new(kept.shape(), [&kept, &out]),
+            reduced: Walk::new(reduced.shape(), [&reduced]),
+            offset,
+        })
+    }
+}
+
+/// The dimensions by falling stride; repeated ones, which take no new memory, come first.
+pub(super) fn outermost_first(layout: &Layout) -> SmallVec<[isize; 5]> {
+    let mut order: SmallVec<[isize; 5]> = (0..layout.rank() as isize).collect();
+    let reach = |dim: &isize| match layout.strides()[*dim as usize].unsigned_abs() {
+        0 => usize::MAX,
+        stride => stride,
+    };
+    order.sort_by_key(|dim| std::cmp::Reverse(reach(dim)));
+    order
+}
+
+/// The input without its borrow.
+#[derive(Clone, Copy)]
+pub(super) struct Data {
+    pub ptr: Ptr<u8>,
+    pub dtype: DType,
+    pub offset: isize,
+}
+
+impl Data {
+    /// The address of the element at a position of the kept walk and one of the reduced walk.
+    ///
+    /// # Safety
+    /// Both positions come from the walks of the plan that this input was made with.
+    #[inline(always)]
+    pub unsafe fn at(&self, kept: isize, reduced: isize) -> *const u8 {
+        // SAFETY: the sum of a kept and a reduced index is an index of the layout, whose position lies inside (L2).
+        unsafe { self.ptr.get().offset((kept + reduced - self.offset) * self.dtype.size() as isize) }
+    }
+}
+
+/// The output without its borrow.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub ptr: Ptr<u8>,
+    pub dtype: DType,
+}
+
+impl Target {
+    /// Writes `n` results from position `at` on, `stride` apart.
+    ///
+    /// # Safety
+    /// The positions lie in the output, and no other thread writes them; `from` is valid for `n` reads.
+    #[inline]
+    pub unsafe fn write<C: Compute>(&self, from: *const C, at: isize, stride: isize, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = self.ptr.get().offset(at * self.dtype.size() as isize);
+            if self.dtype == C::DTYPE && n == 1 {
+                to.cast::<C>().write(from.read());
+            } else {
+                C::store(self.dtype, from, to, stride, n);
+            }
+        }
+    }
+}
+
+/// Elements gathered or converted at a time: small enough for the first-level cache.
+pub(super) const TILE: usize = 1024;
+/// Elements of one result that are folded without interruption.
+pub(super) const PIECE: usize = 1 << 16;
+/// Results that are written together.
+pub(super) const BATCH: usize = 128;
+
+/// Folds each result from its own run or runs.
+fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target) {
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    let [across, out_step] = plan.kept.inner();
+    let pieces = length.div_ceil(PIECE);
+    if pieces > 1 {
+        return rows_in_pieces::<C, F>(fold, plan, data, to, pieces);
+    }
+    // Results whose elements are one run in memory need no walk for each.
+    let plain = data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length;
+    let mut first = plan.offset;
+    plan.reduced.runs(0, 1, |[at], _| first = at);
+    parallel(results, (GRAIN / length).max(1), |range| {
+        let mut batch = [F::START; BATCH];
+        plan.kept.runs(range.start, range.end, |[from, at], len| {
+            for done in (0..len).step_by(BATCH) {
+                let n = BATCH.min(len - done);
+                let start = from + done as isize * across;
+                if plain {
+                    // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on,
+                    // `length` of them lie side by side.
+                    let from = unsafe { data.at(start, first) }.cast::<C>();
+                    dispatch(Rows { fold, from, step: across, length, to: &mut batch[..n] });
+                } else {
+                    for (i, result) in batch[..n].iter_mut().enumerate() {
+                        *result = fold_piece::<C, F>(fold, plan, data, start + i as isize * across, 0, length);
+                    }
+                }
+                batch[..n].iter_mut().for_each(|x| *x = fold.finish(*x));
+                // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
+                unsafe { to.write(batch.as_ptr(), at + done as isize * out_step, out_step, n) };
+            }
+        });
+    });
+}
+
+/// The same for few results of many elements: threads share a result, piece by piece.
+fn rows_in_pieces<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target, pieces: usize) {
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    // (results, pieces)
+    let mut partial = vec![F::START; results * pieces];
+    let parts = Ptr::new(partial.as_mut_ptr());
+    parallel(partial.len(), 1, |range| {
+        for unit in range {
+            let (result, start) = (unit / pieces, unit % pieces * PIECE);
+            plan.kept.runs(result, result + 1, |[from, _], _| {
+                let value = fold_piece::<C, F>(fold, plan, data, from, start, length.min(start + PIECE));
+                // SAFETY: every unit has its own element of the vector.
+                unsafe { parts.get().add(unit).write(value) };
+            });
+        }
+    });
+    let mut parts = partial.chunks_exact(pieces);
+    let [_, out_step] = plan.kept.inner();
+    plan.kept.runs(0, results, |[_, at], len| {
+        for i in 0..len as isize {
+            let mut all = Cascade::new(fold);
+            parts.next().unwrap_or_default().iter().for_each(|&part| all.push(part));
+            let value = fold.finish(all.total());
+            // SAFETY: a position of the output from its walk.
+            unsafe { to.write(&value, at + i * out_step, 1, 1) };
+        }
+    });
+}
+
+/// The fold of the elements `start..end` of one result.
+fn fold_piece<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize, start: usize, end: usize) -> C {
+    let mut all = Cascade::new(fold);
+    let [along] = plan.reduced.inner();
+    if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
+        plan.reduced.runs(start, end, |[at], len| {
+            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            all.push(dispatch(Run { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len }));
+        });
+        return all.total();
+    }
+    for_tiles::<C>(plan, data, from, start, end, |tile, _| {
+        // SAFETY: the tile is a slice.
+        all.push(dispatch(Run { fold, from: tile.as_ptr(), len: tile.len() }));
+    });
+    all.total()
+}
+
+/// Calls `f` with the elements `start..end` of one result, in tiles that are converted and gathered where they have to
+/// be, and with the number of the tile's first element.
+pub(super) fn for_tiles<C: Compute>(
+    plan: &Plan,
+    data: Data,
+    from: isize,
+    start: usize,
+    end: usize,
+    mut f: impl FnMut(&[C], usize),
+) {
+    let [along] = plan.reduced.inner();
+    let (mut filled, mut first) = (0, start);
+    if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
+        return plan.reduced.runs(start, end, |[at], len| {
+            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            let run = unsafe { std::slice::from_raw_parts(data.at(from, at).cast::<C>(), len) };
+            for tile in run.chunks(TILE) {
+                f(tile, first);
+                first += tile.len();
+            }
+        });
+    }
+    let mut tile = [const { std::mem::MaybeUninit::<C>::uninit() }; TILE];
+    plan.reduced.runs(start, end, |[at], len| {
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(TILE - filled);
+            // SAFETY: `n` positions of the walk (L2); the tile has room for them behind those already filled.
+            unsafe {
+                let to = tile.as_mut_ptr().add(filled).cast::<C>();
+                C::load(data.dtype, data.at(from, at + done as isize * along), along, to, n);
+            }
+            (done, filled) = (done + n, filled + n);
+            if filled == TILE {
+                // SAFETY: the loads have written all of it.
+                f(unsafe { std::slice::from_raw_parts(tile.as_ptr().cast::<C>(), TILE) }, first);
+                (filled, first) = (0, first + TILE);
+            }
+        }
+    });
+    if filled > 0 {
+        // SAFETY: the loads have written this much.
+        f(unsafe { std::slice::from_raw_parts(tile.as_ptr().cast::<C>(), filled) }, first);
+    }
+}
+
+/// The fold of `len` elements side by side.
+pub(super) struct Run<C, F> {
+    pub fold: F,
+    pub from: *const C,
+    pub len: usize,
+}
+
+impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
+    type Output = C;
+    #[inline(always)]
+    fn run(self) -> C {
+        // SAFETY: whoever makes a run has `len` elements behind `from`.
+        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) })
+    }
+}
+
+/// The folds of `to.len()` runs of `length` elements, `step` apart.
+struct Rows<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    length: usize,
+    to: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Rows<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (i, to) in self.to.iter_mut().enumerate() {
+            // SAFETY: whoever makes this has `length` elements behind every start.
+            *to = fold_run(self.fold, unsafe {
+                std::slice::from_raw_parts(self.from.offset(i as isize * self.step), self.length)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

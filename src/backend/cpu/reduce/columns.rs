@@ -1,0 +1,191 @@
+//! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
+
+use super::{Data, Plan, Target};
+use crate::backend::cpu::convert::Compute;
+use crate::backend::cpu::fold::Fold;
+use crate::backend::cpu::simd::{Job, dispatch};
+use crate::backend::cpu::threads::{GRAIN, Ptr, parallel};
+
+/// Columns folded side by side.
+const WIDTH: usize = 512;
+/// Rows folded one after the other before pieces are joined; more where rows are short.
+fn height_of_piece(row: usize) -> usize {
+    256.max((1 << 14) / row)
+}
+
+/// Folds rows into a row of results, in pieces of at most `WIDTH` columns.
+pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target) {
+    let (results, height) = (plan.kept.numel(), plan.reduced.numel());
+    let row = plan.kept.inner_len();
+    let piece_height = height_of_piece(row);
+    let (tiles, pieces) = (row.div_ceil(WIDTH), height.div_ceil(piece_height));
+    let bounds = |tile: usize| {
+        let start = tile / tiles * row + tile % tiles * WIDTH;
+        (start, (start + WIDTH).min((tile / tiles + 1) * row))
+    };
+    // (pieces, results), the results in the order of the walk
+    let mut partial = if pieces > 1 { vec![F::START; pieces * results] } else { Vec::new() };
+    let parts = Ptr::new(partial.as_mut_ptr());
+    let [_, out_step] = plan.kept.inner();
+    let work = row.min(WIDTH) * height.min(piece_height);
+    parallel(results / row * tiles * pieces, (GRAIN / work).max(1), |range| {
+        for unit in range {
+            let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
+            let mut own = [F::START; WIDTH];
+            plan.kept.runs(start, end, |[from, at], n| {
+                if pieces == 1 {
+                    fold_rows::<C, F>(fold, plan, data, from, 0, height, &mut own[..n]);
+                    own[..n].iter_mut().for_each(|x| *x = fold.finish(*x));
+                    // SAFETY: positions of the output from its walk; every unit has its own.
+                    unsafe { to.write(own.as_ptr(), at, out_step, n) };
+                } else {
+                    // SAFETY: every unit has its own part of the vector.
+                    let sums = unsafe { std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), n) };
+                    fold_rows::<C, F>(
+                        fold,
+                        plan,
+                        data,
+                        from,
+                        piece * piece_height,
+                        height.min((piece + 1) * piece_height),
+                        sums,
+                    );
+                }
+            });
+        }
+    });
+    if pieces == 1 {
+        return;
+    }
+    parallel(results / row * tiles, (GRAIN / (row.min(WIDTH) * pieces)).max(1), |range| {
+        for (start, end) in range.map(bounds) {
+            // SAFETY: every tile has its own columns of the vector; of one tile's, each piece has its own.
+            let part = |piece: usize| unsafe {
+                std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), end - start)
+            };
+            let mut step = 1;
+            while step < pieces {
+                for piece in (0..pieces - step).step_by(2 * step) {
+                    dispatch(Join { fold, into: part(piece), from: part(piece + step) });
+                }
+                step *= 2;
+            }
+            let sums = part(0);
+            sums.iter_mut().for_each(|x| *x = fold.finish(*x));
+            // SAFETY: positions of the output from its walk; every tile has its own.
+            plan.kept.runs(start, end, |[_, at], n| unsafe { to.write(sums.as_ptr(), at, out_step, n) });
+        }
+    });
+}
+
+/// Rows that are folded together before they meet the sums.
+const GROUP: usize = 8;
+
+/// Folds the rows `start..end` into `sums`.
+fn fold_rows<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    data: Data,
+    from: isize,
+    start: usize,
+    end: usize,
+    sums: &mut [C],
+) {
+    let ([across, _], [along], n) = (plan.kept.inner(), plan.reduced.inner(), sums.len());
+    let dense = across == 1 && along == n as isize;
+    let mut scratch = [const { std::mem::MaybeUninit::<C>::uninit() }; GROUP * WIDTH];
+    // Rows that the scratch has room for.
+    let room = scratch.len() / n;
+    plan.reduced.runs(start, end, |[at], rows| {
+        if data.dtype == C::DTYPE && across == 1 {
+            // SAFETY: the positions of the walks are those of elements (L2) of type C, `n` in each of the rows.
+            return unsafe { fold_in(fold, data.at(from, at).cast::<C>(), along, rows, sums) };
+        }
+        for done in (0..rows).step_by(room) {
+            let group = room.min(rows - done);
+            // SAFETY: as above; there is room for the rows.
+            unsafe {
+                let load = |row: usize, stride: isize, n: usize, to: *mut C| {
+                    C::load(data.dtype, data.at(from, at + (done + row) as isize * along), stride, to, n);
+                };
+                let to = scratch.as_mut_ptr().cast::<C>();
+                if dense {
+                    load(0, 1, group * n, to);
+                } else {
+                    (0..group).for_each(|row| load(row, across, n, to.add(row * n)));
+                }
+                fold_in(fold, to, n as isize, group, sums);
+            }
+        }
+    });
+}
+
+/// Folds `rows` rows, `step` apart, into `sums`.
+///
+/// # Safety
+/// There are `sums.len()` elements behind each start of a row.
+unsafe fn fold_in<C: Compute, F: Fold<C>>(fold: F, from: *const C, step: isize, rows: usize, sums: &mut [C]) {
+    const WIDE: usize = 64;
+    let n = sums.len();
+    let together = WIDE / n;
+    if together < 2 || step != n as isize || rows < together {
+        return dispatch(Columns { fold, from, step, rows, sums });
+    }
+    // Short rows without gaps: several are taken as one row that is long enough for vectors.
+    let mut wide = [F::START; WIDE];
+    let (row, whole) = (together * n, rows / together);
+    dispatch(Columns { fold, from, step: row as isize, rows: whole, sums: &mut wide[..row] });
+    wide[..row].chunks_exact(n).for_each(|part| Join { fold, into: &mut *sums, from: part }.run());
+    // The rows that are left over.
+    let rest = from.wrapping_add(whole * row);
+    Columns { fold, from: rest, step, rows: rows - whole * together, sums }.run();
+}
+
+/// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
+struct Columns<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    rows: usize,
+    sums: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Columns { fold, from, step, rows, sums } = self;
+        let n = sums.len();
+        // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
+        let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
+        let whole = rows - rows % GROUP;
+        for r in (0..whole).step_by(GROUP) {
+            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = std::array::from_fn(|k| row(r + k));
+            for i in 0..n {
+                let left = fold.join(fold.join(a[i], b[i]), fold.join(c[i], d[i]));
+                let right = fold.join(fold.join(e[i], f[i]), fold.join(g[i], h[i]));
+                sums[i] = fold.join(sums[i], fold.join(left, right));
+            }
+        }
+        for r in whole..rows {
+            Join { fold, into: &mut *sums, from: row(r) }.run();
+        }
+    }
+}
+
+/// Folds one row into another.
+struct Join<'a, C, F> {
+    fold: F,
+    into: &'a mut [C],
+    from: &'a [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Join<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (into, &from) in self.into.iter_mut().zip(self.from) {
+            *into = self.fold.join(*into, from);
+        }
+    }
+}

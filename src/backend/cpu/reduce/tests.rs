@@ -1,0 +1,184 @@
+//! The kernels against folding index by index, and against themselves on other numbers of threads.
+
+use super::*;
+use crate::layout::Sizes;
+use crate::{Generator, Tensor};
+
+/// Every combination of dimensions.
+fn subsets(rank: usize) -> impl Iterator<Item = Vec<usize>> {
+    (0..1_u32 << rank).map(move |bits| (0..rank).filter(|d| bits >> d & 1 == 1).collect())
+}
+
+/// The specification: visits every index, in order, and folds in f64.
+fn reference(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<Vec<f64>> {
+    let shape = x.shape();
+    let kept: Vec<usize> = (0..x.rank()).filter(|d| !dims.contains(d)).collect();
+    let start = match by {
+        Reduce::Sum | Reduce::Mean => 0.0,
+        Reduce::Prod => 1.0,
+        Reduce::Max => f64::NEG_INFINITY,
+        Reduce::Min => f64::INFINITY,
+    };
+    let mut out = vec![start; kept.iter().map(|&d| shape[d]).product()];
+    let numel: usize = shape.iter().product();
+    for flat in 0..numel {
+        let (mut index, mut rest) = (vec![0; x.rank()], flat);
+        for d in (0..x.rank()).rev() {
+            (index[d], rest) = ((rest % shape[d]) as isize, rest / shape[d]);
+        }
+        let value = x.at(&index)?.to_f64();
+        let place = &mut out[kept.iter().fold(0, |at, &d| at * shape[d] + index[d] as usize)];
+        *place = match by {
+            Reduce::Sum | Reduce::Mean => *place + value,
+            Reduce::Prod => *place * value,
+            Reduce::Max => {
+                if value > *place || value.is_nan() {
+                    value
+                } else {
+                    *place
+                }
+            }
+            Reduce::Min => {
+                if value < *place || value.is_nan() {
+                    value
+                } else {
+                    *place
+                }
+            }
+        };
+    }
+    let count: usize = dims.iter().map(|&d| shape[d]).product();
+    if by == Reduce::Mean {
+        out.iter_mut().for_each(|x| *x /= count as f64);
+    }
+    Ok(out)
+}
+
+fn run(by: Reduce, x: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
+    let shape: Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
+    let mut out = Tensor::empty("reduce", shape, dtype, x.device())?;
+    reduce("reduce", by, x.as_view(), dims, &mut out.as_view_mut("reduce")?)?;
+    Ok(out)
+}
+
+/// The tensor, and views of it that lie in memory in every way there is.
+pub(in crate::backend::cpu) fn arrangements(x: &Tensor) -> Result<Vec<(&'static str, Tensor)>> {
+    let (layout, rank) = (x.layout(), x.rank());
+    let mut all = vec![("plain", x.clone())];
+    let reversed: Vec<isize> = (0..rank as isize).rev().collect();
+    all.push(("transposed", x.with_layout(layout.permute("t", &reversed)?)));
+    all.push(("flipped", x.with_layout(layout.flip("t", &(0..rank).collect::<Vec<_>>())?)));
+    if rank > 0 {
+        let stepped = layout.slice("t", -1, &crate::Slice::from(..).step(2))?;
+        all.push(("stepped", x.with_layout(stepped.clone())));
+        all.push(("stepped and transposed", x.with_layout(stepped.permute("t", &reversed)?)));
+        all.push(("sliced", x.with_layout(layout.slice("t", 0, &(1..).into())?)));
+        let mut wide: Vec<isize> = x.shape().iter().map(|&s| s as isize).collect();
+        wide.insert(1, 3);
+        all.push(("repeated", x.with_layout(layout.unsqueeze("t", 1)?.expand("t", &Sizes::from(&wide[..]))?)));
+    }
+    Ok(all)
+}
+
+fn close(got: f64, want: f64, tolerance: f64) -> bool {
+    got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= tolerance * want.abs().max(1.0)
+}
+
+#[test]
+fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
+    let shapes: [&[usize]; 9] =
+        [&[], &[5], &[3, 4], &[2, 3, 40], &[40, 3, 2], &[300, 20], &[700, 3], &[4, 70, 2, 3], &[2, 0, 3]];
+    for shape in shapes {
+        let x = Generator::seed(3).randn_with(shape, DType::F64)?.add(0.3)?;
+        for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16, DType::I64, DType::I8, DType::U64, DType::Bool] {
+            let x = if dtype.is_float() { x.clone() } else { x.mul(2.5)?.abs()? }.to_dtype(dtype)?;
+            for (name, x) in arrangements(&x)? {
+                for dims in subsets(x.rank()) {
+                    for by in [Reduce::Sum, Reduce::Mean, Reduce::Prod, Reduce::Max, Reduce::Min] {
+                        let count: usize = dims.iter().map(|&d| x.shape()[d]).product();
+                        let extreme = matches!(by, Reduce::Max | Reduce::Min);
+                        // Products of many numbers leave every range; those of integers wrap, which f64 does not.
+                        let skipped = (extreme && x.numel() == 0)
+                            || (by == Reduce::Mean && !dtype.is_float())
+                            || (by == Reduce::Prod && count > 24);
+                        if skipped {
+                            continue;
+                        }
+                        let to = if extreme { dtype } else { dtype.to_sum() };
+                        let got = run(by, &x, &dims, to)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                        let want = reference(by, &x, &dims)?;
+                        let tolerance = match to {
+                            DType::F64 => 1e-12,
+                            DType::F32 => 2e-5,
+                            DType::F16 => 2e-3,
+                            DType::BF16 => 1e-2,
+                            _ => 0.0,
+                        };
+                        assert_eq!(got.len(), want.len());
+                        for (i, (&got, &want)) in got.iter().zip(&want).enumerate() {
+                            let what = format!("{by:?} of {dtype} {:?} {name} over {dims:?} at {i}", x.shape());
+                            assert!(close(got, want, tolerance), "{what}: {got} for {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
+    // One after the other in f32 this sum would stop growing at 2^24 sixteenths.
+    let n = (1 << 22) + 77;
+    let x = Tensor::full_with([n], 0.1, DType::F32)?;
+    let (sum, want) = (run(Reduce::Sum, &x, &[0], DType::F32)?.item::<f32>()?, n as f64 * f64::from(0.1_f32));
+    assert!(close(f64::from(sum), want, 6e-7), "{sum} for {want}");
+    let rows = x.with_layout(
+        x.layout().narrow("t", 0, 0, 1 << 22)?.reshape(&[1 << 16, 64].into()).unwrap_or_else(|| x.layout().clone()),
+    );
+    for sum in run(Reduce::Sum, &rows, &[0], DType::F32)?.to_vec::<f32>()? {
+        let want = f64::from(0.1_f32) * f64::from(1 << 16);
+        assert!(close(f64::from(sum), want, 6e-7), "column: {sum} for {want}");
+    }
+    for at in [0, 1, 40, 69] {
+        let mut values = vec![1.0_f32; 70];
+        values[at] = f32::NAN;
+        let x = Tensor::from_vec(values, [70])?;
+        assert!(run(Reduce::Max, &x, &[0], DType::F32)?.item::<f32>()?.is_nan());
+        assert!(run(Reduce::Min, &x, &[0], DType::F32)?.item::<f32>()?.is_nan());
+    }
+    Ok(())
+}
+
+/// Runs `f` on so many threads.
+pub(in crate::backend::cpu) fn on_threads<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> T {
+    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
+        Ok(pool) => pool.install(f),
+        Err(error) => unreachable!("no threads: {error}"),
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
+    for (shape, dims) in [
+        (vec![300_001], vec![0]),
+        (vec![3, 90_000], vec![1]),
+        (vec![2000, 70], vec![0]),
+        (vec![60_000, 3], vec![0]),
+        (vec![70, 2000], vec![1]),
+        (vec![70, 30, 70], vec![0, 2]),
+    ] {
+        let x = Generator::seed(5).randn_with(&shape[..], DType::F32)?;
+        for (name, x) in arrangements(&x)? {
+            let dims = if x.rank() == shape.len() { dims.clone() } else { vec![0, 1] };
+            let bits = |threads| on_threads(threads, || run(Reduce::Sum, &x, &dims, DType::F32)?.to_vec::<f32>());
+            let one: Vec<u32> = bits(1)?.iter().map(|x| x.to_bits()).collect();
+            for threads in [2, 5] {
+                let more: Vec<u32> = bits(threads)?.iter().map(|x| x.to_bits()).collect();
+                assert_eq!(one, more, "{shape:?} {name} over {dims:?} on {threads} threads");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! The kernels against the formulas, and against themselves on other numbers of threads.
+
+use super::*;
+use crate::backend::cpu::reduce::tests::{arrangements, on_threads};
+use crate::{Generator, Tensor};
+
+fn run(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Tensor> {
+    let mut out = Tensor::empty("softmax", inputs[0].layout().shape().clone(), inputs[0].dtype(), inputs[0].device())?;
+    let mut to = out.as_view_mut("softmax")?;
+    match inputs {
+        [x] => softmax("softmax", row, [x.as_view()], dim, &mut to)?,
+        [g, y, ..] => softmax("softmax", row, [g.as_view(), y.as_view()], dim, &mut to)?,
+        [] => {}
+    }
+    Ok(out)
+}
+
+/// The specification: the formulas, row by row and index by index, in f64.
+fn reference(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Vec<f64>> {
+    let x = inputs[0];
+    let read = |t: &Tensor| -> Result<Vec<f64>> { t.to_dtype(DType::F64)?.to_vec::<f64>() };
+    let (a, b) = (read(x)?, read(inputs[inputs.len() - 1])?);
+    let length = dim.map_or(1, |d| x.shape()[d]);
+    let after: usize = dim.map_or(1, |d| x.shape()[d + 1..].iter().product());
+    let mut out = vec![0.0; a.len()];
+    for first in (0..a.len()).filter(|i| length > 0 && (i / after).is_multiple_of(length)) {
+        let all = || (0..length).map(|i| first + i * after);
+        let max = all().fold(f64::NEG_INFINITY, |m, i| if a[i] > m || a[i].is_nan() { a[i] } else { m });
+        let exps: f64 = all().map(|i| (a[i] - max).exp()).sum();
+        let (sum, dot): (f64, f64) = (all().map(|i| a[i]).sum(), all().map(|i| a[i] * b[i]).sum());
+        for i in all() {
+            out[i] = match row {
+                Row::Softmax => (a[i] - max).exp() / exps,
+                Row::LogSoftmax => a[i] - max - exps.ln(),
+                Row::SoftmaxGrad => b[i] * (a[i] - dot),
+                Row::LogSoftmaxGrad => a[i] - b[i].exp() * sum,
+            };
+        }
+    }
+    Ok(out)
+}
+
+const ALL: [Row; 4] = [Row::Softmax, Row::LogSoftmax, Row::SoftmaxGrad, Row::LogSoftmaxGrad];
+
+#[test]
+fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
+    let shapes: [&[usize]; 8] = [&[], &[1], &[3, 7], &[2, 3, 40], &[40, 3, 2], &[5, 2000], &[1000, 9], &[2, 0, 3]];
+    for shape in shapes {
+        let x = Generator::seed(6).randn_with(shape, DType::F64)?.mul(2.0)?;
+        // Small, so that the sums do not drown what they are taken from.
+        let other = Generator::seed(7).randn_with(shape, DType::F64)?.mul(0.02)?;
+        for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 5e-2)] {
+            let (x, other) = (x.to_dtype(dtype)?, other.to_dtype(dtype)?);
+            for ((name, x), (_, other)) in arrangements(&x)?.into_iter().zip(arrangements(&other)?) {
+                // The second input lies in memory in its own way.
+                let other = if name == "flipped" { other.copied("test")? } else { other };
+                let dims = (0..x.rank()).map(Some);
+                for dim in dims.chain((x.rank() == 0).then_some(None)) {
+                    for row in ALL {
+                        let two = matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad);
+                        let inputs = if two { vec![&x, &other] } else { vec![&x] };
+                        let got = run(row, &inputs, dim)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                        for (i, (got, want)) in got.iter().zip(reference(row, &inputs, dim)?).enumerate() {
+                            let what = format!("{row:?} of {dtype} {:?} {name} along {dim:?} at {i}", x.shape());
+                            assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{what}: {got} for {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_without_a_finite_maximum_are_nan_side_by_side_too() -> Result<()> {
+    let inf = f64::INFINITY;
+    let columns = [[-inf, -inf], [inf, 1.0], [f64::NAN, 1.0], [-inf, 2.0]].repeat(4);
+    let x = Tensor::from_vec(columns.concat(), [16, 2])?;
+    let side_by_side = x.with_layout(x.layout().transpose("t", 0, 1)?).copied("test")?;
+    for (x, dim) in [(&x, 1), (&side_by_side, 0)] {
+        for row in [Row::Softmax, Row::LogSoftmax] {
+            let (got, want) = (run(row, &[x], Some(dim))?.to_vec::<f64>()?, reference(row, &[x], Some(dim))?);
+            assert_eq!(format!("{got:?}"), format!("{want:?}"), "{row:?}");
+            assert_eq!(got.iter().filter(|x| x.is_nan()).count(), 24);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
+    let x = Generator::seed(8).randn_with([3, 400, 211], DType::F32)?;
+    let y = Generator::seed(9).randn_with([3, 400, 211], DType::F32)?;
+    for dim in 0..3 {
+        for row in ALL {
+            let inputs = if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) { vec![&x, &y] } else { vec![&x] };
+            let bits = |threads| on_threads(threads, || run(row, &inputs, Some(dim))?.to_vec::<f32>());
+            let one: Vec<u32> = bits(1)?.iter().map(|x| x.to_bits()).collect();
+            for threads in [2, 5] {
+                let more: Vec<u32> = bits(threads)?.iter().map(|x| x.to_bits()).collect();
+                assert!(one == more, "{row:?} along {dim} on {threads} threads");
+            }
+        }
+    }
+    Ok(())
+}

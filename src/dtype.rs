@@ -1,0 +1,345 @@
+//! Element types, their promotion table, and the numbers that may stand beside a tensor.
+
+use crate::{Result, error::bail};
+use half::{bf16, f16};
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum DType {
+    Bool,
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+/// The coarse order of promotion: a number that stands beside a tensor changes the tensor's dtype only if it is of a
+/// higher category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Category {
+    Bool,
+    Int,
+    Float,
+}
+
+impl DType {
+    /// Every dtype, in the order of the promotion table.
+    pub const ALL: [DType; 13] = [
+        DType::Bool,
+        DType::U8,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+
+    /// Bytes an element takes.
+    #[inline]
+    pub const fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U64 | DType::I64 | DType::F64 => 8,
+        }
+    }
+
+    /// The short name used in messages and printing: `f32`, `i64`, `bool`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// Whether this is a floating point type, the only kind that can carry a gradient.
+    #[inline]
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// Whether this is an integer type (bool is not).
+    pub const fn is_int(self) -> bool {
+        !self.is_float() && !matches!(self, DType::Bool)
+    }
+
+    pub(crate) fn category(self) -> Category {
+        match self {
+            DType::Bool => Category::Bool,
+            d if d.is_float() => Category::Float,
+            _ => Category::Int,
+        }
+    }
+
+    /// The dtype in which functions of real numbers answer for this one: itself if floating, else the default `f32`.
+    pub const fn to_float(self) -> DType {
+        if self.is_float() { self } else { DType::F32 }
+    }
+
+    /// The dtype in which sums and products of this one are kept: integers and bools widen to `i64` (`u64` stays).
+    pub(crate) const fn to_sum(self) -> DType {
+        match self {
+            DType::U64 => DType::U64,
+            d if d.is_float() => d,
+            _ => DType::I64,
+        }
+    }
+
+    /// The smallest dtype that holds the values of both, as the array API and PyTorch have it.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!(DType::I32.promote(DType::F16)?, DType::F16);
+    /// assert_eq!(DType::U8.promote(DType::I8)?, DType::I16);
+    /// assert_eq!(DType::F16.promote(DType::BF16)?, DType::F32);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `u64` has no common integer type with the signed integers.
+    pub fn promote(self, other: DType) -> Result<DType> {
+        use DType::{BF16, Bool, F16, F32, U64};
+        if self == other {
+            return Ok(self);
+        }
+        Ok(match (self, other) {
+            (Bool, d) | (d, Bool) => d,
+            (F16, BF16) | (BF16, F16) => F32,
+            (a, b) if a.is_float() && b.is_float() => wider(a, b),
+            (f, _) | (_, f) if f.is_float() => f,
+            (U64, s) | (s, U64) if s.is_signed() => {
+                bail!(DType, "promote", "u64 and {s} have no common integer type: cast one of them first")
+            }
+            (a, b) if a.is_signed() == b.is_signed() => wider(a, b),
+            (a, b) => {
+                let (unsigned, signed) = if a.is_signed() { (b, a) } else { (a, b) };
+                wider(signed, signed_above(unsigned))
+            }
+        })
+    }
+
+    const fn is_signed(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+}
+
+fn wider(a: DType, b: DType) -> DType {
+    if a.size() >= b.size() { a } else { b }
+}
+
+/// The signed type that holds all values of an unsigned one of at most 32 bits.
+fn signed_above(unsigned: DType) -> DType {
+    match unsigned {
+        DType::U8 => DType::I16,
+        DType::U16 => DType::I32,
+        _ => DType::I64,
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that is the element type of some [`DType`].
+///
+/// The trait is sealed: the list of dtypes is fixed, and kernels rely on `DTYPE` naming the type's exact layout.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + 'static {
+    /// The dtype of this type.
+    const DTYPE: DType;
+
+    /// The nearest value of this type to a number, by the rules of [`Tensor::to_dtype`](crate::Tensor::to_dtype).
+    fn from_scalar(value: Scalar) -> Self;
+
+    /// This element as a number.
+    fn to_scalar(self) -> Scalar;
+}
+
+macro_rules! elements {
+    ($($ty:ty => $dtype:ident, $variant:ident, |$x:ident| $widen:expr, |$f:ident| $from_f:expr, |$i:ident| $from_i:expr, |$u:ident| $from_u:expr;)+) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+
+            #[inline]
+            fn from_scalar(value: Scalar) -> Self {
+                match value {
+                    Scalar::F64($f) => $from_f,
+                    Scalar::I64($i) => $from_i,
+                    Scalar::U64($u) => $from_u,
+                    Scalar::Bool(b) => { let $i = i64::from(b); $from_i }
+                }
+            }
+
+            #[inline]
+            fn to_scalar(self) -> Scalar {
+                let $x = self;
+                Scalar::$variant($widen)
+            }
+        }
+
+        impl From<$ty> for Scalar {
+            fn from(value: $ty) -> Scalar { value.to_scalar() }
+        }
+    )+};
+}
+
+elements! {
+    f64 => F64, F64, |x| x, |f| f, |i| i as f64, |u| u as f64;
+    f32 => F32, F64, |x| f64::from(x), |f| f as f32, |i| i as f32, |u| u as f32;
+    f16 => F16, F64, |x| x.to_f64(), |f| f16::from_f64(f), |i| f16::from_f64(i as f64), |u| f16::from_f64(u as f64);
+    bf16 => BF16, F64, |x| x.to_f64(), |f| bf16::from_f64(f), |i| bf16::from_f64(i as f64), |u| bf16::from_f64(u as f64);
+    i64 => I64, I64, |x| x, |f| f as i64, |i| i, |u| u as i64;
+    i32 => I32, I64, |x| i64::from(x), |f| f as i64 as i32, |i| i as i32, |u| u as i32;
+    i16 => I16, I64, |x| i64::from(x), |f| f as i64 as i16, |i| i as i16, |u| u as i16;
+    i8 => I8, I64, |x| i64::from(x), |f| f as i64 as i8, |i| i as i8, |u| u as i8;
+    u8 => U8, I64, |x| i64::from(x), |f| f as i64 as u8, |i| i as u8, |u| u as u8;
+    u16 => U16, I64, |x| i64::from(x), |f| f as i64 as u16, |i| i as u16, |u| u as u16;
+    u32 => U32, I64, |x| i64::from(x), |f| f as i64 as u32, |i| i as u32, |u| u as u32;
+    u64 => U64, U64, |x| x, |f| if f < 0.0 { f as i64 as u64 } else { f as u64 }, |i| i as u64, |u| u;
+    bool => Bool, Bool, |x| x, |f| f != 0.0, |i| i != 0, |u| u != 0;
+}
+
+/// Runs a block with a type alias bound to the Rust type of a dtype: `with_dtype!(dtype, T => body)`.
+macro_rules! with_dtype {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F64 => { type $t = f64; $body }
+            $crate::DType::F32 => { type $t = f32; $body }
+            $crate::DType::F16 => { type $t = half::f16; $body }
+            $crate::DType::BF16 => { type $t = half::bf16; $body }
+            $crate::DType::I64 => { type $t = i64; $body }
+            $crate::DType::I32 => { type $t = i32; $body }
+            $crate::DType::I16 => { type $t = i16; $body }
+            $crate::DType::I8 => { type $t = i8; $body }
+            $crate::DType::U8 => { type $t = u8; $body }
+            $crate::DType::U16 => { type $t = u16; $body }
+            $crate::DType::U32 => { type $t = u32; $body }
+            $crate::DType::U64 => { type $t = u64; $body }
+            $crate::DType::Bool => { type $t = bool; $body }
+        }
+    };
+}
+pub(crate) use with_dtype;
+
+/// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Scalar {
+    F64(f64),
+    I64(i64),
+    U64(u64),
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64` or `bool`.
+    pub const fn default_dtype(self) -> DType {
+        match self {
+            Scalar::F64(_) => DType::F32,
+            Scalar::I64(_) => DType::I64,
+            Scalar::U64(_) => DType::U64,
+            Scalar::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// The dtype of a result when this number meets a tensor of `dtype`: the tensor's, unless the number is of a
+    /// higher category (a float beside integers, a number beside bools).
+    pub(crate) fn beside(self, dtype: DType) -> DType {
+        if self.default_dtype().category() > dtype.category() { self.default_dtype() } else { dtype }
+    }
+
+    /// This number as a float.
+    pub fn to_f64(self) -> f64 {
+        f64::from_scalar(self)
+    }
+}
+
+impl From<isize> for Scalar {
+    fn from(value: isize) -> Scalar {
+        Scalar::I64(value as i64)
+    }
+}
+
+impl From<usize> for Scalar {
+    fn from(value: usize) -> Scalar {
+        Scalar::I64(value as i64)
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::F64(x) => write!(f, "{x:?}"),
+            Scalar::I64(x) => write!(f, "{x}"),
+            Scalar::U64(x) => write!(f, "{x}"),
+            Scalar::Bool(x) => write!(f, "{x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promotion_is_symmetric_and_idempotent() {
+        for a in DType::ALL {
+            assert_eq!(a.promote(a).ok(), Some(a));
+            for b in DType::ALL {
+                assert_eq!(a.promote(b).ok(), b.promote(a).ok(), "{a} with {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn promotion_holds_the_values_of_both() {
+        for (a, b, want) in [
+            (DType::Bool, DType::U8, DType::U8),
+            (DType::U8, DType::I8, DType::I16),
+            (DType::U16, DType::I16, DType::I32),
+            (DType::U32, DType::I8, DType::I64),
+            (DType::I64, DType::F16, DType::F16),
+            (DType::U64, DType::U8, DType::U64),
+            (DType::BF16, DType::F32, DType::F32),
+        ] {
+            assert_eq!(a.promote(b).ok(), Some(want), "{a} with {b}");
+        }
+        let refused = DType::U64.promote(DType::I8).map_err(|e| e.to_string());
+        assert_eq!(refused, Err("promote: u64 and i8 have no common integer type: cast one of them first".into()));
+    }
+}

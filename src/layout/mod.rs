@@ -1,0 +1,191 @@
+//! How a tensor's elements lie in its storage: pure algebra over shapes, strides and offsets.
+//!
+//! Invariants, cited where they are relied on:
+//! - **L1** `shape` and `strides` have the same length.
+//! - **L2** every element's position `offset + Σ index·stride` lies inside the storage that the layout was made for. A
+//!   contiguous layout has it by construction, views of a layout address a subset of its positions, and
+//!   [`Layout::as_strided`] checks it.
+//! - **L3** the number of elements fits in `isize`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod broadcast;
+mod view;
+mod walk;
+
+pub use args::{Dims, Shape, Sizes, Slice};
+pub(crate) use args::{INLINE, Strides, resolve_dim, resolve_dims};
+pub(crate) use broadcast::{broadcast, reduced_dims};
+pub(crate) use walk::Walk;
+
+use crate::{Result, error::bail};
+
+/// Shape, strides and offset, all counted in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    shape: Shape,
+    strides: Strides,
+    offset: usize,
+}
+
+impl Layout {
+    /// The row-major layout of a shape, from the first element of its storage on.
+    #[inline]
+    pub fn contiguous(shape: Shape) -> Layout {
+        let strides = contiguous_strides(&shape);
+        Layout { shape, strides, offset: 0 }
+    }
+
+    fn new(shape: Shape, strides: Strides, offset: usize) -> Layout {
+        debug_assert_eq!(shape.len(), strides.len(), "L1");
+        Layout { shape, strides, offset }
+    }
+
+    #[inline]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    #[inline]
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.shape.numel()
+    }
+
+    /// Whether the elements lie in row-major order without gaps. Strides of dimensions of size 1 do not matter, and a
+    /// layout without elements is contiguous.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        let mut contiguous = true;
+        for (&size, &stride) in self.shape.iter().zip(self.strides.iter()).rev() {
+            if size == 0 {
+                return true;
+            }
+            contiguous &= size == 1 || stride == expected;
+            expected *= size as isize;
+        }
+        contiguous
+    }
+
+    /// The lowest and highest position in the storage that an element takes; `None` without elements.
+    pub fn extent(&self) -> Option<(usize, usize)> {
+        extent(&self.shape, &self.strides, self.offset).and_then(|(low, high)| {
+            Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
+        })
+    }
+
+    /// Whether no two indices share a position. Exact for layouts made by views of contiguous ones; an `as_strided`
+    /// layout that interleaves may be called overlapping although it is not.
+    pub fn is_non_overlapping(&self) -> bool {
+        let mut dims: smallvec::SmallVec<[(usize, usize); 5]> = self
+            .shape
+            .iter()
+            .zip(self.strides.iter())
+            .filter(|&(&size, _)| size > 1)
+            .map(|(&size, &stride)| (stride.unsigned_abs(), size))
+            .collect();
+        dims.sort_unstable();
+        let mut reach = 0;
+        for (stride, size) in dims {
+            if stride <= reach {
+                return false;
+            }
+            reach += stride * (size - 1);
+        }
+        true
+    }
+}
+
+/// The position range of strided elements, computed wide enough not to overflow; `None` without elements.
+fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i128)> {
+    if shape.contains(&0) {
+        return None;
+    }
+    let (mut low, mut high) = (offset as i128, offset as i128);
+    for (&size, &stride) in shape.iter().zip(strides) {
+        let reach = (size as i128 - 1) * stride as i128;
+        if reach < 0 {
+            low += reach;
+        } else {
+            high += reach;
+        }
+    }
+    Some((low, high))
+}
+
+#[inline]
+pub(crate) fn contiguous_strides(shape: &[usize]) -> Strides {
+    // Ranks that fit inline start from a whole buffer, which is quicker than growing one.
+    let inline = shape.len() <= INLINE;
+    let mut strides = if inline { Strides::from_buf_and_len([1; INLINE], shape.len()) } else { Strides::from_elem(1, shape.len()) };
+    let mut step = 1_isize;
+    for (stride, &size) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step *= size.max(1) as isize;
+    }
+    strides
+}
+
+/// Checks L3 for a shape that comes from outside, in bytes of the given element size.
+pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -> Result<usize> {
+    // Sizes of zero are counted as one so that strides, which multiply all sizes, cannot overflow either.
+    let bytes = shape.iter().try_fold(element, |n, &size| n.checked_mul(size.max(1)));
+    match bytes {
+        Some(bytes) if bytes <= isize::MAX as usize => {
+            Ok(if shape.contains(&0) { 0 } else { bytes })
+        }
+        _ => bail!(Shape, op, "a tensor of shape {shape:?} has more bytes than can be addressed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contiguity_is_computed_from_the_strides() -> Result<()> {
+        let layout = Layout::contiguous([2, 3, 4].into());
+        assert_eq!(layout.strides(), [12, 4, 1]);
+        assert!(layout.is_contiguous());
+        let transposed = layout.permute("t", &[0, 2, 1])?;
+        assert!(!transposed.is_contiguous());
+        assert!(transposed.permute("t", &[0, 2, 1])?.is_contiguous(), "no sticky flag");
+        assert!(layout.slice("s", 0, &(1..2).into())?.is_contiguous(), "an offset does not matter");
+        assert!(!layout.slice("s", 1, &(1..2).into())?.is_contiguous());
+        assert!(Layout::contiguous([0, 3].into()).permute("t", &[1, 0])?.is_contiguous());
+        Ok(())
+    }
+
+    #[test]
+    fn overlap_is_seen() -> Result<()> {
+        let layout = Layout::contiguous([2, 3].into());
+        assert!(layout.is_non_overlapping());
+        assert!(layout.flip("f", &[0])?.is_non_overlapping());
+        assert!(!layout.expand("e", &Sizes::from([4, 2, 3]))?.is_non_overlapping());
+        assert!(!layout.as_strided("a", [3, 2].into(), &[1, 1], 0, 6)?.is_non_overlapping());
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_addressed_are_refused() {
+        assert_eq!(checked_bytes("zeros", &[2, 3], 4).ok(), Some(24));
+        assert_eq!(checked_bytes("zeros", &[0, 3], 4).ok(), Some(0));
+        assert!(checked_bytes("zeros", &[usize::MAX, 3], 4).is_err());
+        assert!(checked_bytes("zeros", &[0, usize::MAX, 3], 4).is_err(), "strides would overflow");
+    }
+}

@@ -1,0 +1,144 @@
+//! Walking several layouts of one shape side by side, with as few and as long runs as possible.
+
+use super::{Layout, Shape};
+use smallvec::SmallVec;
+
+/// The joint walk over `N` layouts of one shape. Dimensions of size 1 are dropped, and neighbours that every operand
+/// lays out as one are merged, so that contiguous operands of any rank become a single run.
+pub(crate) struct Walk<const N: usize> {
+    /// Sizes and strides, innermost last; never empty.
+    dims: SmallVec<[(usize, [isize; N]); 5]>,
+    offsets: [isize; N],
+    numel: usize,
+}
+
+impl<const N: usize> Walk<N> {
+    /// All layouts have the shape `shape`.
+    pub fn new(shape: &Shape, layouts: [&Layout; N]) -> Walk<N> {
+        let mut dims: SmallVec<[(usize, [isize; N]); 5]> = SmallVec::new();
+        for (at, &size) in shape.iter().enumerate() {
+            if size == 1 {
+                continue;
+            }
+            let strides: [isize; N] = std::array::from_fn(|k| layouts[k].strides()[at]);
+            match dims.last_mut() {
+                Some((run, outer)) if (0..N).all(|k| outer[k] == strides[k] * size as isize) => {
+                    *run *= size;
+                    *outer = strides;
+                }
+                _ => dims.push((size, strides)),
+            }
+        }
+        if dims.is_empty() {
+            dims.push((1, [0; N]));
+        }
+        let offsets = std::array::from_fn(|k| layouts[k].offset() as isize);
+        Walk { dims, offsets, numel: shape.numel() }
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        self.numel
+    }
+
+    /// The strides of the operands inside a run.
+    pub fn inner(&self) -> [isize; N] {
+        self.dims[self.dims.len() - 1].1
+    }
+
+    /// The number of elements in a whole run.
+    pub fn inner_len(&self) -> usize {
+        self.dims[self.dims.len() - 1].0
+    }
+
+    /// Calls `f` with the operands' positions and the length of each run of the elements `start..end`, in order.
+    pub fn runs(&self, start: usize, end: usize, mut f: impl FnMut([isize; N], usize)) {
+        if start >= end {
+            return;
+        }
+        let last = self.dims.len() - 1;
+        let (inner, inner_strides) = self.dims[last];
+        let mut index: SmallVec<[usize; 5]> = SmallVec::from_elem(0, last);
+        let mut at = self.offsets;
+        let mut rest = start / inner;
+        for d in (0..last).rev() {
+            let (size, strides) = self.dims[d];
+            index[d] = rest % size;
+            rest /= size;
+            for k in 0..N {
+                at[k] += index[d] as isize * strides[k];
+            }
+        }
+        let mut first = start % inner;
+        let mut left = end - start;
+        loop {
+            let run = left.min(inner - first);
+            f(std::array::from_fn(|k| at[k] + first as isize * inner_strides[k]), run);
+            left -= run;
+            if left == 0 {
+                return;
+            }
+            first = 0;
+            let mut d = last;
+            while d > 0 {
+                d -= 1;
+                let (size, strides) = self.dims[d];
+                index[d] += 1;
+                for k in 0..N {
+                    at[k] += strides[k];
+                }
+                if index[d] < size {
+                    break;
+                }
+                index[d] = 0;
+                for k in 0..N {
+                    at[k] -= size as isize * strides[k];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Result;
+
+    fn positions<const N: usize>(walk: &Walk<N>, start: usize, end: usize) -> Vec<[isize; N]> {
+        let mut all = Vec::new();
+        let inner = walk.inner();
+        walk.runs(start, end, |at, len| {
+            for i in 0..len as isize {
+                all.push(std::array::from_fn(|k| at[k] + i * inner[k]));
+            }
+        });
+        all
+    }
+
+    #[test]
+    fn contiguous_operands_are_one_run() {
+        let layout = Layout::contiguous([2, 3, 1, 4].into());
+        let walk = Walk::new(layout.shape(), [&layout, &layout]);
+        let mut runs = 0;
+        walk.runs(0, walk.numel(), |_, len| {
+            runs += 1;
+            assert_eq!(len, 24);
+        });
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    fn a_walk_may_start_anywhere() -> Result<()> {
+        let a = Layout::contiguous([4, 3, 2].into()).permute("p", &[2, 0, 1])?;
+        let b = Layout::contiguous([3].into()).broadcast_to(a.shape());
+        let walk = Walk::new(a.shape(), [&a, &b]);
+        let all = positions(&walk, 0, 24);
+        assert_eq!(all[..4], [[0, 0], [2, 1], [4, 2], [6, 0]]);
+        for start in 0..24 {
+            for end in start..=24 {
+                assert_eq!(positions(&walk, start, end), all[start..end], "{start}..{end}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Memory: a caching allocator for each device, its statistics and its limit.
+//!
+//! Storage that is no longer used is kept and serves the next request of about its size, so that a training step that
+//! repeats takes nothing from the system. Three layers do it:
+//!
+//! - a *magazine* per thread keeps small buffers, by size class, ready for use without a lock;
+//! - a *pool* per device keeps all other blocks: best fit, split on the way out, joined on the way back;
+//! - the *system* gives segments of at least 2 MiB, with huge pages where there are any.
+//!
+//! When the system refuses, or the limit set with [`set_limit`] would be passed, the cache is flushed and the request
+//! is tried again; then it fails with [`Error::OutOfMemory`].
+//!
+//! ```
+//! use cotangent::{Device, memory};
+//!
+//! memory::reset_peak(Device::Cpu)?;
+//! // ... a training step ...
+//! let stats = memory::stats(Device::Cpu)?;
+//! println!("{stats}");
+//! assert!(stats.peak() >= stats.current());
+//! assert_eq!(stats.held(), stats.current() + stats.cached());
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+
+mod count;
+pub(crate) mod magazine;
+pub(crate) mod pool;
+mod system;
+
+use crate::{Device, Error, Result};
+use count::Counter;
+use pool::{Block, Pool, System};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use system::CpuSystem;
+
+/// The processor's memory.
+pub(crate) static CPU: Arena<CpuSystem> = Arena::new(CpuSystem);
+
+/// A snapshot of the memory of a device, in bytes. See [`stats`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    current: usize,
+    peak: usize,
+    held: usize,
+    system_allocations: u64,
+    limit: Option<usize>,
+}
+
+impl Stats {
+    /// Bytes in use by tensors, gradients and workspaces. What counts is the block behind each of them: the request
+    /// rounded up to the allocator's sizes, by at most 1/8 or to the next 64 bytes. Files mapped into memory do not count.
+    pub fn current(&self) -> usize {
+        self.current
+    }
+
+    /// The highest value that [`current`](Self::current) ever had, or had since the last [`reset_peak`]. It is exact
+    /// where one thread allocates; where several do, it may be too high by up to 64 KiB for each of the others.
+    pub fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Bytes held from the system that nobody uses: they are ready for the next requests.
+    pub fn cached(&self) -> usize {
+        self.held.saturating_sub(self.current)
+    }
+
+    /// Bytes held from the system: in use or cached.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// How often memory was taken from the system since the program began. It stands still once a program that repeats
+    /// itself is warm.
+    pub fn system_allocations(&self) -> u64 {
+        self.system_allocations
+    }
+
+    /// The limit on [`held`](Self::held), if one is set.
+    pub fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "{:.2} MiB in use, {:.2} MiB at the peak, {:.2} MiB cached, {} system allocations",
+            mib(self.current),
+            mib(self.peak),
+            mib(self.cached()),
+            self.system_allocations
+        )?;
+        self.limit.map_or(Ok(()), |limit| write!(f, ", limit {:.2} MiB", mib(limit)))
+    }
+}
+
+/// How much of a device's memory is in use, was in use, is cached, and is held from the system.
+///
+/// # Errors
+/// If the device is missing.
+///
+/// ```
+/// use cotangent::{Device, memory};
+///
+/// let stats = memory::stats(Device::Cpu)?;
+/// assert!(stats.current() <= stats.held());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn stats(device: Device) -> Result<Stats> {
+    match device {
+        Device::Cpu => Ok(CPU.stats()),
+    }
+}
+
+/// Sets the peak to what is in use now, so that the next step is measured alone.
+///
+/// # Errors
+/// If the device is missing.
+///
+/// ```
+/// use cotangent::{Device, memory};
+///
+/// memory::reset_peak(Device::Cpu)?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn reset_peak(device: Device) -> Result<()> {
+    match device {
+        Device::Cpu => {
+            magazine::settle();
+            CPU.counter.reset_peak();
+        }
+    }
+    Ok(())
+}
+
+/// Gives cached memory back to the system: every segment of which nothing is in use. What other threads keep ready for
+/// themselves follows at their next allocation; it is little.
+///
+/// # Errors
+/// If the device is missing.
+///
+/// ```
+/// use cotangent::{Device, memory};
+///
+/// memory::empty_cache(Device::Cpu)?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn empty_cache(device: Device) -> Result<()> {
+    match device {
+        Device::Cpu => {
+            magazine::empty_all();
+            CPU.pool().empty_cache();
+        }
+    }
+    Ok(())
+}
+
+/// Bounds the bytes held from the system for a device; `None` lifts the bound. Requests that would pass it fail with
+/// [`Error::OutOfMemory`], after what is cached has been given back. Memory in use stays as it is, even beyond the limit.
+/// The system gives memory in steps of 2 MiB, so a limit counts in such steps.
+///
+/// # Errors
+/// If the device is missing.
+///
+/// ```
+/// use cotangent::{Device, memory};
+///
+/// memory::set_limit(Device::Cpu, Some(4 << 30))?;
+/// assert_eq!(memory::stats(Device::Cpu)?.limit(), Some(4 << 30));
+/// memory::set_limit(Device::Cpu, None)?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
+    match device {
+        Device::Cpu => {
+            magazine::empty_all();
+            CPU.pool().set_limit(limit);
+        }
+    }
+    Ok(())
+}
+
+/// A pool that threads share, and the count of what is in use.
+///
+/// The count is apart from the pool because a magazine hands out and takes back buffers without asking the pool: a
+/// buffer in a magazine is in use for the pool and cached for the statistics. Whoever gets a block counts it after
+/// it was handed out and discounts it before it goes back, so the count never exceeds what the pool handed out.
+pub(crate) struct Arena<S> {
+    pub(crate) counter: Counter,
+    pool: Mutex<Pool<S>>,
+}
+
+impl<S: System> Arena<S> {
+    pub(crate) const fn new(system: S) -> Self {
+        Arena { counter: Counter::new(), pool: Mutex::new(Pool::new(system)) }
+    }
+
+    /// The pool, locked. Nothing in it panics, so a poisoned lock guards a sound pool all the same.
+    pub(crate) fn pool(&self) -> MutexGuard<'_, Pool<S>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of at least `size` bytes for a request of `requested`, not yet counted. When the cache and the system have none, `relieve` gives back what the
+    /// caller keeps for itself, then the cache is flushed, and only then is the request refused.
+    pub(crate) fn allocate(
+        &self,
+        op: &'static str,
+        requested: usize,
+        size: usize,
+        relieve: impl FnOnce(),
+    ) -> Result<Block> {
+        // A statement of its own, so that the lock is free again for `relieve`.
+        let found = self.pool().allocate(size);
+        if let Some(block) = found {
+            return Ok(block);
+        }
+        relieve();
+        let mut pool = self.pool();
+        pool.allocate_flushing(size).ok_or_else(|| Error::OutOfMemory {
+            op,
+            requested,
+            held: pool.held(),
+            cached: pool.held().saturating_sub(self.counter.current()),
+            free: pool.free_bytes(),
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let pool = self.pool();
+        // While other threads count, the peak read may be older than the count read.
+        let current = self.counter.current();
+        let peak = self.counter.peak().max(current);
+        Stats { current, peak, held: pool.held(), system_allocations: pool.system_allocations(), limit: pool.limit() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
+mod tests {
+    use super::pool::tests::Fake;
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn the_caller_is_asked_for_relief_before_a_request_fails() {
+        let arena = Arena::new(Fake::new(32 * MIB));
+        let kept = arena.allocate("test", 20 * MIB, 20 * MIB, || panic!("nothing is short yet")).ok();
+        let block =
+            arena.allocate("test", 30 * MIB, 30 * MIB, || kept.into_iter().for_each(|b| arena.pool().release(b)));
+        assert_eq!(block.map(|b| b.bytes).ok(), Some(30 * MIB));
+        assert_eq!(arena.stats().system_allocations(), 2);
+    }
+
+    #[test]
+    fn the_error_says_what_was_asked_held_cached_and_free() {
+        let arena = Arena::new(Fake::new(64 * MIB));
+        let take = |bytes| {
+            let block = arena.allocate("zeros", bytes, bytes, || ()).ok();
+            block.iter().for_each(|b| arena.counter.add(None, b.bytes));
+        };
+        take(20 * MIB);
+        take(MIB);
+        let error = arena.allocate("zeros", 50 * MIB - 1, 50 * MIB, || ()).map(|_| ()).map_err(|e| e.to_string());
+        let expected = format!(
+            "zeros: out of memory: {} bytes asked for, {} held from the system, {} of them cached, {} bytes free",
+            50 * MIB - 1,
+            22 * MIB,
+            MIB,
+            42 * MIB
+        );
+        assert_eq!(error, Err(expected));
+    }
+
+    #[test]
+    fn stats_print_in_mib() {
+        let stats = Stats { current: MIB, peak: 2 * MIB, held: 4 * MIB, system_allocations: 3, limit: Some(8 * MIB) };
+        let text = "1.00 MiB in use, 2.00 MiB at the peak, 3.00 MiB cached, 3 system allocations, limit 8.00 MiB";
+        assert_eq!(stats.to_string(), text);
+    }
+}

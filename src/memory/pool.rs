@@ -1,0 +1,297 @@
+//! The bookkeeping of the caching allocator: who holds which range of addresses.
+//!
+//! Addresses are plain integers here and nothing is ever read or written through them, so this file needs no `unsafe`
+//! and serves any device: a [`System`] says where memory comes from.
+//!
+//! Memory comes from the system in *segments*, which are cut into *blocks*. Invariants:
+//!
+//! 1. The blocks of a segment lie end to end and cover it exactly.
+//! 2. Two free neighbours of one segment are one block (`release` joins them at once).
+//! 3. A block is in its kind's `free` set exactly when it is marked free.
+//! 4. `held` is the sum of all segments, `used` the sum of all blocks that are not free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+const MIB: usize = 1 << 20;
+/// Segments are multiples of this, the size of a huge page.
+pub(crate) const SEGMENT_STEP: usize = 2 * MIB;
+/// A block may be handed out whole when it is larger than the request by at most this part of the request.
+const WASTE_PART: usize = 8;
+
+/// Where a pool's memory comes from.
+pub(crate) trait System {
+    /// What every mapped address and every block is a multiple of; a power of two.
+    const ALIGNMENT: usize;
+
+    /// Takes `bytes` (a multiple of [`SEGMENT_STEP`]) from the system and answers with their address, not 0; `None`
+    /// when the system refuses.
+    fn map(&mut self, bytes: usize) -> Option<usize>;
+
+    /// Gives back what one call of `map` answered with. Only the pool calls this, once for each mapping and after its
+    /// last block has come back.
+    fn unmap(&mut self, address: usize, bytes: usize);
+
+    /// The bytes that the system could still give, where it says.
+    fn free_bytes(&self) -> Option<usize>;
+}
+
+/// A range of addresses that the pool has handed out. A request for nothing gets a block of 0 bytes, which the pool
+/// does not track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Requests of very different sizes do not share segments: a small tensor that lives long would otherwise keep a large
+/// range from ever being whole again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Up to 1 MiB, in shared segments of 2 MiB.
+    Small,
+    /// Up to 16 MiB, in shared segments of 32 MiB.
+    Medium,
+    /// The rest, in segments made to measure.
+    Large,
+}
+
+impl Kind {
+    const SMALL_MAX: usize = MIB;
+    const MEDIUM_MAX: usize = 16 * MIB;
+
+    fn of(bytes: usize) -> Kind {
+        if bytes <= Self::SMALL_MAX {
+            Kind::Small
+        } else if bytes <= Self::MEDIUM_MAX {
+            Kind::Medium
+        } else {
+            Kind::Large
+        }
+    }
+
+    /// The smallest request of this kind. A block is split only if the rest can serve at least that.
+    fn smallest(self, alignment: usize) -> usize {
+        match self {
+            Kind::Small => alignment,
+            Kind::Medium => Self::SMALL_MAX + alignment,
+            Kind::Large => Self::MEDIUM_MAX + alignment,
+        }
+    }
+
+    /// The segment one would like to have for a request of `exact` bytes, itself a multiple of [`SEGMENT_STEP`].
+    fn segment(self, exact: usize) -> usize {
+        match self {
+            Kind::Medium => 32 * MIB,
+            Kind::Small | Kind::Large => exact,
+        }
+    }
+}
+
+struct Segment {
+    bytes: usize,
+    kind: Kind,
+}
+
+struct Node {
+    bytes: usize,
+    /// The address of the segment: blocks of two segments that happen to touch must not be joined.
+    segment: usize,
+    free: bool,
+}
+
+/// A caching allocator over one [`System`]: best fit, with blocks split on the way out and joined on the way back.
+pub(crate) struct Pool<S> {
+    system: S,
+    segments: BTreeMap<usize, Segment>,
+    nodes: BTreeMap<usize, Node>,
+    /// Free blocks by kind, as (bytes, address): best fit first, and the lowest address among equals.
+    free: [BTreeSet<(usize, usize)>; 3],
+    held: usize,
+    used: usize,
+    limit: Option<usize>,
+    system_allocations: u64,
+}
+
+impl<S: System> Pool<S> {
+    pub(crate) const fn new(system: S) -> Self {
+        Pool {
+            system,
+            segments: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            free: [const { BTreeSet::new() }; 3],
+            held: 0,
+            used: 0,
+            limit: None,
+            system_allocations: 0,
+        }
+    }
+
+    /// Bytes held from the system.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes of the blocks handed out.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// How often the system has given a segment.
+    pub(crate) fn system_allocations(&self) -> u64 {
+        self.system_allocations
+    }
+
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// Bounds `held` from now on; what is cached beyond the limit goes back to the system.
+    pub(crate) fn set_limit(&mut self, limit: Option<usize>) {
+        self.limit = limit;
+        if limit.is_some_and(|limit| self.held > limit) {
+            self.empty_cache();
+        }
+    }
+
+    /// The bytes that could still be had: what the system says, and no more than the limit leaves.
+    pub(crate) fn free_bytes(&self) -> Option<usize> {
+        let room = self.limit.map(|limit| limit.saturating_sub(self.held));
+        match (self.system.free_bytes(), room) {
+            (Some(free), Some(room)) => Some(free.min(room)),
+            (free, room) => free.or(room),
+        }
+    }
+
+    /// A block from the cache, or else from a new segment; the cache is left as it is when there is neither.
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Option<Block> {
+        if bytes == 0 {
+            return Some(Block { address: S::ALIGNMENT, bytes: 0 });
+        }
+        // Past this bound the roundings below could overflow, and no system has such a range.
+        if bytes > isize::MAX as usize - SEGMENT_STEP {
+            return None;
+        }
+        let bytes = bytes.next_multiple_of(S::ALIGNMENT);
+        let kind = Kind::of(bytes);
+        let (size, address) = match self.best_fit(kind, bytes) {
+            Some(found) => found,
+            None => self.grow(kind, bytes)?,
+        };
+        Some(self.take(kind, address, size, bytes))
+    }
+
+    /// As [`allocate`](Self::allocate), but when there is neither, everything cached goes back to the system first.
+    pub(crate) fn allocate_flushing(&mut self, bytes: usize) -> Option<Block> {
+        self.allocate(bytes).or_else(|| {
+            self.empty_cache();
+            self.allocate(bytes)
+        })
+    }
+
+    /// Takes back a block that this pool handed out.
+    pub(crate) fn release(&mut self, block: Block) {
+        if block.bytes == 0 {
+            return;
+        }
+        let node = self.nodes.get(&block.address).filter(|node| !node.free);
+        let Some((segment, kind)) = node.and_then(|n| Some((n.segment, self.segments.get(&n.segment)?.kind))) else {
+            // A block comes back once, because its owner cannot be copied; there is nothing to take back here.
+            debug_assert!(false, "released {block:?}, which is not handed out");
+            return;
+        };
+        self.used -= block.bytes;
+        let free = &mut self.free[kind as usize];
+        let Block { mut address, mut bytes } = block;
+        // Invariant 1: within a segment the neighbours are the nodes before and after, by address.
+        let joins = |node: &Node| node.free && node.segment == segment;
+        if let Some((&next, node)) = self.nodes.range(address + 1..).next()
+            && joins(node)
+        {
+            free.remove(&(node.bytes, next));
+            bytes += node.bytes;
+            self.nodes.remove(&next);
+        }
+        if let Some((&previous, node)) = self.nodes.range(..address).next_back()
+            && joins(node)
+        {
+            free.remove(&(node.bytes, previous));
+            bytes += node.bytes;
+            self.nodes.remove(&address);
+            address = previous;
+        }
+        free.insert((bytes, address));
+        self.nodes.insert(address, Node { bytes, segment, free: true });
+    }
+
+    /// Gives every wholly free segment back to the system.
+    pub(crate) fn empty_cache(&mut self) {
+        let Pool { system, segments, nodes, free, held, .. } = self;
+        segments.retain(|&address, segment| {
+            // By invariant 1 a block as long as its segment is all of it.
+            let whole = nodes.get(&address).is_some_and(|node| node.free && node.bytes == segment.bytes);
+            if whole {
+                nodes.remove(&address);
+                free[segment.kind as usize].remove(&(segment.bytes, address));
+                *held -= segment.bytes;
+                system.unmap(address, segment.bytes);
+            }
+            !whole
+        });
+    }
+
+    /// The smallest free block that is not much larger than the request, or else the smallest that leaves a usable
+    /// rest. A block between the two would be wasted on the request and is kept for a larger one.
+    fn best_fit(&self, kind: Kind, bytes: usize) -> Option<(usize, usize)> {
+        let free = &self.free[kind as usize];
+        let smallest_from = |least: usize| free.range((least, 0)..).next().copied();
+        smallest_from(bytes)
+            .filter(|&(size, _)| size <= bytes + bytes / WASTE_PART)
+            .or_else(|| smallest_from(bytes + kind.smallest(S::ALIGNMENT)))
+    }
+
+    /// Adds a segment that can serve the request: the one its kind likes best, or else one just large enough.
+    fn grow(&mut self, kind: Kind, bytes: usize) -> Option<(usize, usize)> {
+        let exact = bytes.next_multiple_of(SEGMENT_STEP);
+        let preferred = kind.segment(exact);
+        let smaller = (exact != preferred).then_some(exact);
+        for size in std::iter::once(preferred).chain(smaller) {
+            if self.limit.is_some_and(|limit| self.held.saturating_add(size) > limit) {
+                continue;
+            }
+            if let Some(address) = self.system.map(size) {
+                debug_assert!(address != 0 && address.is_multiple_of(S::ALIGNMENT));
+                self.system_allocations += 1;
+                self.held += size;
+                self.segments.insert(address, Segment { bytes: size, kind });
+                self.nodes.insert(address, Node { bytes: size, segment: address, free: true });
+                self.free[kind as usize].insert((size, address));
+                return Some((size, address));
+            }
+        }
+        None
+    }
+
+    /// Hands out the free block of `size` bytes at `address`, less what is worth splitting off.
+    fn take(&mut self, kind: Kind, address: usize, size: usize, bytes: usize) -> Block {
+        let rest = size - bytes;
+        let split = rest >= kind.smallest(S::ALIGNMENT);
+        let bytes = if split { bytes } else { size };
+        let free = &mut self.free[kind as usize];
+        free.remove(&(size, address));
+        let mut segment = address;
+        if let Some(node) = self.nodes.get_mut(&address) {
+            (node.bytes, node.free, segment) = (bytes, false, node.segment);
+        }
+        if split {
+            free.insert((rest, address + bytes));
+            self.nodes.insert(address + bytes, Node { bytes: rest, segment, free: true });
+        }
+        self.used += bytes;
+        Block { address, bytes }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
+pub(super) mod tests;

@@ -1,0 +1,154 @@
+//! Taking over saved values: everything is checked before anything is changed.
+
+use super::tied::Leaf;
+use super::{Module, Part, PartMut, Visitor};
+use crate::error::bail;
+use crate::io::StateDict;
+use crate::{Result, Tensor};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+
+/// Which names must be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// All of the module's, and no others.
+    Exact,
+    /// Those that both sides have, at least one.
+    Common,
+}
+
+/// What [`Module::load_matching`] found on one side only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadReport {
+    /// How many of the module's names were loaded.
+    pub loaded: usize,
+    /// Names of the module that the dictionary lacks.
+    pub missing: Vec<String>,
+    /// Names of the dictionary that the module lacks.
+    pub unexpected: Vec<String>,
+}
+
+impl fmt::Display for LoadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} loaded, missing: {}; unexpected: {}",
+            self.loaded,
+            listed(&self.missing),
+            listed(&self.unexpected)
+        )
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_string() } else { names.join(", ") }
+}
+
+pub(crate) fn take_over<M: Module + ?Sized>(module: &mut M, dict: &StateDict, names: Names) -> Result<LoadReport> {
+    const OP: &str = "load_state_dict";
+    let Plan { values, report, mut faults } = plan(module, dict)?;
+    if names == Names::Exact {
+        faults.extend(report.missing.iter().map(|name| format!("missing {name}")));
+        faults.extend(report.unexpected.iter().map(|name| format!("unexpected {name}")));
+    }
+    if !faults.is_empty() {
+        bail!(Format, OP, "nothing was loaded:\n  {}", faults.join("\n  "));
+    }
+    if values.is_empty() && names == Names::Common {
+        bail!(
+            Format,
+            OP,
+            "no name fits: the module has {}; the dictionary has {}",
+            listed(&report.missing),
+            listed(&report.unexpected)
+        );
+    }
+    module.visit_mut(&mut Visitor::new(&mut |name, part| {
+        if let PartMut::Param(tensor) | PartMut::Buffer(tensor) = part
+            && let Some(value) = values.get(name)
+        {
+            // The bytes are the dictionary's until one of the two is changed; the leaf stays the one it was.
+            let node = tensor.node().cloned();
+            *tensor = value.clone().with_node(node);
+        }
+    }));
+    Ok(report)
+}
+
+struct Plan {
+    /// The new value for each name of the module that gets one.
+    values: HashMap<String, Tensor>,
+    report: LoadReport,
+    /// What cannot be loaded whichever names must be there.
+    faults: Vec<String>,
+}
+
+fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<Plan> {
+    let (mut own, mut leaves) = (Vec::new(), HashMap::<Leaf, Vec<String>>::new());
+    module.visit(&mut Visitor::new(&mut |name, part| {
+        let (Part::Param(tensor) | Part::Buffer(tensor)) = part else { return };
+        let leaf = matches!(part, Part::Param(_)).then(|| Leaf::of(tensor)).flatten();
+        if let Some(leaf) = leaf {
+            leaves.entry(leaf).or_default().push(name.to_string());
+        }
+        own.push((name.to_string(), tensor, leaf));
+    }));
+    let mut plan = Plan { values: HashMap::new(), report: LoadReport::default(), faults: Vec::new() };
+    for (name, tensor, leaf) in &own {
+        // A parameter with several names is there if one of them is.
+        let tied = leaf.and_then(|leaf| leaves.get(&leaf)).map_or(&[][..], Vec::as_slice);
+        let given = dict.get(name).or_else(|| tied.iter().find_map(|name| dict.get(name)));
+        let Some(value) = given else {
+            plan.report.missing.push(name.clone());
+            continue;
+        };
+        if let Some(made) = tensor.grad_fn() {
+            plan.faults.push(format!("the module's {name} is the result of {made}, not a leaf"));
+        } else if value.shape() != tensor.shape() {
+            plan.faults.push(format!("{name} has shape {:?}, the module's has {:?}", value.shape(), tensor.shape()));
+        } else if value.dtype() != tensor.dtype() {
+            plan.faults.push(format!("{name} is {}, the module's is {}", value.dtype(), tensor.dtype()));
+        } else if let Some(other) = differing(dict, tied, value)? {
+            plan.faults.push(format!("{name} and {other} are one parameter, but their values differ"));
+        } else {
+            plan.values.insert(name.clone(), value.detach().contiguous()?);
+        }
+    }
+    plan.report.loaded = plan.values.len();
+    let known: HashSet<&str> = own.iter().map(|(name, ..)| name.as_str()).collect();
+    let unknown = dict.names().filter(|name| !known.contains(name));
+    plan.report.unexpected = unknown.map(str::to_string).collect();
+    Ok(plan)
+}
+
+/// The first of the names whose value is not this one.
+fn differing<'n>(dict: &StateDict, names: &'n [String], value: &Tensor) -> Result<Option<&'n str>> {
+    for name in names {
+        if let Some(other) = dict.get(name)
+            && !other.is_same(value)
+            && !other.equal(value)?
+        {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Saves a module's parameters and buffers as a safetensors file, by way of a temporary file: the file at `path` is the
+/// old or the new one, never half of it.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save(module: &(impl Module + ?Sized), path: impl AsRef<Path>) -> Result<()> {
+    crate::io::safetensors::save(path, &module.state_dict())
+}
+
+/// Loads a module's parameters and buffers from a safetensors file, as [`Module::load_state_dict`] does.
+///
+/// # Errors
+/// If the file cannot be read, or does not fit the module; nothing is changed then.
+pub fn load(module: &mut (impl Module + ?Sized), path: impl AsRef<Path>) -> Result<()> {
+    module.load_state_dict(&crate::io::safetensors::load(path)?)
+}

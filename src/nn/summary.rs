@@ -1,0 +1,77 @@
+//! A module as a table.
+
+use super::tied::Leaf;
+use super::{Module, Part, Visitor};
+use crate::Tensor;
+use std::collections::HashSet;
+
+/// Rows of name, kind, shape and number of parameters, with rules and totals.
+pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
+    let (mut rows, mut totals, mut seen) = (Vec::new(), Totals::default(), HashSet::new());
+    module.visit(&mut Visitor::new(&mut |name, part| {
+        let row = match part {
+            Part::Module(kind) => [name.to_string(), kind.to_string(), String::new(), String::new()],
+            Part::Param(tensor) if Leaf::of(tensor).is_none_or(|leaf| seen.insert(leaf)) => {
+                let kind = totals.count(tensor);
+                [name.to_string(), kind.to_string(), format!("{:?}", tensor.shape()), grouped(tensor.numel())]
+            }
+            Part::Param(tensor) => [name.to_string(), "tied".into(), format!("{:?}", tensor.shape()), String::new()],
+            Part::Buffer(tensor) => [name.to_string(), "buffer".into(), format!("{:?}", tensor.shape()), String::new()],
+            Part::Training(_) => return,
+        };
+        rows.push(row);
+    }));
+    let head = ["name", "kind", "shape", "parameters"].map(str::to_string);
+    let widths: [usize; 4] =
+        std::array::from_fn(|k| rows.iter().chain([&head]).map(|row| row[k].chars().count()).max().unwrap_or(0));
+    let line = |[name, kind, shape, count]: &[String; 4]| {
+        let [a, b, c, d] = widths;
+        format!("{name:a$}  {kind:b$}  {shape:c$}  {count:>d$}").trim_end().to_string()
+    };
+    let rule = "-".repeat(widths.iter().sum::<usize>() + 6);
+    let mut lines = vec![line(&head), rule.clone()];
+    lines.extend(rows.iter().map(line));
+    lines.extend([rule, totals.text()]);
+    lines.join("\n")
+}
+
+#[derive(Default)]
+struct Totals {
+    trained: usize,
+    frozen: usize,
+    bytes: usize,
+}
+
+impl Totals {
+    /// Counts a parameter, and says of which kind it is.
+    fn count(&mut self, tensor: &Tensor) -> &'static str {
+        self.bytes += tensor.numel() * tensor.dtype().size();
+        if tensor.requires_grad() {
+            self.trained += tensor.numel();
+            "parameter"
+        } else {
+            self.frozen += tensor.numel();
+            "frozen"
+        }
+    }
+
+    fn text(&self) -> String {
+        let frozen =
+            if self.frozen == 0 { String::new() } else { format!(", {} of them frozen", grouped(self.frozen)) };
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        format!("{} parameters{frozen}, {mib:.2} MiB", grouped(self.trained + self.frozen))
+    }
+}
+
+/// Digits in groups of three: `103 680`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}

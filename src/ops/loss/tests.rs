@@ -1,0 +1,204 @@
+use super::*;
+use crate::Generator;
+use crate::autograd::{Backward, grad_with};
+
+/// One row of the loss, from its definition.
+fn row_loss(x: &[f64], class: usize, weight: &[f64], smoothing: f64) -> f64 {
+    let lse = x.iter().map(|x| x.exp()).sum::<f64>().ln();
+    let even: f64 = x.iter().zip(weight).map(|(x, w)| w * (lse - x)).sum();
+    (1.0 - smoothing) * weight[class] * (lse - x[class]) + smoothing / x.len() as f64 * even
+}
+
+fn options() -> Result<Vec<CrossEntropy>> {
+    let mut all = Vec::new();
+    for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
+        for label_smoothing in [0.0, 0.3] {
+            for weight in [None, Some(spread([37], 0.5, 2.0)?)] {
+                all.push(CrossEntropy { weight, label_smoothing, reduction, ignore_index: Some(5) });
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn problem(rows: usize) -> Result<(Tensor, Tensor)> {
+    Ok((normal([rows, 37], 1)?.mul(3.0)?.requires_grad_(true)?, Generator::seed(2).randint(0, 37, [rows])?))
+}
+
+#[test]
+fn cross_entropy_is_what_its_definition_says() -> Result<()> {
+    let (x, target) = problem(100)?;
+    let (xs, classes) = (x.to_vec::<f64>()?, target.to_vec::<i64>()?);
+    assert!(classes.contains(&5), "a row that does not count");
+    for options in options()? {
+        let weight = options.weight.as_ref().map_or(Ok(vec![1.0; 37]), |w| w.to_vec::<f64>())?;
+        let rows = xs.chunks(37).zip(&classes);
+        let losses: Vec<f64> = rows
+            .map(|(x, &c)| if c == 5 { 0.0 } else { row_loss(x, c as usize, &weight, options.label_smoothing) })
+            .collect();
+        let count: f64 = classes.iter().filter(|&&c| c != 5).map(|&c| weight[c as usize]).sum();
+        let want = match options.reduction {
+            Reduction::None => losses,
+            Reduction::Sum => vec![losses.iter().sum()],
+            Reduction::Mean => vec![losses.iter().sum::<f64>() / count],
+        };
+        let got = x.cross_entropy(&target, &options)?.to_vec::<f64>()?;
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            assert!((got - want).abs() < 1e-12 * (1.0 + want.abs()), "{options:?}: {got}, not {want}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_fused_gradient_is_the_plain_one() -> Result<()> {
+    let (x, target) = problem(100)?;
+    for options in options()? {
+        let g = if options.reduction == Reduction::None { normal([100], 7)? } else { normal((), 7)? };
+        let gradient = |how: Backward| -> Result<Tensor> {
+            let mut found = grad_with(&x.cross_entropy(&target, &options)?, &[&x], Some(&g), how)?;
+            found.pop().flatten().ok_or_else(|| err!(Graph, "test", "no gradient"))
+        };
+        let (fused, plain) = (gradient(Backward::default())?, gradient(Backward::CREATE)?);
+        assert!(plain.requires_grad() && !fused.requires_grad());
+        assert!(fused.allclose(&plain, 1e-12, 1e-13)?, "{options:?}");
+    }
+    Ok(())
+}
+
+/// The two ways agree, so that a mistake in both would be seen only here.
+#[test]
+fn cross_entropy_is_nll_loss_after_log_softmax() -> Result<()> {
+    for (shape, target) in [(&[6, 4][..], &[6][..]), (&[3, 4, 2, 5], &[3, 2, 5]), (&[4], &[])] {
+        let x = normal(shape, 1)?.requires_grad_(true)?;
+        let target = Generator::seed(3).randint(0, 4, target)?;
+        for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
+            let weight = Some(spread([4], 0.5, 2.0)?);
+            let options = CrossEntropy { weight, reduction, ignore_index: Some(2), ..CrossEntropy::default() };
+            let fused = x.cross_entropy(&target, &options)?;
+            let plain = x.log_softmax(class_dim(&x))?.nll_loss(&target, &options)?;
+            assert!(fused.allclose(&plain, 1e-13, 1e-14)?, "{fused} is not {plain}");
+            let g = normal(fused.shape(), 4)?;
+            let gradient = |y: &Tensor| grad_with(y, &[&x], Some(&g), Backward::default());
+            let (fused, plain) = (gradient(&fused)?, gradient(&plain)?);
+            for (fused, plain) in fused.iter().flatten().zip(plain.iter().flatten()) {
+                assert!(fused.allclose(plain, 1e-12, 1e-13)?, "{fused} is not {plain}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn certain_targets_are_class_targets() -> Result<()> {
+    let x = normal([5, 3], 1)?;
+    let target = Tensor::from_slice(&[0_i64, 2, 1, 1, 0], [5])?;
+    let certain = target.unsqueeze(1)?.eq(&Tensor::arange(0, 3, 1)?)?.to_dtype(DType::F64)?;
+    let options = CrossEntropy { label_smoothing: 0.2, ..CrossEntropy::default() };
+    let (a, b) = (x.cross_entropy(&target, &options)?, x.cross_entropy(&certain, &options)?);
+    assert!(a.allclose(&b, 1e-14, 0.0)?, "{a} is not {b}");
+    Ok(())
+}
+
+#[test]
+fn large_logits_keep_their_digits() -> Result<()> {
+    let x = Tensor::from_slice(&[1e6_f32, 1e6 - 1.0, -1e6], [1, 3])?.requires_grad_(true)?;
+    let loss = x.cross_entropy(&Tensor::new([1])?, &CrossEntropy::default())?;
+    assert!((loss.item::<f32>()? - 1.313_261_7).abs() < 1e-6, "{loss}");
+    loss.backward()?;
+    let grad = x.grad().map(|g| g.to_vec::<f32>()).transpose()?.unwrap_or_default();
+    assert!((grad[0] - 0.731_058_6).abs() < 1e-6 && grad[2] == 0.0, "{grad:?}");
+    Ok(())
+}
+
+#[test]
+fn nothing_but_ignored_classes_has_no_mean() -> Result<()> {
+    let (x, target) = (normal([2, 3], 1)?.requires_grad_(true)?, Tensor::full([2], -100)?);
+    for loss in [Tensor::cross_entropy, Tensor::nll_loss] {
+        assert!(loss(&x, &target, &CrossEntropy::default())?.item::<f64>()?.is_nan());
+        let sum = CrossEntropy { reduction: Reduction::Sum, ..CrossEntropy::default() };
+        let nothing = loss(&x, &target, &sum)?;
+        assert_eq!(nothing.item::<f64>()?, 0.0);
+        let grads = grad_with(&nothing, &[&x], None, Backward::default())?;
+        assert_eq!(grads[0].as_ref().map(|g| g.to_vec::<f64>()).transpose()?, Some(vec![0.0; 6]));
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_that_do_not_count_may_hold_anything() -> Result<()> {
+    let x = Tensor::from_slice(&[f64::NAN, f64::INFINITY, 0.0, 1.0], [2, 2])?.requires_grad_(true)?;
+    let target = Tensor::from_slice(&[-100_i64, 1], [2])?;
+    for how in [Backward::default(), Backward::CREATE] {
+        let loss = x.cross_entropy(&target, &CrossEntropy::default())?;
+        assert!(loss.item::<f64>()?.is_finite());
+        let grads = grad_with(&loss, &[&x], None, how)?;
+        let grad = grads[0].as_ref().map(|g| g.to_vec::<f64>()).transpose()?.unwrap_or_default();
+        assert_eq!(grad[..2], [0.0, 0.0]);
+        assert!(grad[2] > 0.2, "{grad:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn half_precision_is_computed_in_f32() -> Result<()> {
+    let wide = Generator::seed(1).randn([64, 100])?;
+    let target = Generator::seed(2).randint(0, 100, [64])?;
+    for dtype in [DType::F16, DType::BF16] {
+        let half = wide.to_dtype(dtype)?;
+        let sum = CrossEntropy { reduction: Reduction::Sum, ..CrossEntropy::default() };
+        let want = half.to_dtype(DType::F32)?.cross_entropy(&target, &sum)?.to_dtype(dtype)?;
+        let got = half.cross_entropy(&target, &sum)?;
+        assert!(got.dtype() == dtype && got.equal(&want)?, "{got} is not {want}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
+    let (x, target) = problem(4000)?;
+    let options = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    let run = |threads: usize| -> Result<(Tensor, Vec<Option<Tensor>>)> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|e| err!(Backend, "test", "{e}"))?;
+        pool.install(|| {
+            let loss = x.cross_entropy(&target, &options)?;
+            Ok((loss.clone(), grad_with(&loss, &[&x], None, Backward::default())?))
+        })
+    };
+    let (loss, grads) = run(1)?;
+    for threads in [2, 5] {
+        let (other, others) = run(threads)?;
+        assert!(other.equal(&loss)?, "{threads} threads");
+        for (a, b) in others.iter().flatten().zip(grads.iter().flatten()) {
+            assert!(a.equal(b)?, "{threads} threads");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn mse_loss_and_its_two_gradients() -> Result<()> {
+    let x = Tensor::from_slice(&[1.0_f64, 5.0], [2])?.requires_grad_(true)?;
+    let y = Tensor::from_slice(&[2.0_f64, 2.0], [2])?.requires_grad_(true)?;
+    for how in [Backward::default(), Backward::CREATE] {
+        let loss = x.mse_loss(&y, Reduction::Mean)?;
+        assert_eq!(loss.item::<f64>()?, 5.0);
+        let grads = grad_with(&loss, &[&x, &y], None, how)?;
+        let values: Vec<_> = grads.iter().flatten().map(|g| g.to_vec::<f64>()).collect::<Result<_>>()?;
+        assert_eq!(values, [[-1.0, 3.0], [1.0, -3.0]]);
+    }
+    assert_eq!(x.mse_loss(&y, Reduction::None)?.to_vec::<f64>()?, [1.0, 9.0]);
+    assert_eq!(x.mse_loss(&y, Reduction::Sum)?.item::<f64>()?, 10.0);
+    Ok(())
+}
+
+#[test]
+fn refusals_name_the_values() -> Result<()> {
+    for refusal in OPS.iter().map(|op| (op.refusals)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
+        let message = refusal.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
+        assert!(refusal.message.iter().all(|part| message.contains(part)), "{refusal:?}: {message}");
+    }
+    Ok(())
+}

@@ -1,0 +1,427 @@
+//! Matrix products.
+
+use super::binary::common_dtype;
+use super::sample::{Op, Refusal, Sample, normal};
+use crate::autograd::Cx;
+use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::{self, View};
+use crate::error::bail;
+use crate::layout::{Shape, broadcast};
+use crate::{DType, Result, Tensor};
+use smallvec::smallvec;
+
+impl Tensor {
+    /// The matrix product of the last two dimensions; the dimensions before them broadcast. A one-dimensional tensor
+    /// on the left is a row, on the right a column, and its dimension is not in the result.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let a = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(a.matmul(&Tensor::new([10.0, 1.0])?)?.to_vec::<f32>()?, [12.0, 34.0]);
+    /// assert_eq!(a.matmul(&a)?.to_vec::<f32>()?, [7.0, 10.0, 15.0, 22.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the inner sizes differ, the dimensions before them do not broadcast, one tensor is a single number, or the
+    /// elements are bools or have no common type.
+    #[track_caller]
+    pub fn matmul(&self, rhs: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self.shape(), rhs.shape());
+        if a.is_empty() || b.is_empty() {
+            bail!(Shape, "matmul", "cannot multiply {a:?} by {b:?}: a single number has no rows or columns");
+        }
+        let (inner_a, inner_b) = (a[a.len() - 1], b[b.len().saturating_sub(2)]);
+        if inner_a != inner_b {
+            bail!(Shape, "matmul", "cannot multiply {a:?} by {b:?}: inner sizes {inner_a} and {inner_b} differ");
+        }
+        match (a.len(), b.len()) {
+            (1, 1) => matrices(&self.unsqueeze(0)?, &rhs.unsqueeze(1)?)?.reshape(()),
+            (1, _) => matrices(&self.unsqueeze(0)?, rhs)?.squeeze_dim(-2),
+            (_, 1) => matrices(self, &rhs.unsqueeze(1)?)?.squeeze_dim(-1),
+            _ => matrices(self, rhs),
+        }
+    }
+
+    /// `self · weightᵀ + bias`, for a weight of shape `[out, in]` and a bias of shape `[out]`: the last dimension of
+    /// size `in` becomes one of size `out`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let weight = Tensor::new([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])?;
+    /// let y = Tensor::new([1.0, 10.0])?.linear(&weight, Some(&Tensor::new([0.0, 0.5, 0.0])?))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [21.0, 43.5, 65.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit each other, or the elements are bools or have no common type.
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let fits = match (self.shape(), weight.shape(), bias.map(Tensor::shape)) {
+            ([.., size], &[_, inner], None) => *size == inner,
+            ([.., size], &[out, inner], Some(bias)) => *size == inner && *bias == [out],
+            _ => false,
+        };
+        if !fits {
+            let bias = bias.map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
+            let (x, w) = (self.shape(), weight.shape());
+            bail!(
+                Shape,
+                "linear",
+                "an input of shape {x:?} does not fit a weight of shape {w:?}{bias}: these must be [.., in], [out, in] and [out]"
+            );
+        }
+        let dtype = number_dtype("linear", self, weight)?;
+        let dtype = bias.map_or(Ok(dtype), |bias| common_dtype("linear", dtype, bias.dtype()))?;
+        let (x, weight) = (self.to_dtype(dtype)?, weight.to_dtype(dtype)?);
+        let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
+        let out = product("linear", &x, &weight.detach().t()?, bias.as_ref())?;
+        let inputs = [Some(&x), Some(&weight), bias.as_ref()];
+        let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
+        out.record("linear", &inputs, |save| {
+            let (kept_x, kept_weight, biased) = (save.keep_for(1, &x), save.keep_for(0, &weight), bias.is_some());
+            move |cx: &Cx, g: &Tensor| {
+                let for_weight = || rows(g)?.t()?.matmul(&rows(kept_x.get()?)?);
+                let mut grads = smallvec![cx.want(0, || g.matmul(kept_weight.get()?))?, cx.want(1, for_weight)?];
+                if biased {
+                    // The engine sums it to the bias's shape.
+                    grads.push(Some(g.clone()));
+                }
+                Ok(grads)
+            }
+        })
+    }
+}
+
+/// The product of tensors of at least two dimensions, with its derivative.
+#[track_caller]
+fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let dtype = number_dtype("matmul", a, b)?;
+    let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
+    let one_matrix = b.rank() == 2 && a.rank() > 2;
+    product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
+        let (a, b) = (save.keep_for(1, &a), save.keep_for(0, &b));
+        move |cx: &Cx, g: &Tensor| {
+            let for_a = || g.matmul(&b.get()?.transpose(-2, -1)?);
+            // One matrix under a whole batch: its gradient is one product over all rows, not a sum of many.
+            let for_b = || match a.get()? {
+                a if one_matrix => rows(a)?.t()?.matmul(&rows(g)?),
+                a => a.transpose(-2, -1)?.matmul(g),
+            };
+            Ok(smallvec![cx.want(0, for_a)?, cx.want(1, for_b)?])
+        }
+    })
+}
+
+fn number_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<DType> {
+    if a.device() != b.device() {
+        bail!(Device, op, "one tensor is on {}, the other on {}", a.device(), b.device());
+    }
+    match common_dtype(op, a.dtype(), b.dtype())? {
+        DType::Bool => bail!(DType, op, "a bool is not a number: cast with to_dtype first"),
+        dtype => Ok(dtype),
+    }
+}
+
+/// All dimensions but the last as one.
+fn rows(x: &Tensor) -> Result<Tensor> {
+    x.reshape(&folded(x.layout().shape()))
+}
+
+fn folded(shape: &Shape) -> Shape {
+    let (columns, lead) = shape.split_last().map_or((1, &[][..]), |(&last, lead)| (last, lead));
+    [lead.iter().product(), columns].into()
+}
+
+/// `a · b`, plus `bias` in every row, outside the graph. The shapes are `[.., m, k]` and `[.., k, n]`, or `[k]` and
+/// `[k, n]`; both have the same dtype.
+fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    // Half precision is computed in f32 and rounded once, at the end; small integers in i64.
+    let (dtype, compute) = (a.dtype(), compute_dtype(a.dtype()));
+    let (a, b) = (a.detach().to_dtype(compute)?, b.detach().to_dtype(compute)?);
+    let (la, lb, n) = (a.layout(), b.layout(), b.shape()[b.rank() - 1]);
+    // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
+    let fold = if b.rank() == 2 && a.rank() != 2 { la.reshape(&folded(la.shape())) } else { None };
+    let (shape, la, lb) = match fold {
+        Some(all_rows) => (la.shape()[..a.rank() - 1].iter().copied().chain([n]).collect(), all_rows, lb.clone()),
+        None => {
+            let (lead_a, lead_b) = (&la.shape()[..a.rank() - 2], &lb.shape()[..b.rank() - 2]);
+            let Ok(batch) = broadcast(op, &[&lead_a.into(), &lead_b.into()]) else {
+                let (a, b) = (a.shape(), b.shape());
+                bail!(
+                    Shape,
+                    op,
+                    "cannot multiply {a:?} by {b:?}: batch sizes {lead_a:?} and {lead_b:?} do not broadcast"
+                );
+            };
+            let in_batch =
+                |rows: usize, columns: usize| batch.iter().copied().chain([rows, columns]).collect::<Shape>();
+            let (m, k) = (a.shape()[a.rank() - 2], a.shape()[a.rank() - 1]);
+            (in_batch(m, n), la.broadcast_to(&in_batch(m, k)), lb.broadcast_to(&in_batch(k, n)))
+        }
+    };
+    let (va, vb) = (View { layout: &la, ..a.as_view() }, View { layout: &lb, ..b.as_view() });
+    let out = Tensor::build(op, shape, compute, a.device(), |out| {
+        if let Some(bias) = bias {
+            let layout = bias.layout().broadcast_to(out.layout.shape());
+            backend::copy(View { layout: &layout, ..bias.as_view() }, out)?;
+        }
+        backend::matmul(op, va, vb, out, bias.is_some())
+    })?;
+    out.to_dtype(dtype)
+}
+
+static MATMUL: Op = Op {
+    name: "matmul",
+    samples: || {
+        let shapes: [(&[usize], &[usize]); 17] = [
+            (&[3], &[3]),
+            (&[3], &[3, 4]),
+            (&[2, 3], &[3]),
+            (&[2, 3], &[3, 4]),
+            (&[1, 1], &[1, 1]),
+            (&[9, 17], &[17, 5]),
+            (&[2, 3, 4], &[4, 2]),
+            (&[2, 2, 3, 4], &[4]),
+            (&[4], &[2, 4, 3]),
+            (&[2, 3, 4], &[2, 4, 2]),
+            (&[2, 1, 2, 3], &[4, 3, 2]),
+            (&[2, 3], &[2, 3, 2]),
+            (&[0, 3], &[3, 2]),
+            (&[2, 0], &[0, 3]),
+            (&[0], &[0]),
+            (&[0, 2, 3], &[3, 2]),
+            (&[2, 2, 0], &[0, 3]),
+        ];
+        let mut all = Vec::new();
+        for (a, b) in shapes {
+            let sample = Sample::new("matmul", vec![normal(a, 1)?, normal(b, 2)?], |x| x[0].matmul(&x[1]));
+            let inner_is_empty = a[a.len() - 1] == 0;
+            all.push(if inner_is_empty { sample.with_zero_derivative() } else { sample });
+        }
+        all.push(Sample::new("with itself", vec![normal([3, 3], 1)?], |x| x[0].matmul(&x[0])));
+        all.push(Sample::new("with its transpose", vec![normal([2, 3], 1)?], |x| x[0].matmul(&x[0].t()?)));
+        Ok(all)
+    },
+    refusals: || {
+        let call = |label: &str, message: &[&str], a: Result<Tensor>, b: Result<Tensor>| -> Result<Refusal> {
+            let (a, b) = (a?, b?);
+            Ok(Refusal::new(label, message, move || a.matmul(&b)))
+        };
+        let inner = "matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ";
+        let batch = "matmul: cannot multiply [2, 2, 3] by [3, 3, 4]: batch sizes [2] and [3] do not broadcast";
+        let bools = || Tensor::zeros_with([2, 2], DType::Bool);
+        Ok(vec![
+            call("inner sizes", &[inner], normal([2, 3], 1), normal([4, 5], 2))?,
+            call("inner sizes of vectors", &["matmul", "[2]", "[3]", "2 and 3"], normal([2], 1), normal([3], 2))?,
+            call("batch sizes", &[batch], normal([2, 2, 3], 1), normal([3, 3, 4], 2))?,
+            call("a single number", &["matmul", "[]", "[3, 4]"], normal((), 1), normal([3, 4], 2))?,
+            call("bools", &["matmul", "bool"], bools(), bools())?,
+            call(
+                "no common type",
+                &["u64", "i64"],
+                Tensor::zeros_with([2, 2], DType::U64),
+                Tensor::zeros_with([2, 2], DType::I64),
+            )?,
+        ])
+    },
+};
+
+static LINEAR: Op = Op {
+    name: "linear",
+    samples: || {
+        let shapes: [&[usize]; 6] = [&[4, 3], &[3], &[2, 2, 3], &[0, 3], &[2, 1, 2, 3], &[1, 3]];
+        let mut all = Vec::new();
+        for x in shapes {
+            let (x, weight, bias) = (normal(x, 1)?, normal([2, 3], 2)?, normal([2], 3)?);
+            all.push(Sample::new("linear", vec![x.clone(), weight.clone()], |x| x[0].linear(&x[1], None)));
+            all.push(Sample::new("linear with bias", vec![x, weight, bias], |x| x[0].linear(&x[1], Some(&x[2]))));
+        }
+        let nothing_in = vec![normal([2, 0], 1)?, normal([3, 0], 2)?, normal([3], 3)?];
+        all.push(Sample::new("linear of nothing", nothing_in, |x| x[0].linear(&x[1], Some(&x[2]))));
+        Ok(all)
+    },
+    refusals: || {
+        let call = |label: &str, message: &[&str], x: &[usize], weight: &[usize], bias: &[usize]| -> Result<Refusal> {
+            let (x, weight, bias) = (normal(x, 1)?, normal(weight, 2)?, normal(bias, 3)?);
+            Ok(Refusal::new(label, message, move || x.linear(&weight, Some(&bias))))
+        };
+        let bools = Tensor::zeros_with([2, 2], DType::Bool)?;
+        Ok(vec![
+            call("inner sizes", &["linear", "[4, 2]", "[5, 3]", "[5]"], &[4, 2], &[5, 3], &[5])?,
+            call("the bias", &["linear", "[4, 3]", "[5, 3]", "[3]"], &[4, 3], &[5, 3], &[3])?,
+            call("a bias of two dimensions", &["linear", "[1, 5]"], &[4, 3], &[5, 3], &[1, 5])?,
+            call("a weight of one dimension", &["linear", "[4, 3]", "[3]"], &[4, 3], &[3], &[3])?,
+            call("a single number", &["linear", "[]"], &[], &[5, 3], &[5])?,
+            Refusal::new("bools", &["linear", "bool"], move || bools.linear(&bools, None)),
+        ])
+    },
+};
+
+pub(crate) static OPS: &[&Op] = &[&MATMUL, &LINEAR];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Generator;
+    use crate::autograd::grad_with;
+    use half::bf16;
+
+    fn leaf(shape: impl Into<Shape>, seed: u64) -> Result<Tensor> {
+        normal(shape, seed)?.requires_grad_(true)
+    }
+
+    fn found(grads: Vec<Option<Tensor>>) -> Vec<Tensor> {
+        grads.into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn shapes_follow_the_rules_for_vectors_and_batches() -> Result<()> {
+        let shapes: [(&[usize], &[usize], &[usize]); 9] = [
+            (&[3], &[3], &[]),
+            (&[3], &[3, 4], &[4]),
+            (&[2, 3], &[3], &[2]),
+            (&[2, 3], &[3, 4], &[2, 4]),
+            (&[3], &[5, 3, 4], &[5, 4]),
+            (&[5, 2, 3], &[3], &[5, 2]),
+            (&[5, 2, 3], &[3, 4], &[5, 2, 4]),
+            (&[6, 1, 2, 3], &[5, 3, 4], &[6, 5, 2, 4]),
+            (&[0, 2, 3], &[1, 3, 4], &[0, 2, 4]),
+        ];
+        for (a, b, want) in shapes {
+            assert_eq!(normal(a, 1)?.matmul(&normal(b, 2)?)?.shape(), want, "{a:?} by {b:?}");
+        }
+        Ok(())
+    }
+
+    /// The gradients written as the sums they stand for.
+    #[test]
+    fn a_weight_under_a_batch_gets_the_sum_over_all_rows() -> Result<()> {
+        for transposed in [false, true] {
+            let x = if transposed { normal([2, 5, 4, 3], 1)?.permute([0, 2, 1, 3])? } else { normal([2, 4, 5, 3], 1)? };
+            let (x, w) = (x.requires_grad_(true)?, leaf([3, 6], 2)?);
+            let y = x.matmul(&w)?;
+            assert_eq!(y.grad_fn(), Some("matmul"));
+            let g = normal([2, 4, 5, 6], 3)?;
+            let grads = found(grad_with(&y, &[&x, &w], Some(&g), Default::default())?);
+            let (xs, ws, gs) = (x.to_vec::<f64>()?, w.to_vec::<f64>()?, g.to_vec::<f64>()?);
+            for (at, got) in grads[0].to_vec::<f64>()?.iter().enumerate() {
+                let (row, i) = (at / 3, at % 3);
+                let want: f64 = (0..6).map(|j| gs[row * 6 + j] * ws[i * 6 + j]).sum();
+                assert!((got - want).abs() < 1e-12, "x {at}: {got}, not {want}");
+            }
+            for (at, got) in grads[1].to_vec::<f64>()?.iter().enumerate() {
+                let (i, j) = (at / 6, at % 6);
+                let want: f64 = (0..40).map(|row| xs[row * 3 + i] * gs[row * 6 + j]).sum();
+                assert!((got - want).abs() < 1e-12, "w {at}: {got}, not {want}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn linear_is_the_product_with_the_transpose_plus_the_bias() -> Result<()> {
+        for shape in [&[4, 3][..], &[3], &[2, 5, 3], &[0, 3]] {
+            let (x, w, b) = (leaf(shape, 1)?, leaf([6, 3], 2)?, leaf([6], 3)?);
+            let (y, plain) = (x.linear(&w, Some(&b))?, x.matmul(&w.t()?)?.add(&b)?);
+            assert_eq!(y.grad_fn(), Some("linear"));
+            assert!(y.allclose(&plain, 1e-14, 1e-14)?, "{y} is not {plain}");
+            let g = normal(y.shape(), 4)?;
+            let grads = found(grad_with(&y, &[&x, &w, &b], Some(&g), Default::default())?);
+            let wanted = found(grad_with(&plain, &[&x, &w, &b], Some(&g), Default::default())?);
+            assert_eq!((grads.len(), wanted.len()), (3, 3));
+            for (got, want) in grads.iter().zip(&wanted) {
+                assert!(got.allclose(want, 1e-13, 1e-13)?, "{got} is not {want}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_what_a_gradient_needs_is_saved() -> Result<()> {
+        let tape = crate::autograd::Tape::new();
+        let (x, w) = (normal([4, 3], 1)?, tape.variable(&normal([6, 3], 2)?)?);
+        let before = tape.saved_bytes();
+        x.linear(&w, None)?;
+        assert_eq!(tape.saved_bytes() - before, 4 * 3 * 8, "the input alone, for the weight");
+        let before = tape.saved_bytes();
+        w.matmul(&x.t()?)?;
+        assert_eq!(tape.saved_bytes() - before, 4 * 3 * 8, "the right side alone, for the left");
+        Ok(())
+    }
+
+    #[test]
+    fn half_precision_is_summed_in_f32_and_rounded_once() -> Result<()> {
+        // 256 + 1 + 1 + ... stays 256 in bf16, whose next number is 258.
+        let mut row = vec![bf16::from_f32(256.0)];
+        row.resize(17, bf16::ONE);
+        let (a, ones) = (Tensor::from_vec(row, [1, 17])?, Tensor::ones_with([17, 1], DType::BF16)?);
+        assert_eq!(a.matmul(&ones)?.to_vec::<bf16>()?, [bf16::from_f32(272.0)]);
+        let bias = Tensor::from_vec(vec![bf16::ONE], [1])?;
+        assert_eq!(a.linear(&ones.t()?, Some(&bias))?.to_vec::<bf16>()?, [bf16::from_f32(272.0)], "273 rounds to even");
+        let wide = a.matmul(&Tensor::ones([17, 1])?)?;
+        assert_eq!((wide.dtype(), wide.item::<f32>()?), (DType::F32, 272.0));
+        Ok(())
+    }
+
+    #[test]
+    fn integers_wrap_in_their_own_width() -> Result<()> {
+        let a = Tensor::from_slice(&[100_u8, 100, 100], [1, 3])?;
+        assert_eq!(a.matmul(&a.t()?)?.to_vec::<u8>()?, [(30_000 % 256) as u8]);
+        let big = Tensor::from_slice(&[i64::MAX, 1], [1, 2])?;
+        let two = Tensor::from_slice(&[2_i64, 3], [2])?;
+        assert_eq!(big.matmul(&two)?.to_vec::<i64>()?, [i64::MAX.wrapping_mul(2).wrapping_add(3)]);
+        Ok(())
+    }
+
+    #[test]
+    fn second_derivatives_are_recorded() -> Result<()> {
+        let (x, w) = (leaf([2, 2, 3], 1)?, leaf([4, 3], 2)?);
+        let y = x.linear(&w, None)?.square()?.sum()?;
+        let first = found(grad_with(&y, &[&w], None, crate::autograd::Backward::CREATE)?);
+        let second = found(grad_with(&first[0].sum()?, &[&x, &w], None, Default::default())?);
+        // Of 2 (W xᵀ) x, summed: row i of the weight's part is 2 Σ x · (Σ x).
+        let xs = x.to_vec::<f64>()?;
+        for (at, got) in second[1].to_vec::<f64>()?.iter().enumerate() {
+            let j = at % 3;
+            let want: f64 = xs.chunks(3).map(|row| 2.0 * row[j] * row.iter().sum::<f64>()).sum();
+            assert!((got - want).abs() < 1e-12, "{at}: {got}, not {want}");
+        }
+        assert_eq!(second[0].shape(), [2, 2, 3]);
+        Ok(())
+    }
+
+    #[test]
+    fn refusals_name_the_values() -> Result<()> {
+        for refusal in OPS.iter().map(|op| (op.refusals)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
+            let message = refusal.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
+            assert!(refusal.message.iter().all(|part| message.contains(part)), "{refusal:?}: {message}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
+        let x = Generator::seed(1).randn([8, 40, 300])?.requires_grad_(true)?;
+        let w = Generator::seed(2).randn([200, 300])?.requires_grad_(true)?;
+        let b = Generator::seed(3).randn([200])?;
+        let run = |threads: usize| -> Result<Vec<Tensor>> {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool = pool.map_err(|e| crate::error::err!(Backend, "test", "{e}"))?;
+            pool.install(|| {
+                let y = x.linear(&w, Some(&b))?;
+                let mut all = found(grad_with(&y, &[&x, &w], Some(&y.detach()), Default::default())?);
+                all.push(y);
+                Ok(all)
+            })
+        };
+        let one = run(1)?;
+        for threads in [2, 5] {
+            for (a, b) in run(threads)?.iter().zip(&one) {
+                assert!(a.equal(b)?, "{threads} threads");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! The operations: each is one block that holds what it computes, its derivative, its documentation and the samples its
+//! tests use. [`list`] names them all, for the test harness and for reference tables.
+#![forbid(unsafe_code)]
+
+pub(crate) mod binary;
+mod cast;
+mod compare;
+mod extreme;
+mod formula;
+mod index;
+mod join;
+mod list;
+mod loss;
+mod matmul;
+mod norm;
+mod operators;
+mod product;
+mod reduce;
+mod sample;
+mod softmax;
+mod unary;
+mod views;
+
+pub use list::list;
+pub use loss::{CrossEntropy, Reduction};
+pub use sample::{Op, Refusal, Sample};
+pub use unary::Gelu;

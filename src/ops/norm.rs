@@ -1,0 +1,303 @@
+//! Normalisation and dropout.
+
+use super::binary::common_dtype;
+use super::formula::Real;
+use super::sample::{Op, Refusal, Sample, normal};
+use crate::autograd::{Cx, Grads, is_grad_enabled};
+use crate::backend;
+use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::layer_norm;
+use crate::backend::cpu::map::{Floats, Formula};
+use crate::error::bail;
+use crate::layout::Shape;
+use crate::{DType, Generator, Result, Tensor, random};
+use smallvec::{SmallVec, smallvec};
+
+impl Tensor {
+    /// `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the variance (of the population) over the
+    /// last dimensions, which `normalized_shape` names. `weight` and `bias` have that shape.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::new([[1.0, 3.0], [10.0, 30.0]])?;
+    /// assert_eq!(x.layer_norm([2], None, None, 0.0)?.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or the tensor is not of floating point.
+    #[track_caller]
+    pub fn layer_norm(
+        &self,
+        normalized_shape: impl Into<Shape>,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let normalized = normalized_shape.into();
+        if normalized.is_empty() || !self.shape().ends_with(&normalized) {
+            bail!(Shape, "layer_norm", "an input of shape {:?} does not end with {normalized:?}", self.shape());
+        }
+        for (what, t) in [("weight", weight), ("bias", bias)] {
+            if let Some(t) = t.filter(|t| *t.shape() != *normalized) {
+                bail!(Shape, "layer_norm", "a {what} of shape {:?} does not fit {normalized:?}", t.shape());
+            }
+        }
+        if !self.dtype().is_float() {
+            bail!(DType, "layer_norm", "not defined for {}: cast to a float with to_dtype first", self.dtype());
+        }
+        let mut dtype = self.dtype();
+        for t in [weight, bias].into_iter().flatten() {
+            dtype = common_dtype("layer_norm", dtype, t.dtype())?;
+        }
+        let x = self.to_dtype(dtype)?;
+        let [weight, bias] = [weight, bias].map(|t| t.map(|t| t.to_dtype(dtype)).transpose());
+        norm(&x, &normalized, weight?, bias?, eps)
+    }
+
+    /// In training, zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so
+    /// that the mean stays. Otherwise the tensor as it is. The random numbers are those of
+    /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::ones([100])?;
+    /// assert!(x.dropout(0.5, true)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// assert!(x.dropout(0.5, false)?.is_same(&x));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, or the tensor is not of floating point.
+    #[track_caller]
+    pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
+        }
+        if !self.dtype().is_float() {
+            bail!(DType, "dropout", "not defined for {}: cast to a float with to_dtype first", self.dtype());
+        }
+        if !training || p == 0.0 {
+            return Ok(self.clone());
+        }
+        let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
+        let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
+        if let Some(mask) = mask.as_mut_slice::<bool>("dropout")? {
+            backend::fill_parallel(mask, |first, part| {
+                random::fill_bernoulli(part, seed, offset, first as u64, 1.0 - p, [true, false]);
+            });
+        }
+        masked(self, &mask, 1.0 / (1.0 - p))
+    }
+}
+
+/// Rows of the normalised elements.
+fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
+    x.detach().reshape([x.numel() / len.max(1), len])
+}
+
+#[track_caller]
+fn norm(x: &Tensor, normalized: &Shape, weight: Option<Tensor>, bias: Option<Tensor>, eps: f64) -> Result<Tensor> {
+    let (len, compute) = (normalized.numel(), compute_dtype(x.dtype()));
+    let input = rows(x, len)?;
+    let [w, b] = [&weight, &bias].map(|t| t.as_ref().map(|t| t.detach().to_dtype(compute)?.contiguous()).transpose());
+    let (w, b) = (w?, b?);
+    let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
+    let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
+        let (w, b) = (w.as_ref().map(Tensor::as_view), b.as_ref().map(Tensor::as_view));
+        layer_norm::forward("layer_norm", input.as_view(), w, b, eps, &mut stats.as_view_mut("layer_norm")?, out)
+    })?;
+    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight.as_ref(), bias.as_ref()].into_iter().flatten().collect();
+    out.record("layer_norm", &inputs, |save| {
+        // A bias alone asks for nothing but the cotangent.
+        let weighted = weight.is_some();
+        let needed = save.needs(0) || (weighted && save.needs(1));
+        let kept = needed.then(|| (save.keep(x), save.keep(&stats)));
+        let kept_weight = weight.as_ref().filter(|_| save.needs(0)).map(|w| save.keep(w));
+        let (count, normalized) = (inputs.len(), normalized.clone());
+        move |cx: &Cx, g: &Tensor| {
+            let mut grads: Grads = smallvec![None; count];
+            if let Some((x, stats)) = &kept {
+                let (for_x, for_weight) = (cx.needs(0), weighted && cx.needs(1));
+                let (x_grad, weight_grad) = if is_grad_enabled() {
+                    plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, for_x, for_weight)?
+                } else {
+                    fused_grad(x, g, stats, kept_weight.as_ref(), &normalized, for_x, for_weight)?
+                };
+                grads[0] = x_grad;
+                if weighted {
+                    grads[1] = weight_grad;
+                }
+            }
+            if count > 1 + usize::from(weighted) {
+                // The engine sums it to the bias's shape.
+                grads[count - 1] = Some(g.clone());
+            }
+            Ok(grads)
+        }
+    })
+}
+
+type Pair = (Option<Tensor>, Option<Tensor>);
+
+fn fused_grad(
+    x: &Tensor,
+    g: &Tensor,
+    stats: &Tensor,
+    weight: Option<&Tensor>,
+    normalized: &Shape,
+    for_x: bool,
+    for_weight: bool,
+) -> Result<Pair> {
+    let (op, len) = ("layer_norm", normalized.numel());
+    let (input, g) = (rows(x, len)?, rows(g, len)?);
+    let weight = weight.map(|w| w.detach().to_dtype(stats.dtype())?.contiguous()).transpose()?;
+    let pieces = layer_norm::pieces(input.shape()[0], len);
+    let empty = |wanted: bool, shape: Shape, dtype: DType| {
+        wanted.then(|| Tensor::empty(op, shape, dtype, x.device())).transpose()
+    };
+    let mut x_grad = empty(for_x, x.layout().shape().clone(), x.dtype())?;
+    let mut sums = empty(for_weight, [pieces, 2, len].into(), stats.dtype())?;
+    let (mut to_x, mut to_sums) = (
+        x_grad.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
+        sums.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
+    );
+    let w = weight.as_ref().map(Tensor::as_view);
+    layer_norm::backward(op, input.as_view(), g.as_view(), stats.as_view(), w, to_x.as_mut(), to_sums.as_mut())?;
+    let total = |sums: Tensor| sums.select(1, 0)?.sum_dim(0, false)?.reshape(normalized);
+    Ok((x_grad, sums.map(total).transpose()?))
+}
+
+/// What the kernel computes, in tensor operations; the engine sums the weight's cotangent to its shape.
+fn plain_grad(
+    x: &Tensor,
+    g: &Tensor,
+    weight: Option<&Tensor>,
+    dims: usize,
+    eps: f64,
+    for_x: bool,
+    for_weight: bool,
+) -> Result<Pair> {
+    let last: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
+    let mean = |t: &Tensor| t.mean_dim(&last, true);
+    let (x, g) = (x.to_dtype(compute_dtype(x.dtype()))?, g.to_dtype(compute_dtype(g.dtype()))?);
+    let centred = x.sub(mean(&x)?)?;
+    let inverse = mean(&centred.square()?)?.add(eps)?.sqrt()?.reciprocal()?;
+    let normalised = centred.mul(&inverse)?;
+    let weight_grad = for_weight.then(|| g.mul(&normalised)).transpose()?;
+    let to_x = || {
+        let g = weight.map_or(Ok(g.clone()), |w| g.mul(w))?;
+        let along_x = normalised.mul(mean(&g.mul(&normalised)?)?)?;
+        g.sub(mean(&g)?)?.sub(along_x)?.mul(&inverse)
+    };
+    Ok((for_x.then(to_x).transpose()?, weight_grad))
+}
+
+/// `x · scale` where the mask says so, else 0.
+#[derive(Clone, Copy)]
+struct Masked(f64);
+
+impl<T: Real> Formula<T, 2> for Masked {
+    #[inline(always)]
+    fn at(&self, [x, mask]: [T; 2]) -> T {
+        mask.if_above(0.5, x * T::lit(self.0), T::lit(0.0))
+    }
+}
+
+/// [`Masked`] with its derivative, which is the same again.
+#[track_caller]
+fn masked(x: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor> {
+    let out = Tensor::build("dropout", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
+        backend::map("dropout", &Floats(Masked(scale)), x.dtype(), [x.as_view(), mask.as_view()], out)
+    })?;
+    out.record("dropout", &[x], |save| {
+        let mask = save.keep(mask);
+        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])
+    })
+}
+
+static LAYER_NORM: Op = Op {
+    name: "layer_norm",
+    samples: || {
+        let shapes: [(&[usize], &[usize]); 6] = [
+            (&[4, 6], &[6]),
+            (&[2, 3, 4], &[4]),
+            (&[2, 3, 4], &[3, 4]),
+            (&[5], &[5]),
+            (&[2, 2, 2, 3], &[2, 2, 3]),
+            (&[0, 3], &[3]),
+        ];
+        let mut all = Vec::new();
+        for (shape, normalized) in shapes {
+            let (x, w, b) = (normal(shape, 1)?, normal(normalized, 2)?, normal(normalized, 3)?);
+            all.push(Sample::new("plain", vec![x.clone()], move |x| x[0].layer_norm(normalized, None, None, 1e-5)));
+            all.push(Sample::new("with a weight", vec![x.clone(), w.clone()], move |x| {
+                x[0].layer_norm(normalized, Some(&x[1]), None, 0.1)
+            }));
+            all.push(Sample::new("with a bias", vec![x.clone(), b.clone()], move |x| {
+                x[0].layer_norm(normalized, None, Some(&x[1]), 0.1)
+            }));
+            all.push(Sample::new("with both", vec![x, w, b], move |x| {
+                x[0].layer_norm(normalized, Some(&x[1]), Some(&x[2]), 1e-5)
+            }));
+        }
+        Ok(all)
+    },
+    refusals: || {
+        let call = |label: &str,
+                    message: &[&str],
+                    x: Tensor,
+                    normalized: &'static [usize],
+                    w: Option<Tensor>,
+                    b: Option<Tensor>| {
+            Refusal::new(label, message, move || x.layer_norm(normalized, w.as_ref(), b.as_ref(), 1e-5))
+        };
+        let x = normal([2, 3], 1)?;
+        Ok(vec![
+            call("another size", &["layer_norm", "[2, 3]", "[2]"], x.clone(), &[2], None, None),
+            call("no size", &["layer_norm", "[2, 3]", "[]"], x.clone(), &[], None, None),
+            call("more dimensions", &["layer_norm", "[2, 3]", "[1, 2, 3]"], x.clone(), &[1, 2, 3], None, None),
+            call(
+                "another weight",
+                &["layer_norm", "weight", "[2]", "[3]"],
+                x.clone(),
+                &[3],
+                Some(normal([2], 2)?),
+                None,
+            ),
+            call("another bias", &["layer_norm", "bias", "[1, 3]", "[3]"], x, &[3], None, Some(normal([1, 3], 2)?)),
+            call("integers", &["layer_norm", "i64"], Tensor::zeros_with([3], DType::I64)?, &[3], None, None),
+        ])
+    },
+};
+
+static DROPOUT: Op = Op {
+    name: "dropout",
+    samples: || {
+        // With a generator of its own each call drops the same elements.
+        let call =
+            |p: f64| move |x: &[Tensor]| crate::with_generator(&mut Generator::seed(5), || x[0].dropout(p, true));
+        Ok(vec![
+            Sample::new("half of them", vec![normal([4, 5], 1)?], call(0.5)),
+            Sample::new("few of them", vec![normal([2, 3, 4], 2)?], call(0.1)),
+            Sample::new("none of them", vec![normal([3], 3)?], call(0.0)),
+            Sample::new("all of them", vec![normal([3], 4)?], call(1.0)).with_zero_derivative(),
+            Sample::new("of nothing", vec![normal([0, 3], 5)?], call(0.5)),
+            Sample::new("not in training", vec![normal([3], 6)?], |x| x[0].dropout(0.5, false)),
+        ])
+    },
+    refusals: || {
+        let (x, y, z, ints) = (normal([3], 1)?, normal([3], 1)?, normal([3], 1)?, Tensor::zeros_with([3], DType::I64)?);
+        Ok(vec![
+            Refusal::new("more than all", &["dropout", "1.5"], move || x.dropout(1.5, true)),
+            Refusal::new("less than none", &["dropout", "-0.1"], move || y.dropout(-0.1, false)),
+            Refusal::new("no number", &["dropout", "NaN"], move || z.dropout(f64::NAN, true)),
+            Refusal::new("integers", &["dropout", "i64"], move || ints.dropout(0.5, true)),
+        ])
+    },
+};
+
+pub(crate) static OPS: &[&Op] = &[&LAYER_NORM, &DROPOUT];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Bounds for gradients.
+
+use crate::autograd::no_grad;
+use crate::backend::cpu::optim::{largest, power_sum};
+use crate::error::bail;
+use crate::nn::Module;
+use crate::{DType, Result, Tensor};
+
+/// Scales all gradients of a model down together so that their norm, as of one long vector, is at most `max_norm`, and
+/// returns the norm that they had. Gradients that are within the bound stay as they are.
+///
+/// # Errors
+/// If `max_norm` is negative or not a number, or memory runs out; nothing is changed then.
+pub fn clip_grad_norm(model: &dyn Module, max_norm: f64) -> Result<f64> {
+    clip_grad_norm_with(model, max_norm, 2.0)
+}
+
+/// As [`clip_grad_norm`], with the norm (Σ|g|^p)^(1/p), or the largest |g| where `p` is infinite.
+///
+/// # Errors
+/// As [`clip_grad_norm`]; also if `p` is not positive.
+pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, p: f64) -> Result<f64> {
+    const OP: &str = "clip_grad_norm";
+    if max_norm.is_nan() || max_norm < 0.0 {
+        bail!(Value, OP, "the largest norm cannot be {max_norm}");
+    }
+    if p.is_nan() || p <= 0.0 {
+        bail!(Value, OP, "there is no norm of order {p}");
+    }
+    let parameters: Vec<&Tensor> = model.parameters();
+    let sums = parameters.iter().filter_map(|t| t.grad()).map(|grad| powers(&grad, p)).collect::<Result<Vec<f64>>>()?;
+    let total = if p == f64::INFINITY { largest(&sums) } else { sums.iter().sum::<f64>().powf(1.0 / p) };
+    // PyTorch's formula, small addend included.
+    let factor = max_norm / (total + 1e-6);
+    if factor < 1.0 {
+        scale(OP, &parameters, factor)?;
+    }
+    Ok(total)
+}
+
+/// Brings every element of every gradient into ±`clip_value`.
+///
+/// # Errors
+/// If `clip_value` is negative or not a number, or memory runs out.
+pub fn clip_grad_value(model: &dyn Module, clip_value: f64) -> Result<()> {
+    if clip_value.is_nan() || clip_value < 0.0 {
+        bail!(Value, "clip_grad_value", "the largest value cannot be {clip_value}");
+    }
+    let clamp = |grad: Tensor| no_grad(|| grad.clamp(Some(-clip_value), Some(clip_value)));
+    let parameters = model.parameters();
+    let clipped = parameters.iter().map(|t| t.grad().map(clamp).transpose()).collect::<Result<Vec<_>>>()?;
+    for (parameter, grad) in parameters.into_iter().zip(clipped) {
+        if let Some(grad) = grad {
+            parameter.set_grad(grad)?;
+        }
+    }
+    Ok(())
+}
+
+fn powers(grad: &Tensor, p: f64) -> Result<f64> {
+    let grad = grad.detach().contiguous()?;
+    let grad = if grad.dtype() == DType::F64 { grad } else { grad.to_dtype(DType::F32)? };
+    let f32s = grad.as_slice::<f32>().map(|x| power_sum(x, p));
+    Ok(f32s.or_else(|| grad.as_slice::<f64>().map(|x| power_sum(x, p))).unwrap_or(0.0))
+}
+
+/// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second
+/// handle to their bytes.
+fn scale(op: &'static str, parameters: &[&Tensor], factor: f64) -> Result<()> {
+    let mut grads: Vec<(&Tensor, Tensor)> =
+        parameters.iter().filter_map(|parameter| Some((*parameter, parameter.take_grad()?))).collect();
+    // Bytes that someone else holds are copied, which may fail, before the first gradient is changed.
+    let owned = grads.iter_mut().try_for_each(|(_, grad)| grad.as_view_mut(op).map(drop));
+    let scaled = owned.and_then(|()| no_grad(|| grads.iter_mut().try_for_each(|(_, grad)| grad.mul_(factor))));
+    for (parameter, grad) in grads {
+        parameter.set_grad(grad)?;
+    }
+    scaled
+}

@@ -1,0 +1,56 @@
+//! The right-hand side of a binary operation: a tensor or a number.
+
+use super::Tensor;
+use crate::{DType, Device, Result, Scalar};
+
+/// What may stand on the other side of a binary operation.
+///
+/// A number takes the tensor's dtype unless it is of a higher category: `i64 * 2.5` is `f32`, `f16 * 2.5` stays `f16`.
+#[derive(Clone, Debug)]
+pub enum Operand<'a> {
+    /// A tensor that is only read.
+    Borrowed(&'a Tensor),
+    /// A tensor passed by value.
+    Owned(Tensor),
+    /// A number.
+    Scalar(Scalar),
+}
+
+impl Operand<'_> {
+    /// The operand as a tensor beside one of `dtype` on `device`.
+    pub(crate) fn resolve(&self, dtype: DType, device: Device) -> Result<std::borrow::Cow<'_, Tensor>> {
+        use std::borrow::Cow;
+        Ok(match self {
+            Operand::Borrowed(tensor) => Cow::Borrowed(*tensor),
+            Operand::Owned(tensor) => Cow::Borrowed(tensor),
+            Operand::Scalar(scalar) => Cow::Owned(Tensor::scalar(*scalar, scalar.beside(dtype), device)?),
+        })
+    }
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(tensor: &'a Tensor) -> Operand<'a> {
+        Operand::Borrowed(tensor)
+    }
+}
+
+impl From<Tensor> for Operand<'_> {
+    fn from(tensor: Tensor) -> Self {
+        Operand::Owned(tensor)
+    }
+}
+
+impl From<Scalar> for Operand<'_> {
+    fn from(scalar: Scalar) -> Self {
+        Operand::Scalar(scalar)
+    }
+}
+
+macro_rules! from_numbers {
+    ($($number:ty),+) => {$(
+        impl From<$number> for Operand<'_> {
+            fn from(number: $number) -> Self { Operand::Scalar(number.into()) }
+        }
+    )+};
+}
+from_numbers!(f64, f32, i64, i32, i16, i8, u8, u16, u32, u64, usize, isize, bool);

@@ -1,0 +1,243 @@
+//! The tensor handle: shared storage, a layout over it, a dtype and, where a gradient is required, a graph node.
+
+mod arguments;
+mod create;
+mod mutate;
+pub(crate) mod print;
+mod read;
+
+pub use arguments::Operand;
+pub use create::NdArray;
+
+use crate::autograd::NodeRef;
+use crate::autograd::node::Kind;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
+use std::sync::Arc;
+
+/// An array of any rank, of one dtype, on one device: a value that is cheap to clone.
+///
+/// Clones and views share their bytes until one of them is changed, which then works on a copy of its own: no tensor
+/// ever changes because of what is done to another one.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
+/// let y = x.matmul(&x.t()?)?;
+/// assert_eq!(y.to_vec::<f32>()?, [5.0, 11.0, 11.0, 25.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tensor {
+    // Behind a pointer so that handles are small: they are moved, saved and returned far more often than made.
+    data: Arc<Data>,
+    node: Option<NodeRef>,
+}
+
+/// The values of a tensor, outside any graph.
+#[derive(Clone)]
+struct Data {
+    storage: Storage,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Tensor {
+    /// The size of every dimension.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        self.data.layout.shape()
+    }
+
+    /// The steps, in elements, from one index of a dimension to the next.
+    pub fn strides(&self) -> &[isize] {
+        self.data.layout.strides()
+    }
+
+    /// The position of the first element in the storage.
+    pub fn offset(&self) -> usize {
+        self.data.layout.offset()
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.data.layout.rank()
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.data.layout.numel()
+    }
+
+    /// The size of one dimension; negative ones count from the last.
+    ///
+    /// # Errors
+    /// If there is no such dimension.
+    pub fn size(&self, dim: isize) -> Result<usize> {
+        Ok(self.shape()[resolve_dim("size", dim, self.rank())?])
+    }
+
+    /// The type of the elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.data.dtype
+    }
+
+    /// Where the elements live.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.data.storage.device()
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        self.data.layout.is_contiguous()
+    }
+
+    /// Whether operations on this tensor are recorded for a backward pass.
+    #[inline]
+    pub fn requires_grad(&self) -> bool {
+        self.grad_node().is_some()
+    }
+
+    /// Whether this is not the result of a recorded operation.
+    pub fn is_leaf(&self) -> bool {
+        self.node.as_ref().is_none_or(|node| node.kind != Kind::Op)
+    }
+
+    /// The name of the recorded operation that made this tensor.
+    pub fn grad_fn(&self) -> Option<&'static str> {
+        self.node.as_ref().filter(|node| node.kind == Kind::Op).map(|node| node.name)
+    }
+
+    /// This tensor as a new leaf whose gradient is kept, or as a constant.
+    ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// let w = Tensor::zeros([3])?.requires_grad_(true)?;
+    /// assert!(w.requires_grad() && w.is_leaf());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the tensor is not of floating point, or is the result of a recorded operation (detach it first).
+    #[track_caller]
+    pub fn requires_grad_(self, requires_grad: bool) -> Result<Tensor> {
+        if let Some(name) = self.grad_fn() {
+            bail!(Graph, "requires_grad_", "the tensor is the result of {name}, not a leaf: detach it first");
+        }
+        match (requires_grad, self.requires_grad()) {
+            (true, true) => Ok(self),
+            (true, false) => self.into_leaf("requires_grad_", None),
+            (false, _) => Ok(self.with_node(None)),
+        }
+    }
+
+    /// The same values outside the graph; the bytes are shared.
+    #[must_use]
+    pub fn detach(&self) -> Tensor {
+        Tensor { data: self.data.clone(), node: None }
+    }
+
+    /// Whether two handles show the same values of the same storage, which says more than equal values.
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        self.data.storage.ptr_eq(&other.data.storage) && self.data.layout == other.data.layout && self.data.dtype == other.data.dtype
+    }
+}
+
+// What the rest of the crate builds and reads tensors with.
+impl Tensor {
+    #[inline]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.data.layout
+    }
+
+    #[inline]
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.data.storage
+    }
+
+    /// The node, barriers included.
+    #[inline]
+    pub(crate) fn node(&self) -> Option<&NodeRef> {
+        self.node.as_ref()
+    }
+
+    /// The node, if a gradient is required.
+    #[inline]
+    pub(crate) fn grad_node(&self) -> Option<&NodeRef> {
+        self.node.as_ref().filter(|node| node.kind != Kind::Barrier)
+    }
+
+    #[inline]
+    pub(crate) fn with_node(mut self, node: Option<NodeRef>) -> Tensor {
+        self.node = node;
+        self
+    }
+
+    /// A fresh contiguous tensor with undefined contents, which the caller fills before anyone sees it.
+    #[inline]
+    pub(crate) fn empty(op: &'static str, shape: Shape, dtype: DType, device: Device) -> Result<Tensor> {
+        let bytes = checked_bytes(op, &shape, dtype.size())?;
+        Ok(Tensor::from_parts(Storage::new(op, device, bytes)?, Layout::contiguous(shape), dtype))
+    }
+
+    /// A fresh contiguous tensor whose elements `fill` writes.
+    #[inline]
+    pub(crate) fn build(
+        op: &'static str,
+        shape: Shape,
+        dtype: DType,
+        device: Device,
+        fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
+    ) -> Result<Tensor> {
+        let bytes = checked_bytes(op, &shape, dtype.size())?;
+        let (mut storage, layout) = (Storage::new(op, device, bytes)?, Layout::contiguous(shape));
+        fill(&mut ViewMut::new(op, &mut storage, &layout, dtype)?)?;
+        Ok(Tensor::from_parts(storage, layout, dtype))
+    }
+
+    /// A tensor over a storage whose layout was checked against it (L2).
+    pub(crate) fn from_parts(storage: Storage, layout: Layout, dtype: DType) -> Tensor {
+        Tensor { data: Arc::new(Data { storage, layout, dtype }), node: None }
+    }
+
+    /// A view of this tensor's values under another layout, which must be derived from this one's (L2).
+    #[inline]
+    pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
+        Tensor::from_parts(self.data.storage.clone(), layout, self.data.dtype)
+    }
+
+    /// What kernels read.
+    #[inline]
+    pub(crate) fn as_view(&self) -> View<'_> {
+        View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
+    }
+
+    /// Whether no other tensor shares this one's bytes.
+    pub(crate) fn owns_memory(&self) -> bool {
+        Arc::strong_count(&self.data) == 1 && self.data.storage.is_unique()
+    }
+
+    /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
+    pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
+        let writable = |data: &mut Data| {
+            data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())
+        };
+        if !Arc::get_mut(&mut self.data).is_some_and(writable) {
+            self.own_copy(op)?;
+        }
+        let data = Arc::make_mut(&mut self.data);
+        ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
+    }
+
+    /// Puts a contiguous copy of its own in the place of shared or strided bytes.
+    fn own_copy(&mut self, op: &'static str) -> Result<()> {
+        self.data = self.detach().copied(op)?.data;
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+"""The cases behind tests/fixtures, one module per subject; tools/fixtures.py runs them."""

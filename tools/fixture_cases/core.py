@@ -1,0 +1,210 @@
+"""What every subject shares: drawing inputs, running one case in PyTorch, writing it down."""
+
+import json
+import math
+import zlib
+
+import torch
+
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+    "bool": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+HALVES = ("f16", "bf16")
+
+INF = math.inf
+NAN = math.nan
+# Values at the edges of each float type: infinities, NaN, huge, denormal, both zeros, and the
+# places where exp over- and underflows.
+EXTREMES = {
+    "f64": [INF, -INF, NAN, 1e308, -1e308, 5e-324, -5e-324, 1e-310, -1e-310, 0.0, -0.0, 1.0, -1.0, 50.0, -50.0, 709.0, -700.0],
+    "f32": [INF, -INF, NAN, 3e38, -3e38, 1e-45, -1e-45, 1e-40, -1e-40, 0.0, -0.0, 1.0, -1.0, 50.0, -50.0, 88.0, -80.0],
+    "f16": [INF, -INF, NAN, 65504.0, -65504.0, 6e-8, -6e-8, 0.0, -0.0, 1.0, -1.0, 11.0, -9.0],
+    "bf16": [INF, -INF, NAN, 3e38, -3e38, 1e-40, -1e-40, 0.0, -0.0, 1.0, -1.0, 88.0, -80.0],
+}
+# Below this a float type is denormal: the absolute tolerance of extreme cases whose results may
+# legitimately be flushed to zero on the way (1 / (1 + exp(100)) in f32).
+TINY = {"f64": 1e-300, "f32": 1e-37, "f16": 1e-3, "bf16": 1e-37}
+
+
+class Draw:
+    """Random inputs from one seed; decimals are cut so that the files stay small."""
+
+    def __init__(self, key):
+        self.generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
+
+    def uniform(self, shape, low=-2.0, high=2.0, dtype="f64", decimals=4):
+        u = torch.rand(shape, generator=self.generator, dtype=torch.float64)
+        return ((u * (high - low) + low).round(decimals=decimals)).to(DTYPES[dtype])
+
+    def positive(self, shape, dtype="f64", low=0.2, high=3.0):
+        return self.uniform(shape, low, high, dtype)
+
+    def away_from_zero(self, shape, dtype="f64"):
+        """Both signs, never nearer to zero than 0.3: for divisors."""
+        size = self.uniform(shape, 0.3, 2.5)
+        sign = torch.rand(shape, generator=self.generator) < 0.5
+        return torch.where(sign, -size, size).to(DTYPES[dtype])
+
+    def integers(self, shape, low, high, dtype="i64"):
+        """Whole numbers in low..high, high excluded."""
+        return torch.randint(low, high, shape, generator=self.generator).to(DTYPES[dtype])
+
+    def distinct(self, shape, dtype="f64"):
+        """No two equal: for max, min and their like where ties are not the subject."""
+        n = math.prod(shape)
+        order = torch.randperm(n, generator=self.generator).to(torch.float64)
+        return ((order - n / 2) * 0.37 + 0.05).round(decimals=4).reshape(shape).to(DTYPES[dtype])
+
+    def near_one(self, shape, dtype="f64"):
+        """Distinct and of size about 1, so that products neither vanish nor explode."""
+        return (self.distinct(shape) * 0.1 + 1.0).round(decimals=5).to(DTYPES[dtype])
+
+
+def tensor(data, dtype="f64"):
+    return torch.tensor(data, dtype=DTYPES[dtype])
+
+
+def number(value):
+    """A float as JSON can carry it: the non-finite ones as strings."""
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def shortest(value, dtype):
+    """The shortest decimal that rounds to `value` in `dtype`; f64 needs no search."""
+    if dtype == torch.float64 or not math.isfinite(value):
+        return number(value)
+    for digits in range(1, 12):
+        short = float(f"{value:.{digits}g}")
+        if torch.tensor(short, dtype=torch.float64).to(dtype).item() == value:
+            return short
+    return value
+
+
+def encode(t, layout=False):
+    """What is compared with: the exact values."""
+    t = t.detach()
+    data = t.reshape(-1).tolist()
+    if t.is_floating_point():
+        data = [number(v) for v in data]
+    out = {"shape": list(t.shape), "dtype": NAMES[t.dtype], "data": data}
+    if layout:
+        out["strides"] = list(t.stride())
+        out["offset"] = t.storage_offset()
+    return out
+
+
+def encode_input(t):
+    """What is read into a tensor of its dtype, and may be written short."""
+    out = encode(t)
+    if t.is_floating_point():
+        out["data"] = [shortest(v, t.dtype) for v in t.detach().reshape(-1).tolist()]
+    return out
+
+
+def encode_all(ts, layout=False):
+    """One tensor as an object, several as a list of objects."""
+    if isinstance(ts, torch.Tensor):
+        return encode(ts, layout)
+    return [encode(t, layout) for t in ts]
+
+
+class Book:
+    """The cases of one subject (one JSON file)."""
+
+    def __init__(self, subject, functions):
+        self.subject = subject
+        self.functions = functions
+        self.cases = []
+        self.drawn = {}
+        self.undefined = []
+
+    def draw(self, op):
+        """A fresh generator per case, seeded by op and running number, so that a case added to
+        one op leaves the data of every other op alone."""
+        self.drawn[op] = self.drawn.get(op, 0) + 1
+        return Draw(f"{self.subject}/{op}/{self.drawn[op]}")
+
+    def add(self, op, inputs, args=None, grad="auto", note=None, rtol=None, atol=None, layout=False):
+        """Runs `op` in PyTorch and records it.
+
+        grad: "auto" asks for gradients of every f64 and f32 input, False for none, a list of
+        bools for these.
+        """
+        args = args or {}
+        inputs = [t.detach().contiguous() for t in inputs]
+        if grad == "auto":
+            grad = [t.dtype in (torch.float64, torch.float32) for t in inputs]
+        elif grad is False:
+            grad = [False] * len(inputs)
+        leaves = [t.clone().requires_grad_(g) for t, g in zip(inputs, grad)]
+        out = self.functions[op](*leaves, **args)
+        case = {"op": op}
+        if note:
+            case["note"] = note
+        case["args"] = args
+        case["inputs"] = [encode_input(t) for t in inputs]
+        case["grad"] = grad
+        case["output"] = encode_all(out, layout)
+        if any(grad):
+            self.differentiate(case, op, leaves, grad, out)
+        for key, value in (("rtol", rtol), ("atol", atol)):
+            if value is not None:
+                case[key] = value
+        self.cases.append(case)
+
+    def add_if_defined(self, op, inputs, args=None, **more):
+        """For dtypes that PyTorch may not support: a refusal is noted instead of raised."""
+        try:
+            self.add(op, inputs, args, **more)
+        except (NotImplementedError, RuntimeError) as error:
+            dtypes = ", ".join(NAMES[t.dtype] for t in inputs)
+            self.undefined.append(f"{op}({dtypes}) {args or ''}: {str(error).splitlines()[0]}")
+
+    def differentiate(self, case, op, leaves, grad, out):
+        outs = [out] if isinstance(out, torch.Tensor) else list(out)
+        draw = Draw(f"cotangent/{op}/{len(self.cases)}")
+        cotangents = []
+        for o in outs:
+            wanted = o.requires_grad
+            cotangents.append(draw.uniform(o.shape, -2, 2, NAMES[o.dtype], decimals=2) if wanted else None)
+        pairs = [(o, c) for o, c in zip(outs, cotangents) if c is not None]
+        assert pairs, f"{op}: no output depends on the inputs marked for gradients"
+        wanted = [leaf for leaf, g in zip(leaves, grad) if g]
+        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs])
+        found = iter(found)
+        encoded = [encode_input(c) if c is not None else None for c in cotangents]
+        case["cotangent"] = encoded[0] if isinstance(out, torch.Tensor) else encoded
+        case["grads"] = [encode(next(found)) if g else None for g in grad]
+
+    def write(self, folder):
+        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in self.cases)
+        path = folder / f"{self.subject}.json"
+        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+        return path
+
+    def counts(self):
+        counted = {}
+        for c in self.cases:
+            counted[c["op"]] = counted.get(c["op"], 0) + 1
+        return counted
+
+
+def header():
+    return {"torch": torch.__version__, "generator": "tools/fixtures.py"}
