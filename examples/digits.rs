@@ -55,9 +55,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (on_train, on_test) = (accuracy(&mut model, &train)?, accuracy(&mut model, &test)?);
     println!("trained on {} digits in {:.1} s", train.len(), start.elapsed().as_secs_f64());
-    println!("accuracy: {:.2} % of those, {:.2} % of {} held-out digits", 100.0 * on_train, 100.0 * on_test, test.len());
+    println!(
+        "accuracy: {:.2} % of those, {:.2} % of {} held-out digits",
+        100.0 * on_train,
+        100.0 * on_test,
+        test.len()
+    );
     if on_test < 0.97 {
-        return Err(format!("{:.2} % of the held-out digits is less than the 97 % this example promises", 100.0 * on_test).into());
+        return Err(format!(
+            "{:.2} % of the held-out digits is less than the 97 % this example promises",
+            100.0 * on_test
+        )
+        .into());
     }
     Ok(())
 }

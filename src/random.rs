@@ -41,12 +41,7 @@ pub(crate) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 fn round([c0, c1, c2, c3]: [u32; 4], [k0, k1]: [u32; 2]) -> [u32; 4] {
     let p0 = u64::from(c0) * 0xD251_1F53;
     let p1 = u64::from(c2) * 0xCD9E_8D57;
-    [
-        (p1 >> 32) as u32 ^ c1 ^ k0,
-        p1 as u32,
-        (p0 >> 32) as u32 ^ c3 ^ k1,
-        p0 as u32,
-    ]
+    [(p1 >> 32) as u32 ^ c1 ^ k0, p1 as u32, (p0 >> 32) as u32 ^ c3 ^ k1, p0 as u32]
 }
 
 /// The steps are the fractions of the golden ratio and of the square root of three.
@@ -179,8 +174,7 @@ fn philox_batch(first: u64, key: [u32; 2]) -> Words {
     let mut key = key;
     for _ in 0..10 {
         for lane in 0..BATCH {
-            [c0[lane], c1[lane], c2[lane], c3[lane]] =
-                round([c0[lane], c1[lane], c2[lane], c3[lane]], key);
+            [c0[lane], c1[lane], c2[lane], c3[lane]] = round([c0[lane], c1[lane], c2[lane], c3[lane]], key);
         }
         key = next_key(key);
     }
@@ -225,9 +219,7 @@ fn fill<T: Copy + Default>(
 
 /// The 64-bit words of a batch: of each two words the first is the low half.
 fn doubles(words: &Words) -> impl Iterator<Item = u64> {
-    words
-        .chunks_exact(2)
-        .map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0]))
+    words.chunks_exact(2).map(|pair| u64::from(pair[1]) << 32 | u64::from(pair[0]))
 }
 
 /// `2^-n`, exactly.
@@ -314,19 +306,8 @@ fn box_muller_batch(pairs: &mut [f64], step: f64) {
 /// The high half of a 64-bit word times the width `w` of the interval: some integers are likelier
 /// than others by a factor of at most `1 + w / 2^64`, which no experiment can tell for the widths
 /// in use, and in return every element takes the same number of words.
-pub(crate) fn fill_integers(
-    out: &mut [i64],
-    seed: u64,
-    offset: u64,
-    first: u64,
-    low: i64,
-    high: i64,
-) {
-    let width = if low < high {
-        high.wrapping_sub(low) as u64
-    } else {
-        0
-    };
+pub(crate) fn fill_integers(out: &mut [i64], seed: u64, offset: u64, first: u64, low: i64, high: i64) {
+    let width = if low < high { high.wrapping_sub(low) as u64 } else { 0 };
     fill(out, (seed, offset), first, PER_COUNTER_64, |words, out| {
         for (out, word) in out.iter_mut().zip(doubles(words)) {
             let step = (u128::from(word) * u128::from(width)) >> 64;
@@ -347,10 +328,7 @@ pub(crate) fn fill_bernoulli<T: Copy + Default>(
     // At p = 1 the limit is above every word; a NaN gives 0.
     let limit = (p / inverse_power(32)).round() as u64;
     // The greatest word that means yes, if there is one: 32 bits compare faster than 64.
-    let Some(last) = limit
-        .checked_sub(1)
-        .map(|last| last.min(u32::MAX.into()) as u32)
-    else {
+    let Some(last) = limit.checked_sub(1).map(|last| last.min(u32::MAX.into()) as u32) else {
         return out.fill(no);
     };
     fill(out, (seed, offset), first, PER_COUNTER_32, |words, out| {
@@ -412,11 +390,7 @@ fn sin_cos_turns(v: f64) -> (f64, f64) {
     // Each quarter turn takes (sin, cos) to (cos, -sin). Written without branches, which random
     // numbers would make the processor guess wrong.
     let quadrant = shifted.to_bits();
-    let (sin, cos) = if quadrant & 1 == 0 {
-        (sin, cos)
-    } else {
-        (cos, sin)
-    };
+    let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
     let negate = |x: f64, sign: u64| f64::from_bits(x.to_bits() ^ (sign & 2) << 62);
     (negate(sin, quadrant), negate(cos, quadrant + 1))
 }
@@ -429,11 +403,7 @@ const fn alternating_inverse_factorials<const N: usize>(first: usize) -> [f64; N
     while n < N {
         let top = (2 * n + first) as f64;
         factorial *= (top - 1.0) * top;
-        terms[n] = if n % 2 == 0 {
-            1.0 / factorial
-        } else {
-            -1.0 / factorial
-        };
+        terms[n] = if n % 2 == 0 { 1.0 / factorial } else { -1.0 / factorial };
         n += 1;
     }
     terms

@@ -62,10 +62,7 @@ fn check_split<T: Copy + Default + PartialEq + std::fmt::Debug>(fill: impl Fn(&m
     // More than two batches of four to a counter.
     let mut whole = [T::default(); 8 * BATCH + 7];
     fill(&mut whole, 0);
-    assert!(
-        whole[1..].iter().any(|value| *value != whole[0]),
-        "the values differ"
-    );
+    assert!(whole[1..].iter().any(|value| *value != whole[0]), "the values differ");
     for start in 0..=whole.len() {
         for end in (start..=whole.len()).filter(|end| end - start < 9 || end % 7 == 0) {
             let mut part = vec![T::default(); end - start];
@@ -102,13 +99,7 @@ fn draws_continue_one_another_and_seeds_differ() {
         out
     };
     assert_eq!(draw(3, 0)[4..], draw(3, 1)[..4]);
-    let distinct = [
-        draw(3, 0),
-        draw(4, 0),
-        draw(3 + (1 << 32), 0),
-        draw(3, 2),
-        draw(3, 1 << 32),
-    ];
+    let distinct = [draw(3, 0), draw(4, 0), draw(3 + (1 << 32), 0), draw(3, 2), draw(3, 1 << 32)];
     for (i, a) in distinct.iter().enumerate() {
         for b in &distinct[i + 1..] {
             assert!(a.iter().zip(b).all(|(a, b)| a != b));
@@ -120,16 +111,8 @@ fn draws_continue_one_another_and_seeds_differ() {
 fn elementary_functions_are_accurate() {
     let mut points = [0.0; 20_000];
     fill_uniform_f64(&mut points, 1, 0, 0);
-    let edges = [
-        1.0,
-        0.5,
-        0.75,
-        f64::EPSILON / 2.0,
-        1.0 - f64::EPSILON / 2.0,
-        0.125,
-        0.375,
-        std::f64::consts::FRAC_1_SQRT_2,
-    ];
+    let edges =
+        [1.0, 0.5, 0.75, f64::EPSILON / 2.0, 1.0 - f64::EPSILON / 2.0, 0.125, 0.375, std::f64::consts::FRAC_1_SQRT_2];
     for &x in points.iter().chain(&edges) {
         for x in [x, x * x * x, x * inverse_power(20)] {
             if x > 0.0 {
@@ -138,10 +121,7 @@ fn elementary_functions_are_accurate() {
             // The library's argument is rounded, by as much as 4e-16 below a full turn.
             let (sin, cos) = (x * std::f64::consts::TAU).sin_cos();
             let (s, c) = sin_cos_turns(x);
-            assert!(
-                (s - sin).abs() < 1e-15 && (c - cos).abs() < 1e-15,
-                "turns {x}"
-            );
+            assert!((s - sin).abs() < 1e-15 && (c - cos).abs() < 1e-15, "turns {x}");
         }
     }
     assert_eq!(ln(1.0), 0.0);
@@ -153,10 +133,7 @@ const N: usize = 200_000;
 /// Pearson's statistic of counts that should be equal.
 fn chi_square(counts: &[usize]) -> f64 {
     let expected = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
-    counts
-        .iter()
-        .map(|&n| (n as f64 - expected).powi(2) / expected)
-        .sum()
+    counts.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum()
 }
 
 /// The greatest distance between two distribution functions, in units of the expected scatter:
@@ -215,13 +192,7 @@ fn narrow_uniforms_stay_below_one() {
 /// Abramowitz and Stegun 26.2.17, right to 7.5e-8.
 fn normal_distribution(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
-    let series = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
-    ];
+    let series = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let tail = (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt() * t * polynomial(t, series);
     if x < 0.0 { tail } else { 1.0 - tail }
 }
@@ -229,17 +200,9 @@ fn normal_distribution(x: f64) -> f64 {
 #[test]
 fn normals_are_normal() {
     for sample in [sample_f32(fill_normal_f32), sample_f64(fill_normal_f64)] {
-        for (power, expected, tolerance) in [
-            (1, 0.0, 0.01),
-            (2, 1.0, 0.015),
-            (3, 0.0, 0.04),
-            (4, 3.0, 0.12),
-        ] {
+        for (power, expected, tolerance) in [(1, 0.0, 0.01), (2, 1.0, 0.015), (3, 0.0, 0.04), (4, 3.0, 0.12)] {
             let found = moment(&sample, power);
-            assert!(
-                (found - expected).abs() < tolerance,
-                "moment {power}: {found}"
-            );
+            assert!((found - expected).abs() < tolerance, "moment {power}: {found}");
         }
         let beyond = sample.iter().filter(|x| x.abs() > 3.0).count() as f64 / N as f64;
         assert!((beyond - 0.0027).abs() < 0.0005, "{beyond}");
@@ -304,16 +267,10 @@ fn an_override_is_local_nested_and_written_back() {
     });
     assert_eq!((outer.state(), inner.state()), ((one, 40), (two, 2)));
     let panicked = std::panic::catch_unwind(|| {
-        with_generator(&mut Generator::seed(three), || {
-            std::panic::resume_unwind(Box::new(()))
-        });
+        with_generator(&mut Generator::seed(three), || std::panic::resume_unwind(Box::new(())));
     });
     assert!(panicked.is_err());
-    assert_ne!(
-        rng_state().0,
-        three,
-        "the override ends when its body panics"
-    );
+    assert_ne!(rng_state().0, three, "the override ends when its body panics");
     // Seeding inside touches the stand-in alone.
     with_generator(&mut outer, || manual_seed(three));
     assert_eq!(outer, Generator::seed(three));

@@ -210,6 +210,12 @@ fn a_tied_parameter_stays_tied_when_it_is_loaded_cast_or_frozen() -> Result<()> 
         "{message}"
     );
 
+    // Numbers that are no numbers are the same where both are.
+    let broken = Tensor::full([5, 3], f64::NAN)?;
+    one.insert("embedding.weight", broken.clone());
+    one.insert("output.weight", broken.add(1.0)?);
+    model.load_state_dict(&one)?;
+
     model.to_dtype(DType::F64)?;
     assert!(model.embedding.weight.is_same(&model.output.weight) && model.parameters().len() == 3);
     assert!(model.parameters().iter().all(|t| t.dtype() == DType::F64 && t.requires_grad() && t.is_leaf()));

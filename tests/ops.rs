@@ -1,7 +1,7 @@
 //! Every operation of the list, through one harness: derivatives to second order, layouts, dtypes, extreme values,
 //! refused inputs, and samples that prove something.
 
-use cotangent::autograd::{GradCheck, grad_with, gradcheck, gradgradcheck, Backward};
+use cotangent::autograd::{Backward, GradCheck, grad_with, gradcheck, gradgradcheck};
 use cotangent::ops::{Op, Sample, list};
 use cotangent::{DType, Generator, Result, Slice, Tensor};
 
@@ -80,13 +80,21 @@ fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
         for (x, g) in floats.zip(&grads) {
             let Some(g) = g else { return Err("an input got no gradient".into()) };
             if g.shape() != x.shape() || g.dtype() != x.dtype() {
-                return Err(format!("an input of {:?} {} got a gradient of {:?} {}", x.shape(), x.dtype(), g.shape(), g.dtype()));
+                return Err(format!(
+                    "an input of {:?} {} got a gradient of {:?} {}",
+                    x.shape(),
+                    x.dtype(),
+                    g.shape(),
+                    g.dtype()
+                ));
             }
             informative |= text(g.to_vec::<f64>())?.iter().any(|&v| v != 0.0) || g.numel() == 0;
         }
         match (informative, sample.has_zero_derivative()) {
             (false, false) => Err("all gradients are zero, so the sample proves nothing".into()),
-            (true, true) if grads.iter().flatten().any(|g| g.numel() > 0) => Err("the derivative was declared zero and is not".into()),
+            (true, true) if grads.iter().flatten().any(|g| g.numel() > 0) => {
+                Err("the derivative was declared zero and is not".into())
+            }
             _ => Ok(()),
         }
     });
@@ -105,7 +113,14 @@ fn relaid(x: &Tensor, way: usize) -> Result<Tensor> {
         0 | 1 => Tensor::cat(&[&x, &x, &x], 0)?.narrow(0, x.shape()[0] as isize, x.shape()[0]),
         2 => {
             let doubled = Tensor::stack(&[&x, &x.zeros_like()?], last + 1)?;
-            doubled.reshape(doubled.shape()[..x.rank() - 1].iter().copied().chain([2 * x.shape()[x.rank() - 1]]).collect::<Vec<usize>>())?
+            doubled
+                .reshape(
+                    doubled.shape()[..x.rank() - 1]
+                        .iter()
+                        .copied()
+                        .chain([2 * x.shape()[x.rank() - 1]])
+                        .collect::<Vec<usize>>(),
+                )?
                 .slice(last, Slice::from(..).step(2))
         }
         _ => x.flip(..)?.contiguous()?.flip(..),
@@ -113,12 +128,15 @@ fn relaid(x: &Tensor, way: usize) -> Result<Tensor> {
 }
 
 fn same_bits(a: &Tensor, b: &Tensor) -> Result<bool> {
-    let bits = |t: &Tensor| -> Result<Vec<u64>> { Ok(t.to_dtype(DType::F64)?.to_vec::<f64>()?.iter().map(|x| x.to_bits()).collect()) };
+    let bits = |t: &Tensor| -> Result<Vec<u64>> {
+        Ok(t.to_dtype(DType::F64)?.to_vec::<f64>()?.iter().map(|x| x.to_bits()).collect())
+    };
     Ok(a.shape() == b.shape() && a.dtype() == b.dtype() && bits(&a.detach())? == bits(&b.detach())?)
 }
 
 fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
-    Ok(a.shape() == b.shape() && a.detach().to_dtype(DType::F64)?.allclose(&b.detach().to_dtype(DType::F64)?, tolerance, tolerance)?)
+    Ok(a.shape() == b.shape()
+        && a.detach().to_dtype(DType::F64)?.allclose(&b.detach().to_dtype(DType::F64)?, tolerance, tolerance)?)
 }
 
 #[test]
@@ -162,7 +180,8 @@ fn repeated_elements_of_stride_zero_are_read_like_any_others() {
             if x.rank() == 0 || x.shape()[0] == 0 { Ok(x.clone()) } else { x.narrow(0, 0, 1)?.expand(x.shape()) }
         };
         let repeated = text(sample.inputs().iter().map(repeat).collect::<Result<Vec<_>>>())?;
-        let copied = text(repeated.iter().map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())).collect::<Result<Vec<_>>>())?;
+        let copied =
+            text(repeated.iter().map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())).collect::<Result<Vec<_>>>())?;
         let (a, b) = (text(sample.run(&repeated))?, text(sample.run(&copied))?);
         if text(close(&a, &b, 1e-12))? { Ok(()) } else { Err(format!("{a} instead of {b}")) }
     });
@@ -176,7 +195,12 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
             let cast = |x: &Tensor| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) };
             let inputs = text(sample.inputs().iter().map(cast).collect::<Result<Vec<_>>>())?;
             // The exact answer for the rounded inputs, so that rounding at a jump does not count.
-            let rounded = text(inputs.iter().map(|x| if x.dtype().is_float() { x.to_dtype(DType::F64) } else { Ok(x.clone()) }).collect::<Result<Vec<_>>>())?;
+            let rounded = text(
+                inputs
+                    .iter()
+                    .map(|x| if x.dtype().is_float() { x.to_dtype(DType::F64) } else { Ok(x.clone()) })
+                    .collect::<Result<Vec<_>>>(),
+            )?;
             let expected = text(sample.run(&rounded))?;
             let result = text(sample.run(&inputs))?;
             let wants_float = exact.dtype().is_float() && inputs.iter().any(|x| x.dtype().is_float());
@@ -275,7 +299,13 @@ fn results_do_not_depend_on_the_number_of_threads() {
                     if let Some((y, grads)) = gradients(&sample, sample.inputs()).expect("gradients") {
                         let mut bits = Vec::new();
                         for t in std::iter::once(&y).chain(grads.iter().flatten()) {
-                            bits.extend(t.to_dtype(DType::F64).and_then(|t| t.to_vec::<f64>()).expect("values").iter().map(|x| x.to_bits()));
+                            bits.extend(
+                                t.to_dtype(DType::F64)
+                                    .and_then(|t| t.to_vec::<f64>())
+                                    .expect("values")
+                                    .iter()
+                                    .map(|x| x.to_bits()),
+                            );
                         }
                         all.push((format!("{}: {sample:?}", op.name), bits));
                     }

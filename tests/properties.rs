@@ -47,7 +47,8 @@ fn view() -> impl Strategy<Value = View> {
     let bound = || prop::option::of(-7_isize..7);
     prop_oneof![
         (0_usize..4, 0_usize..4).prop_map(|(a, b)| View::Transpose(a, b)),
-        (0_usize..4, bound(), bound(), prop_oneof![-3_isize..=-1, 1_isize..=3]).prop_map(|(d, s, e, k)| View::Slice(d, s, e, k)),
+        (0_usize..4, bound(), bound(), prop_oneof![-3_isize..=-1, 1_isize..=3])
+            .prop_map(|(d, s, e, k)| View::Slice(d, s, e, k)),
         (0_usize..4, 0_usize..6).prop_map(|(d, i)| View::Select(d, i)),
         (0_usize..4).prop_map(View::Unsqueeze),
         (1_usize..4).prop_map(View::Expand),
@@ -62,7 +63,9 @@ fn positions(size: usize, start: Option<isize>, end: Option<isize>, step: isize)
     let wrap = |i: isize| if i < 0 { i + n } else { i };
     let mut at = start.map_or(if step > 0 { 0 } else { n - 1 }, wrap);
     at = if step > 0 { at.clamp(0, n) } else { at.clamp(-1, n - 1) };
-    let stop = end.map_or(if step > 0 { n } else { -1 }, |e| if step > 0 { wrap(e).clamp(0, n) } else { wrap(e).clamp(-1, n - 1) });
+    let stop = end.map_or(if step > 0 { n } else { -1 }, |e| {
+        if step > 0 { wrap(e).clamp(0, n) } else { wrap(e).clamp(-1, n - 1) }
+    });
     let mut all = Vec::new();
     while (step > 0 && at < stop) || (step < 0 && at > stop) {
         all.push(at as usize);
@@ -120,7 +123,8 @@ fn take(view: &View, tensor: &Tensor, plain: &Plain) -> Result<(Tensor, Plain)> 
         }
         View::Expand(times) if rank < 4 => {
             // A new leading dimension, and every dimension of size 1 repeated.
-            let wide: Vec<usize> = std::iter::once(times).chain(shape.iter().map(|&s| if s == 1 { times } else { s })).collect();
+            let wide: Vec<usize> =
+                std::iter::once(times).chain(shape.iter().map(|&s| if s == 1 { times } else { s })).collect();
             let result = Plain::new(&wide, |index| {
                 plain.at(&index[1..].iter().zip(shape).map(|(&i, &s)| if s == 1 { 0 } else { i }).collect::<Vec<_>>())
             });
@@ -217,6 +221,8 @@ proptest! {
         let (tensor, plain) = ok(chain(&shape, &views))?;
         let reduced: Vec<bool> = (0..plain.shape.len()).map(|d| mask >> (d % 4) & 1 == 1).collect();
         let dims: Vec<isize> = (0..plain.shape.len() as isize).filter(|&d| reduced[d as usize]).collect();
+        // No dimension named means all of them, as in PyTorch.
+        let reduced: Vec<bool> = reduced.iter().map(|&r| r || dims.is_empty()).collect();
         let kept: Vec<usize> = plain.shape.iter().zip(&reduced).map(|(&s, &r)| if r { 1 } else { s }).collect();
         let mut sums = Plain::new(&kept, |_| 0.0);
         for index in indices(&plain.shape) {

@@ -28,9 +28,8 @@ elementwise, reductions, indexing, nn and views.json: {"header": {"torch", "gene
     grads      for each input its gradient, or null (likewise)
     rtol, atol tolerances in place of the dtype's usual ones (optional)
 
-promotion.json: rows [left, right, result]: "types" of two tensors with dims, "zero_dim" of a tensor with
-    dims and a 0-d one, "number" of a tensor with dims and a Python float, int or bool. Pairs
-    that PyTorch refuses are left out.
+promotion.json: rows [left, right, result]: "types" of two tensors with dims, "number" of a tensor with dims
+    and a Python float, int or bool. Pairs that PyTorch refuses are left out.
 
 second_order.json: "cases" with
     function   its name; tools/fixture_cases/second_order.py says what it computes

@@ -2,7 +2,7 @@
 //!
 //! For every field the macro writes one line into each of the trait's two visits:
 //!
-//! ```ignore
+//! ```text
 //! #[derive(Module)]
 //! struct Classifier {
 //!     hidden: Linear,          // visitor.module("hidden", &self.hidden);

@@ -46,7 +46,13 @@ fn batch(text: &[i64], generator: &mut Generator) -> Result<(Tensor, Tensor)> {
 }
 
 /// Continues a text by drawing one character after another.
-fn sample(model: &Gpt, prompt: Vec<i64>, length: usize, temperature: f64, generator: &mut Generator) -> Result<Vec<i64>> {
+fn sample(
+    model: &Gpt,
+    prompt: Vec<i64>,
+    length: usize,
+    temperature: f64,
+    generator: &mut Generator,
+) -> Result<Vec<i64>> {
     let mut text = prompt;
     for _ in 0..length {
         let seen = &text[text.len().saturating_sub(TIME)..];
@@ -88,7 +94,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let held_out_loss = |model: &Gpt| -> Result<f64> {
         let mut generator = Generator::seed(3);
-        let losses = (0..20).map(|_| loss(model, held_out, &mut generator)?.item::<f32>()).collect::<Result<Vec<_>>>()?;
+        let losses =
+            (0..20).map(|_| loss(model, held_out, &mut generator)?.item::<f32>()).collect::<Result<Vec<_>>>()?;
         Ok(losses.iter().map(|&l| f64::from(l)).sum::<f64>() / losses.len() as f64)
     };
 
@@ -112,7 +119,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bar.finish();
     let rate = (steps * BATCH * TIME) as f64 / start.elapsed().as_secs_f64();
     model.eval();
-    println!("held-out loss {:.3} after {steps} steps, {rate:.0} characters a second\n", no_grad(|| held_out_loss(&model))?);
+    println!(
+        "held-out loss {:.3} after {steps} steps, {rate:.0} characters a second\n",
+        no_grad(|| held_out_loss(&model))?
+    );
     let prompt = vocabulary.encode(&prompt);
     let start = if prompt.is_empty() { vec![train[0]] } else { prompt };
     let written = no_grad(|| sample(&model, start, 500, 0.8, &mut generator))?;

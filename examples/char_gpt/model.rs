@@ -116,7 +116,8 @@ impl Rotary {
     fn new(time: usize, size: usize) -> Result<Rotary> {
         let half = size / 2;
         let frequency = |i: usize| 10_000_f64.powf(-(i as f64) / half as f64);
-        let angles: Vec<f32> = (0..time).flat_map(|t| (0..half).map(move |i| (t as f64 * frequency(i)) as f32)).collect();
+        let angles: Vec<f32> =
+            (0..time).flat_map(|t| (0..half).map(move |i| (t as f64 * frequency(i)) as f32)).collect();
         let angles = Tensor::from_vec(angles, [time, half])?;
         Ok(Rotary { cos: angles.cos()?, sin: angles.sin()? })
     }

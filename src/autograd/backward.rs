@@ -23,7 +23,13 @@ impl Backward {
     pub const CREATE: Backward = Backward { retain_graph: true, create_graph: true };
 
     pub(crate) fn pass(self, op: &'static str) -> Pass<'static> {
-        Pass { op, retain_graph: self.retain_graph || self.create_graph, create_graph: self.create_graph, wanted: None }
+        Pass {
+            op,
+            retain_graph: self.retain_graph || self.create_graph,
+            create_graph: self.create_graph,
+            wanted: None,
+            foreign: None,
+        }
     }
 }
 
@@ -139,7 +145,12 @@ pub fn grad(output: &Tensor, inputs: &[&Tensor]) -> Result<Vec<Option<Tensor>>> 
 ///
 /// # Errors
 /// As [`grad`] and [`Tensor::backward_with`].
-pub fn grad_with(output: &Tensor, inputs: &[&Tensor], cotangent: Option<&Tensor>, how: Backward) -> Result<Vec<Option<Tensor>>> {
+pub fn grad_with(
+    output: &Tensor,
+    inputs: &[&Tensor],
+    cotangent: Option<&Tensor>,
+    how: Backward,
+) -> Result<Vec<Option<Tensor>>> {
     let node = root("grad", output)?;
     let cotangent = first_cotangent("grad", output, cotangent)?;
     let targets = inputs.iter().map(|input| Ok(root("grad", input)?.clone())).collect::<Result<Vec<NodeRef>>>()?;
@@ -148,7 +159,11 @@ pub fn grad_with(output: &Tensor, inputs: &[&Tensor], cotangent: Option<&Tensor>
 }
 
 /// Runs a pass for the cotangents of `targets` alone, and gives them by sequence number.
-pub(crate) fn cotangents_at(pass: Pass<'_>, roots: Vec<(NodeRef, Tensor)>, targets: &[NodeRef]) -> Result<HashMap<u64, Tensor>> {
+pub(crate) fn cotangents_at(
+    pass: Pass<'_>,
+    roots: Vec<(NodeRef, Tensor)>,
+    targets: &[NodeRef],
+) -> Result<HashMap<u64, Tensor>> {
     let seqs: HashSet<u64> = targets.iter().map(|node| node.seq).collect();
     let starts: Vec<NodeRef> = roots.iter().map(|(node, _)| node.clone()).collect();
     let wanted = leading_to(pass.op, &starts, &seqs)?;
@@ -190,16 +205,33 @@ pub(crate) fn first_cotangent(op: &'static str, output: &Tensor, given: Option<&
             Ok(cotangent.clone())
         }
         None if output.numel() == 1 => Tensor::ones_with(output.shape(), output.dtype()),
-        None => bail!(Graph, op, "a tensor of shape {:?} is not a scalar: a cotangent of its shape must be given", output.shape()),
+        None => bail!(
+            Graph,
+            op,
+            "a tensor of shape {:?} is not a scalar: a cotangent of its shape must be given",
+            output.shape()
+        ),
     }
 }
 
 fn check_cotangent(op: &'static str, output: &Tensor, cotangent: &Tensor) -> Result<()> {
     if cotangent.shape() != output.shape() {
-        bail!(Shape, op, "a cotangent of shape {:?} was given for a tensor of shape {:?}", cotangent.shape(), output.shape());
+        bail!(
+            Shape,
+            op,
+            "a cotangent of shape {:?} was given for a tensor of shape {:?}",
+            cotangent.shape(),
+            output.shape()
+        );
     }
     if cotangent.dtype() != output.dtype() {
-        bail!(DType, op, "a cotangent of dtype {} was given for a tensor of dtype {}", cotangent.dtype(), output.dtype());
+        bail!(
+            DType,
+            op,
+            "a cotangent of dtype {} was given for a tensor of dtype {}",
+            cotangent.dtype(),
+            output.dtype()
+        );
     }
     if cotangent.device() != output.device() {
         bail!(Device, op, "a cotangent on {} was given for a tensor on {}", cotangent.device(), output.device());

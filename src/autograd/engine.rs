@@ -21,6 +21,8 @@ pub(crate) struct Pass<'a> {
     pub create_graph: bool,
     /// The nodes whose cotangents are asked for and those on the way to them; all where this is `None`.
     pub wanted: Option<&'a HashSet<u64>>,
+    /// Nodes that are another pass's business: `sink` gets their cotangents, but hooks on them do not run.
+    pub foreign: Option<&'a HashSet<u64>>,
 }
 
 /// Nodes that have a cotangent and wait for their turn, by sequence number.
@@ -62,7 +64,11 @@ impl Pending {
 impl Pass<'_> {
     /// Carries the cotangents of `roots` back. `sink` gets the complete cotangent of every node it passes, and says
     /// whether the pass goes on behind it.
-    pub fn run(&self, roots: Vec<(NodeRef, Tensor)>, mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>) -> Result<()> {
+    pub fn run(
+        &self,
+        roots: Vec<(NodeRef, Tensor)>,
+        mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
+    ) -> Result<()> {
         let _mode = GradMode::set(self.create_graph);
         let mut pending = Pending::default();
         for (node, cotangent) in roots {
@@ -70,8 +76,10 @@ impl Pass<'_> {
         }
         while let Some((node, cotangent)) = pending.pop() {
             let cotangent = match node.extras.get() {
-                Some(extras) => own_graph(extras.run_hooks(&node, cotangent)?),
-                None => cotangent,
+                Some(extras) if !self.foreign.is_some_and(|foreign| foreign.contains(&node.seq)) => {
+                    own_graph(extras.run_hooks(&node, cotangent)?)
+                }
+                _ => cotangent,
             };
             if sink(&node, &cotangent)? && node.kind == Kind::Op {
                 self.step(&mut pending, &node, &cotangent)?;
@@ -103,7 +111,12 @@ impl Pass<'_> {
             }
             // A rule that gives nothing where a gradient is needed would lose it in silence.
             let Some(grad) = grad else {
-                bail!(Graph, node.name, "the rule gave no cotangent for an input that needs one (called at {})", node.location);
+                bail!(
+                    Graph,
+                    node.name,
+                    "the rule gave no cotangent for an input that needs one (called at {})",
+                    node.location
+                );
             };
             if anomaly::enabled() {
                 anomaly::check_values(node.name, "gradient", &grad, node.location)?;

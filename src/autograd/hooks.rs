@@ -136,7 +136,10 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor does not require a gradient.
-    pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) -> Result<HookHandle> {
+    pub fn register_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
+    ) -> Result<HookHandle> {
         let node = self.hooked("register_hook")?;
         let (id, list) = register(&node.extras().grad_hooks, Arc::new(hook));
         Ok(HookHandle { id, list: HookList::Grad(list) })

@@ -1,9 +1,9 @@
 //! Reverse-mode automatic differentiation: the graph, the engine that walks it, and what is built on both.
 //!
-//! Every operation on a tensor that requires a gradient leaves a [node](node) behind: its name, where it was called,
+//! Every operation on a tensor that requires a gradient leaves a node behind: its name, where it was called,
 //! edges to the inputs that need a gradient, and a closure from the cotangent of its result to those of its inputs.
 //! [`Tensor::backward`](crate::Tensor::backward), [`grad`] and [`Tape::backward`] hand a cotangent to one
-//! [engine](engine), which runs the nodes from the youngest to the oldest. Derivatives are written with tensor
+//! engine, which runs the nodes from the youngest to the oldest. Derivatives are written with tensor
 //! operations, so that `create_graph` gives derivatives of derivatives.
 //!
 //! ```

@@ -86,7 +86,12 @@ where
     }
 
     fn edges(&self) -> Edges {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(edges, _)| edges.clone()).unwrap_or_default()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(|(edges, _)| edges.clone())
+            .unwrap_or_default()
     }
 
     fn release(&self) {
@@ -252,7 +257,12 @@ impl Tensor {
     /// to build the closure, which keeps what it needs through the [`Saver`].
     #[track_caller]
     #[inline]
-    pub(crate) fn record<R>(self, name: &'static str, inputs: &[&Tensor], rule: impl FnOnce(&mut Saver<'_>) -> R) -> Result<Tensor>
+    pub(crate) fn record<R>(
+        self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        rule: impl FnOnce(&mut Saver<'_>) -> R,
+    ) -> Result<Tensor>
     where
         R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {
@@ -263,7 +273,12 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn record_node<R>(self, name: &'static str, inputs: &[&Tensor], rule: impl FnOnce(&mut Saver<'_>) -> R) -> Result<Tensor>
+    fn record_node<R>(
+        self,
+        name: &'static str,
+        inputs: &[&Tensor],
+        rule: impl FnOnce(&mut Saver<'_>) -> R,
+    ) -> Result<Tensor>
     where
         R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {

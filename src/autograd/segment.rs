@@ -50,7 +50,7 @@ impl Extent {
     }
 
     /// Carries a cotangent from `root` to `targets`, which lie on the boundary, and no further: a target behind another
-    /// one gets only what reaches it directly.
+    /// one gets only what reaches it directly, and hooks on them are left to the pass that goes on from there.
     pub fn pull(
         &self,
         pass: &Pass<'_>,
@@ -67,13 +67,16 @@ impl Extent {
         }
         let mut found = HashMap::new();
         if wanted.contains(&root.seq) {
-            Pass { wanted: Some(&wanted), ..*pass }.run(vec![(root.clone(), cotangent)], |node, cotangent| {
-                let arrived = targets.contains(&node.seq);
-                if arrived {
-                    found.insert(node.seq, cotangent.clone());
-                }
-                Ok(!arrived)
-            })?;
+            Pass { wanted: Some(&wanted), foreign: Some(targets), ..*pass }.run(
+                vec![(root.clone(), cotangent)],
+                |node, cotangent| {
+                    let arrived = targets.contains(&node.seq);
+                    if arrived {
+                        found.insert(node.seq, cotangent.clone());
+                    }
+                    Ok(!arrived)
+                },
+            )?;
         }
         Ok(found)
     }

@@ -218,7 +218,12 @@ impl Tape {
             let mut entries = self.core.entries();
             let before = mark.len.checked_sub(1).map_or(Some(0), |last| entries.nodes.get(last).map(|node| node.seq));
             if before != Some(mark.last) {
-                bail!(Graph, "pop_to", "the mark at {} is gone: an earlier mark was rewound to since it was made", mark.len);
+                bail!(
+                    Graph,
+                    "pop_to",
+                    "the mark at {} is gone: an earlier mark was rewound to since it was made",
+                    mark.len
+                );
             }
             entries.nodes.split_off(mark.len)
         };
@@ -244,7 +249,7 @@ impl Tape {
         let cotangent = first_cotangent("backward", output, cotangent)?;
         let start = Instant::now();
         let mut by_variable = HashMap::new();
-        let pass = Pass { op: "backward", retain_graph: true, create_graph: false, wanted: None };
+        let pass = Pass { op: "backward", retain_graph: true, create_graph: false, wanted: None, foreign: None };
         pass.run(vec![(node.clone(), cotangent)], |node, cotangent| {
             if node.kind == Kind::Leaf {
                 by_variable.insert(node.seq, cotangent.clone());
@@ -259,7 +264,9 @@ impl Tape {
         let node = tensor.grad_node();
         match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
             Some((node, entry)) if entry.core.id == self.core.id => entry.check(op).map(|()| node),
-            Some((_, entry)) => bail!(Graph, op, "a variable of tape {} was given to tape {}", entry.core.id, self.core.id),
+            Some((_, entry)) => {
+                bail!(Graph, op, "a variable of tape {} was given to tape {}", entry.core.id, self.core.id)
+            }
             None => bail!(Graph, op, "the tensor of shape {:?} is not on tape {}", tensor.shape(), self.core.id),
         }
     }
@@ -299,11 +306,25 @@ impl Gradients {
     pub fn get(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
         let node = variable.grad_node();
         match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
-            Some((node, entry)) if entry.core.id == self.tape && node.kind == Kind::Leaf => Ok(self.by_variable.get(&node.seq)),
-            Some((_, entry)) if entry.core.id != self.tape => {
-                bail!(Graph, "gradients", "a variable of tape {} was looked up among the gradients of tape {}", entry.core.id, self.tape)
+            Some((node, entry)) if entry.core.id == self.tape && node.kind == Kind::Leaf => {
+                Ok(self.by_variable.get(&node.seq))
             }
-            _ => bail!(Graph, "gradients", "the tensor of shape {:?} is not a variable of tape {}", variable.shape(), self.tape),
+            Some((_, entry)) if entry.core.id != self.tape => {
+                bail!(
+                    Graph,
+                    "gradients",
+                    "a variable of tape {} was looked up among the gradients of tape {}",
+                    entry.core.id,
+                    self.tape
+                )
+            }
+            _ => bail!(
+                Graph,
+                "gradients",
+                "the tensor of shape {:?} is not a variable of tape {}",
+                variable.shape(),
+                self.tape
+            ),
         }
     }
 

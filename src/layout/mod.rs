@@ -84,9 +84,8 @@ impl Layout {
 
     /// The lowest and highest position in the storage that an element takes; `None` without elements.
     pub fn extent(&self) -> Option<(usize, usize)> {
-        extent(&self.shape, &self.strides, self.offset).and_then(|(low, high)| {
-            Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?))
-        })
+        extent(&self.shape, &self.strides, self.offset)
+            .and_then(|(low, high)| Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?)))
     }
 
     /// Whether no two indices share a position. Exact for layouts made by views of contiguous ones; an `as_strided`
@@ -132,7 +131,8 @@ fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i1
 pub(crate) fn contiguous_strides(shape: &[usize]) -> Strides {
     // Ranks that fit inline start from a whole buffer, which is quicker than growing one.
     let inline = shape.len() <= INLINE;
-    let mut strides = if inline { Strides::from_buf_and_len([1; INLINE], shape.len()) } else { Strides::from_elem(1, shape.len()) };
+    let mut strides =
+        if inline { Strides::from_buf_and_len([1; INLINE], shape.len()) } else { Strides::from_elem(1, shape.len()) };
     let mut step = 1_isize;
     for (stride, &size) in strides.iter_mut().zip(shape).rev() {
         *stride = step;
@@ -146,9 +146,7 @@ pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -
     // Sizes of zero are counted as one so that strides, which multiply all sizes, cannot overflow either.
     let bytes = shape.iter().try_fold(element, |n, &size| n.checked_mul(size.max(1)));
     match bytes {
-        Some(bytes) if bytes <= isize::MAX as usize => {
-            Ok(if shape.contains(&0) { 0 } else { bytes })
-        }
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(if shape.contains(&0) { 0 } else { bytes }),
         _ => bail!(Shape, op, "a tensor of shape {shape:?} has more bytes than can be addressed"),
     }
 }

@@ -16,7 +16,14 @@ impl Layout {
     /// The order that `permute` was asked for, as indices.
     pub fn permutation(&self, op: &'static str, dims: &[isize]) -> Result<SmallVec<[usize; 5]>> {
         if dims.len() != self.rank() {
-            bail!(Shape, op, "{dims:?} names {} dimensions, the shape {:?} has {}", dims.len(), self.shape, self.rank());
+            bail!(
+                Shape,
+                op,
+                "{dims:?} names {} dimensions, the shape {:?} has {}",
+                dims.len(),
+                self.shape,
+                self.rank()
+            );
         }
         let mut order = SmallVec::new();
         for &dim in dims {
@@ -134,7 +141,8 @@ impl Layout {
     pub fn resolve_sizes(&self, op: &'static str, sizes: &Sizes) -> Result<Shape> {
         let (asked, numel) = (&sizes.0, self.numel());
         let open = asked.iter().filter(|&&s| s == -1).count();
-        let known = asked.iter().filter(|&&s| s != -1).try_fold(1_usize, |n, &s| n.checked_mul(usize::try_from(s).ok()?));
+        let known =
+            asked.iter().filter(|&&s| s != -1).try_fold(1_usize, |n, &s| n.checked_mul(usize::try_from(s).ok()?));
         let Some(known) = known else {
             bail!(Shape, op, "{:?} is not a shape", &asked[..]);
         };
@@ -186,7 +194,14 @@ impl Layout {
     }
 
     /// Any layout over a storage of `len` elements, checked against it from the lowest to the highest position.
-    pub fn as_strided(&self, op: &'static str, shape: Shape, strides: &[isize], offset: usize, len: usize) -> Result<Layout> {
+    pub fn as_strided(
+        &self,
+        op: &'static str,
+        shape: Shape,
+        strides: &[isize],
+        offset: usize,
+        len: usize,
+    ) -> Result<Layout> {
         if shape.len() != strides.len() {
             bail!(Shape, op, "{} sizes {shape:?} but {} strides {strides:?}", shape.len(), strides.len());
         }
@@ -241,11 +256,23 @@ mod tests {
 
     #[test]
     fn refusals_name_the_op_and_the_values() {
-        assert_eq!(refusal(base().permute("permute", &[0, 1])), "permute: [0, 1] names 2 dimensions, the shape [2, 3, 4] has 3");
+        assert_eq!(
+            refusal(base().permute("permute", &[0, 1])),
+            "permute: [0, 1] names 2 dimensions, the shape [2, 3, 4] has 3"
+        );
         assert_eq!(refusal(base().permute("permute", &[0, 1, -2])), "permute: dimension -2 occurs twice in [0, 1, -2]");
-        assert_eq!(refusal(base().select("select", 1, 3)), "select: index 3 is out of range for dimension 1 of shape [2, 3, 4]");
-        assert_eq!(refusal(base().narrow("narrow", 2, 2, 3)), "narrow: 3 elements from 2 on do not lie in dimension 2 of shape [2, 3, 4]");
-        assert_eq!(refusal(base().expand("expand", &Sizes::from([2, 5, 4]))), "expand: cannot expand [2, 3, 4] to [2, 5, 4]");
+        assert_eq!(
+            refusal(base().select("select", 1, 3)),
+            "select: index 3 is out of range for dimension 1 of shape [2, 3, 4]"
+        );
+        assert_eq!(
+            refusal(base().narrow("narrow", 2, 2, 3)),
+            "narrow: 3 elements from 2 on do not lie in dimension 2 of shape [2, 3, 4]"
+        );
+        assert_eq!(
+            refusal(base().expand("expand", &Sizes::from([2, 5, 4]))),
+            "expand: cannot expand [2, 3, 4] to [2, 5, 4]"
+        );
         assert_eq!(
             refusal(base().as_strided("as_strided", [2, 2].into(), &[20, 4], 0, 24)),
             "as_strided: shape [2, 2] with strides [20, 4] and offset 0 reaches from 0 to 24, outside the storage's 24 elements"

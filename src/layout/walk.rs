@@ -52,7 +52,14 @@ impl<const N: usize> Walk<N> {
     }
 
     /// Calls `f` with the operands' positions and the length of each run of the elements `start..end`, in order.
+    #[inline]
     pub fn runs(&self, start: usize, end: usize, mut f: impl FnMut([isize; N], usize)) {
+        self.each_run(start, end, &mut f);
+    }
+
+    /// Compiled once for each number of operands, and not for every closure.
+    #[inline(never)]
+    fn each_run(&self, start: usize, end: usize, f: &mut dyn FnMut([isize; N], usize)) {
         if start >= end {
             return;
         }

@@ -73,7 +73,14 @@ pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType
 
 /// `kernel(a, b)` in the broadcast shape, computed in `compute`.
 #[inline]
-pub(crate) fn zip(op: &'static str, kernel: &dyn Tile<2>, a: &Tensor, b: &Tensor, compute: DType, dtype: DType) -> Result<Tensor> {
+pub(crate) fn zip(
+    op: &'static str,
+    kernel: &dyn Tile<2>,
+    a: &Tensor,
+    b: &Tensor,
+    compute: DType,
+    dtype: DType,
+) -> Result<Tensor> {
     if a.device() != b.device() {
         bail!(Device, op, "one tensor is on {}, the other on {}", a.device(), b.device());
     }
@@ -95,7 +102,9 @@ pub(crate) fn arithmetic(op: Arithmetic, a: &Tensor, b: &Tensor) -> Result<Tenso
     let dtype = result_dtype(op, a.dtype(), b.dtype())?;
     let out = zip(name, op.tile(), a, b, dtype, dtype)?;
     match op {
-        Arithmetic::Add => out.record(name, &[a, b], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone()), Some(g.clone())])),
+        Arithmetic::Add => {
+            out.record(name, &[a, b], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone()), Some(g.clone())]))
+        }
         Arithmetic::Sub => {
             out.record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone()), cx.want(1, || g.neg())?]))
         }

@@ -41,7 +41,8 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(self.clone());
         }
-        self.copied("contiguous")?.record("contiguous", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+        self.copied("contiguous")?
+            .record("contiguous", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
     /// A contiguous copy outside the graph.

@@ -214,7 +214,8 @@ fn where_tensors(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 static WHERE: Op = Op {
     name: "where_",
     samples: || {
-        let shapes: [(&[usize], &[usize], &[usize]); 4] = [(&[2, 3], &[2, 3], &[2, 3]), (&[3], &[2, 1], &[2, 3]), (&[2, 1], &[], &[3]), (&[], &[2], &[])];
+        let shapes: [(&[usize], &[usize], &[usize]); 4] =
+            [(&[2, 3], &[2, 3], &[2, 3]), (&[3], &[2, 1], &[2, 3]), (&[2, 1], &[], &[3]), (&[], &[2], &[])];
         let sample = |(c, a, b): (&[usize], &[usize], &[usize])| {
             let inputs = vec![spread(c, -1.0, 1.0)?.gt(0.0)?, spread(a, 1.0, 2.0)?, spread(b, -2.0, -1.0)?];
             Ok(Sample::new("where_", inputs, |x| x[0].where_(&x[1], &x[2])))
@@ -230,7 +231,8 @@ static WHERE: Op = Op {
 static MASKED_FILL: Op = Op {
     name: "masked_fill",
     samples: || {
-        let sample = |x: Tensor, mask: Tensor| Sample::new("masked_fill", vec![x, mask], |x| x[0].masked_fill(&x[1], -7.5));
+        let sample =
+            |x: Tensor, mask: Tensor| Sample::new("masked_fill", vec![x, mask], |x| x[0].masked_fill(&x[1], -7.5));
         Ok(vec![
             sample(spread([2, 3], -1.0, 1.0)?, spread([2, 3], -1.0, 1.0)?.gt(0.0)?),
             sample(spread([2, 3], -1.0, 1.0)?, spread([3], -1.0, 1.0)?.gt(0.0)?),
@@ -242,7 +244,9 @@ static MASKED_FILL: Op = Op {
         let (x2, mask2) = (x.clone(), mask.clone());
         Ok(vec![
             Refusal::new("a mask of floats", &["masked_fill", "f64"], move || x2.masked_fill(&x2, 0.0)),
-            Refusal::new("a float into integers", &["masked_fill", "0.5", "i64"], move || ints.masked_fill(&mask2, 0.5)),
+            Refusal::new("a float into integers", &["masked_fill", "0.5", "i64"], move || {
+                ints.masked_fill(&mask2, 0.5)
+            }),
         ])
     },
 };

@@ -193,7 +193,8 @@ impl Expr {
         match self {
             Expr::Number(value) => like.full_like(value),
             Expr::Tensor(tensor) => Ok(tensor),
-            Expr::Failed(error) => Err(std::sync::Arc::try_unwrap(error).unwrap_or_else(|shared| crate::error::err!(Backend, "backward", "{shared}"))),
+            Expr::Failed(error) => Err(std::sync::Arc::try_unwrap(error)
+                .unwrap_or_else(|shared| crate::error::err!(Backend, "backward", "{shared}"))),
         }
     }
 
@@ -223,9 +224,21 @@ impl Expr {
         }
     }
 
-    fn select(self, numbers: impl FnOnce(f64) -> bool, mask: impl FnOnce(&Tensor) -> Result<Tensor>, then: Expr, otherwise: Expr) -> Expr {
+    fn select(
+        self,
+        numbers: impl FnOnce(f64) -> bool,
+        mask: impl FnOnce(&Tensor) -> Result<Tensor>,
+        then: Expr,
+        otherwise: Expr,
+    ) -> Expr {
         match self {
-            Expr::Number(x) => if numbers(x) { then } else { otherwise },
+            Expr::Number(x) => {
+                if numbers(x) {
+                    then
+                } else {
+                    otherwise
+                }
+            }
             Expr::Tensor(x) => mask(&x).and_then(|mask| mask.where_(then.finish(&x)?, otherwise.finish(&x)?)).into(),
             failed => failed,
         }

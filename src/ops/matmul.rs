@@ -311,6 +311,8 @@ mod tests {
                 let want: f64 = (0..6).map(|j| gs[row * 6 + j] * ws[i * 6 + j]).sum();
                 assert!((got - want).abs() < 1e-12, "x {at}: {got}, not {want}");
             }
+            // Bit for bit one product, where a sum of eight would round otherwise.
+            assert!(grads[1].equal(&rows(&x)?.t()?.matmul(&rows(&g)?)?.detach())?);
             for (at, got) in grads[1].to_vec::<f64>()?.iter().enumerate() {
                 let (i, j) = (at / 6, at % 6);
                 let want: f64 = (0..40).map(|row| xs[row * 3 + i] * gs[row * 6 + j]).sum();
@@ -382,13 +384,19 @@ mod tests {
         let first = found(grad_with(&y, &[&w], None, crate::autograd::Backward::CREATE)?);
         let second = found(grad_with(&first[0].sum()?, &[&x, &w], None, Default::default())?);
         // Of 2 (W xᵀ) x, summed: row i of the weight's part is 2 Σ x · (Σ x).
-        let xs = x.to_vec::<f64>()?;
+        let (xs, ws) = (x.to_vec::<f64>()?, w.to_vec::<f64>()?);
         for (at, got) in second[1].to_vec::<f64>()?.iter().enumerate() {
             let j = at % 3;
             let want: f64 = xs.chunks(3).map(|row| 2.0 * row[j] * row.iter().sum::<f64>()).sum();
             assert!((got - want).abs() < 1e-12, "{at}: {got}, not {want}");
         }
-        assert_eq!(second[0].shape(), [2, 2, 3]);
+        let columns: Vec<f64> = (0..3).map(|j| ws.iter().skip(j).step_by(3).sum()).collect();
+        for (at, got) in second[0].to_vec::<f64>()?.iter().enumerate() {
+            let row = &xs[at / 3 * 3..][..3];
+            let output: f64 = row.iter().zip(&columns).map(|(x, w)| x * w).sum();
+            let want = 2.0 * (columns[at % 3] * row.iter().sum::<f64>() + output);
+            assert!((got - want).abs() < 1e-12, "{at}: {got}, not {want}");
+        }
         Ok(())
     }
 

@@ -52,7 +52,7 @@ impl Tensor {
         }
         let x = self.to_dtype(dtype)?;
         let [weight, bias] = [weight, bias].map(|t| t.map(|t| t.to_dtype(dtype)).transpose());
-        norm(&x, &normalized, weight?, bias?, eps)
+        norm(&x, &normalized, weight?.as_ref(), bias?.as_ref(), eps)
     }
 
     /// In training, zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so
@@ -97,23 +97,23 @@ fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
 }
 
 #[track_caller]
-fn norm(x: &Tensor, normalized: &Shape, weight: Option<Tensor>, bias: Option<Tensor>, eps: f64) -> Result<Tensor> {
+fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let (len, compute) = (normalized.numel(), compute_dtype(x.dtype()));
     let input = rows(x, len)?;
-    let [w, b] = [&weight, &bias].map(|t| t.as_ref().map(|t| t.detach().to_dtype(compute)?.contiguous()).transpose());
+    let [w, b] = [weight, bias].map(|t| t.map(|t| t.detach().to_dtype(compute)?.contiguous()).transpose());
     let (w, b) = (w?, b?);
     let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
     let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
         let (w, b) = (w.as_ref().map(Tensor::as_view), b.as_ref().map(Tensor::as_view));
         layer_norm::forward("layer_norm", input.as_view(), w, b, eps, &mut stats.as_view_mut("layer_norm")?, out)
     })?;
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight.as_ref(), bias.as_ref()].into_iter().flatten().collect();
+    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
     out.record("layer_norm", &inputs, |save| {
         // A bias alone asks for nothing but the cotangent.
         let weighted = weight.is_some();
         let needed = save.needs(0) || (weighted && save.needs(1));
         let kept = needed.then(|| (save.keep(x), save.keep(&stats)));
-        let kept_weight = weight.as_ref().filter(|_| save.needs(0)).map(|w| save.keep(w));
+        let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.keep(w));
         let (count, normalized) = (inputs.len(), normalized.clone());
         move |cx: &Cx, g: &Tensor| {
             let mut grads: Grads = smallvec![None; count];

@@ -98,10 +98,12 @@ static PROD: Op = Op {
     name: "prod",
     samples: || {
         let mut all = samples("prod", 0.4, 2.0, true, Tensor::prod)?;
-        for zeros in [vec![2.0, 0.0, 3.0, -1.5, 0.5], vec![0.0, 2.0, 0.0, 4.0, 1.5]] {
-            let x = Tensor::from_vec(zeros, [5])?;
-            all.push(Sample::new("prod with zeros", vec![x], |x| x[0].prod()));
-        }
+        let with = |zeros: [f64; 5]| {
+            Ok(Sample::new("prod with zeros", vec![Tensor::from_slice(&zeros, [5])?], |x| x[0].prod()))
+        };
+        all.push(with([2.0, 0.0, 3.0, -1.5, 0.5])?);
+        // With two zeros every product of the others is zero as well; the second derivative is not.
+        all.push(with([0.0, 2.0, 0.0, 4.0, 1.5])?.with_zero_derivative());
         Ok(all)
     },
     refusals: || Ok(Vec::new()),

@@ -35,7 +35,11 @@ impl std::fmt::Debug for Sample {
 
 impl Sample {
     /// A call; floating point inputs, which should be `f64`, are those that get gradients.
-    pub fn new(label: &str, inputs: Vec<Tensor>, call: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static) -> Sample {
+    pub fn new(
+        label: &str,
+        inputs: Vec<Tensor>,
+        call: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Sample {
         Sample { label: label.to_string(), inputs, call: Arc::new(call), zero_derivative: false }
     }
 
@@ -87,7 +91,11 @@ impl std::fmt::Debug for Refusal {
 impl Refusal {
     /// A call that must fail with a message that contains all of `message`.
     pub fn new(label: &str, message: &[&str], call: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> Refusal {
-        Refusal { label: label.to_string(), message: message.iter().map(|&m| m.to_string()).collect(), call: Box::new(call) }
+        Refusal {
+            label: label.to_string(),
+            message: message.iter().map(|&m| m.to_string()).collect(),
+            call: Box::new(call),
+        }
     }
 
     /// Makes the call.

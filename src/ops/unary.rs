@@ -200,7 +200,7 @@ unary! {
         samples: (-2.0, 2.1),
     }
 
-    /// -1, 0 or 1 by the sign of each element.
+    /// -1, 0 or 1 by the sign of each element; 0 for a NaN.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -208,7 +208,7 @@ unary! {
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     Num SIGN sign() keeps Nothing {
-        value: |x| x.clone().if_above(0.0, T::lit(1.0), x.clone().if_below(0.0, -T::lit(1.0), T::lit(0.0) * x)),
+        value: |x| x.clone().if_above(0.0, T::lit(1.0), x.if_below(0.0, -T::lit(1.0), T::lit(0.0))),
         grad: |g, _kept| g * T::lit(0.0),
         samples: (-2.0, 2.1); with_zero_derivative
     }
@@ -445,7 +445,7 @@ unary! {
     }
 
     /// Each element, but at least `min` and at most `max`; `None` leaves the side open. The gradient passes where the
-    /// element lies between the bounds, these included.
+    /// element lies between the bounds, these excluded.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -458,8 +458,8 @@ unary! {
             max.map_or(x.clone(), |high| x.clone().if_above(high, T::lit(high), x))
         },
         grad: |g, x| {
-            let g = min.map_or(g.clone(), |low| x.clone().if_below(low, T::lit(0.0), g));
-            max.map_or(g.clone(), |high| x.if_above(high, T::lit(0.0), g))
+            let g = min.map_or(g.clone(), |low| x.clone().if_above(low, g, T::lit(0.0)));
+            max.map_or(g.clone(), |high| x.if_below(high, g, T::lit(0.0)))
         },
         samples: (-2.0, 2.1), Some(-0.7), Some(1.1)
     }
@@ -514,6 +514,26 @@ fn gelu_inner<T: Real>(x: T) -> T {
 }
 
 pub(crate) static OPS: &[&Op] = &[
-    &NEG, &ABS, &SIGN, &SQUARE, &RECIPROCAL, &EXP, &EXPM1, &LOG, &LOG1P, &SQRT, &TANH, &SIGMOID, &SIN, &COS, &ERF, &RELU, &LEAKY_RELU,
-    &ELU, &SILU, &SOFTPLUS, &CLAMP, &GELU,
+    &NEG,
+    &ABS,
+    &SIGN,
+    &SQUARE,
+    &RECIPROCAL,
+    &EXP,
+    &EXPM1,
+    &LOG,
+    &LOG1P,
+    &SQRT,
+    &TANH,
+    &SIGMOID,
+    &SIN,
+    &COS,
+    &ERF,
+    &RELU,
+    &LEAKY_RELU,
+    &ELU,
+    &SILU,
+    &SOFTPLUS,
+    &CLAMP,
+    &GELU,
 ];

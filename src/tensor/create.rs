@@ -74,7 +74,7 @@ impl Tensor {
     /// use cotangent::{DType, Tensor};
     /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 2][..], DType::F32));
-    /// assert_eq!(Tensor::new(7)?.shape(), []);
+    /// assert_eq!(Tensor::new(7)?.rank(), 0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
@@ -138,7 +138,13 @@ impl Tensor {
         Tensor::filled("scalar", Shape::default(), value, dtype, device)
     }
 
-    pub(crate) fn filled(op: &'static str, shape: Shape, value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    pub(crate) fn filled(
+        op: &'static str,
+        shape: Shape,
+        value: Scalar,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Tensor> {
         Tensor::build(op, shape, dtype, device, |out| {
             backend::fill(out, value);
             Ok(())
@@ -371,19 +377,32 @@ enum Draw {
     Int(i64, i64),
 }
 
-fn random_tensor(op: &'static str, shape: Shape, dtype: DType, draw: Draw, take: impl FnOnce(u64) -> (u64, u64)) -> Result<Tensor> {
+fn random_tensor(
+    op: &'static str,
+    shape: Shape,
+    dtype: DType,
+    draw: Draw,
+    take: impl FnOnce(u64) -> (u64, u64),
+) -> Result<Tensor> {
     match draw {
         Draw::Int(low, high) if low >= high => bail!(Value, op, "there is no integer from {low} up to {high}"),
-        Draw::Uniform | Draw::Normal if !dtype.is_float() => bail!(DType, op, "cannot draw random numbers of dtype {dtype}"),
+        Draw::Uniform | Draw::Normal if !dtype.is_float() => {
+            bail!(DType, op, "cannot draw random numbers of dtype {dtype}")
+        }
         _ => {}
     }
     // Half precision draws are f32 draws, rounded.
     let drawn = if dtype == DType::F64 || dtype == DType::I64 { dtype } else { DType::F32 };
     let mut out = Tensor::empty(op, shape, drawn, Device::Cpu)?;
-    let (seed, offset) = take(random::counters(out.numel() as u64, if drawn == DType::F32 { random::PER_COUNTER_32 } else { random::PER_COUNTER_64 }));
+    let (seed, offset) = take(random::counters(
+        out.numel() as u64,
+        if drawn == DType::F32 { random::PER_COUNTER_32 } else { random::PER_COUNTER_64 },
+    ));
     if let Some(data) = out.as_mut_slice::<f32>(op)? {
         match draw {
-            Draw::Normal => backend::fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64)),
+            Draw::Normal => {
+                backend::fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64))
+            }
             _ => backend::fill_parallel(data, |at, part| match dtype {
                 // Fewer bits for half precision, so that rounding cannot reach 1.
                 DType::F16 => random::fill_uniform_bits(part, seed, offset, at as u64, 11),
@@ -393,7 +412,9 @@ fn random_tensor(op: &'static str, shape: Shape, dtype: DType, draw: Draw, take:
         }
     } else if let Some(data) = out.as_mut_slice::<f64>(op)? {
         match draw {
-            Draw::Normal => backend::fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64)),
+            Draw::Normal => {
+                backend::fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64))
+            }
             _ => backend::fill_parallel(data, |at, part| random::fill_uniform_f64(part, seed, offset, at as u64)),
         }
     } else if let (Some(data), Draw::Int(low, high)) = (out.as_mut_slice::<i64>(op)?, draw) {

@@ -145,7 +145,9 @@ impl Tensor {
 
     /// Whether two handles show the same values of the same storage, which says more than equal values.
     pub fn is_same(&self, other: &Tensor) -> bool {
-        self.data.storage.ptr_eq(&other.data.storage) && self.data.layout == other.data.layout && self.data.dtype == other.data.dtype
+        self.data.storage.ptr_eq(&other.data.storage)
+            && self.data.layout == other.data.layout
+            && self.data.dtype == other.data.dtype
     }
 }
 

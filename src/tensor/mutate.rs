@@ -92,7 +92,13 @@ impl Tensor {
         if is_grad_enabled() && (self.requires_grad() || rhs.requires_grad()) {
             let changed = binary::arithmetic(arithmetic, self, &rhs)?;
             if changed.shape() != self.shape() {
-                bail!(Shape, op, "a tensor of shape {:?} cannot be changed to shape {:?}", self.shape(), changed.shape());
+                bail!(
+                    Shape,
+                    op,
+                    "a tensor of shape {:?} cannot be changed to shape {:?}",
+                    self.shape(),
+                    changed.shape()
+                );
             }
             *self = changed;
             return Ok(());
@@ -114,7 +120,12 @@ impl Tensor {
         }
         // The sum has another value than what either graph describes.
         self.node = None;
-        backend::zip_in_place("accumulate", Arithmetic::Add.tile(), &mut self.as_view_mut("accumulate")?, other.as_view())
+        backend::zip_in_place(
+            "accumulate",
+            Arithmetic::Add.tile(),
+            &mut self.as_view_mut("accumulate")?,
+            other.as_view(),
+        )
     }
 
     fn refuse_leaf(&self, op: &'static str) -> Result<()> {

@@ -98,11 +98,7 @@ pub(crate) fn format_debug(
 
 /// The indices shown of an axis: those before the `...`, and those after it.
 fn shown(len: usize, summarise: bool) -> (Range<usize>, Range<usize>) {
-    if summarise && len > 2 * EDGE {
-        (0..EDGE, len - EDGE..len)
-    } else {
-        (0..0, 0..len)
-    }
+    if summarise && len > 2 * EDGE { (0..EDGE, len - EDGE..len) } else { (0..0, 0..len) }
 }
 
 fn gather(
@@ -191,11 +187,7 @@ fn words(elems: &[Elem], zero_dim: bool) -> Vec<String> {
             let plain: Vec<String> = elems.iter().map(|&e| scalar(e)).collect();
             let boolean = matches!(elems[0], Elem::Bool(_));
             // NumPy gives every boolean the width of `False`, whether or not one is there.
-            let least = if boolean && !zero_dim {
-                "False".len()
-            } else {
-                0
-            };
+            let least = if boolean && !zero_dim { "False".len() } else { 0 };
             let width = plain.iter().map(String::len).fold(least, usize::max);
             plain.iter().map(|word| format!("{word:>width$}")).collect()
         }
@@ -221,26 +213,14 @@ fn scalar(elem: Elem) -> String {
         return float.special();
     }
     let decimal = float.shortest();
-    let limit = if float.kind == Kind::F64 {
-        1e16
-    } else {
-        float.kind.scientific_from()
-    };
+    let limit = if float.kind == Kind::F64 { 1e16 } else { float.kind.scientific_from() };
     if size == 0.0 || (1e-4..limit).contains(&size) {
         let (whole, fraction) = decimal.positional();
-        format!(
-            "{}{whole}.{}",
-            float.sign(),
-            if fraction.is_empty() { "0" } else { &fraction }
-        )
+        format!("{}{whole}.{}", float.sign(), if fraction.is_empty() { "0" } else { &fraction })
     } else {
         let (first, rest) = decimal.digits.split_at(1);
         let point = if rest.is_empty() { "" } else { "." };
-        format!(
-            "{}{first}{point}{rest}e{}",
-            float.sign(),
-            exponent(decimal.exponent, 2)
-        )
+        format!("{}{first}{point}{rest}e{}", float.sign(), exponent(decimal.exponent, 2))
     }
 }
 
@@ -298,20 +278,12 @@ impl From<Elem> for Float {
 
 impl Float {
     fn sign(self) -> &'static str {
-        if self.value.is_sign_negative() && !self.value.is_nan() {
-            "-"
-        } else {
-            ""
-        }
+        if self.value.is_sign_negative() && !self.value.is_nan() { "-" } else { "" }
     }
 
     /// The text of a value that is not finite.
     fn special(self) -> String {
-        format!(
-            "{}{}",
-            self.sign(),
-            if self.value.is_nan() { "nan" } else { "inf" }
-        )
+        format!("{}{}", self.sign(), if self.value.is_nan() { "nan" } else { "inf" })
     }
 
     /// The shortest digits that read back as this value in its own type; of several, the nearest.
@@ -327,11 +299,7 @@ impl Float {
                 // The standard library rounds a tie upwards, and NumPy to even: of the length
                 // found, the nearest digits are taken if they will do.
                 let single = self.kind == Kind::F32;
-                let found = if single {
-                    format!("{:e}", size as f32)
-                } else {
-                    format!("{size:e}")
-                };
+                let found = if single { format!("{:e}", size as f32) } else { format!("{size:e}") };
                 let places = Decimal::parse(&found).digits.len() - 1;
                 Some(nearest(places)).filter(reads_back).unwrap_or(found)
             }
@@ -358,16 +326,8 @@ impl Float {
             decimal = Decimal::parse(&format!("{size:.wanted$e}"));
         }
         let fraction = &decimal.digits[1..];
-        let fraction = if places.is_some() {
-            fraction
-        } else {
-            fraction.trim_end_matches('0')
-        };
-        (
-            format!("{}{}", self.sign(), &decimal.digits[..1]),
-            fraction.to_string(),
-            decimal.exponent,
-        )
+        let fraction = if places.is_some() { fraction } else { fraction.trim_end_matches('0') };
+        (format!("{}{}", self.sign(), &decimal.digits[..1]), fraction.to_string(), decimal.exponent)
     }
 
     /// The digits before and after the point, the latter without trailing zeros.
@@ -393,10 +353,7 @@ impl Decimal {
     /// Reads what `{:e}` writes.
     fn parse(text: &str) -> Self {
         let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
-        Decimal {
-            digits: digits.replace('.', ""),
-            exponent: exponent.parse().unwrap_or(0),
-        }
+        Decimal { digits: digits.replace('.', ""), exponent: exponent.parse().unwrap_or(0) }
     }
 
     fn positional(&self) -> (String, String) {
@@ -406,10 +363,7 @@ impl Decimal {
         };
         let padded = format!("{:0<1$}", self.digits, exponent + 1);
         let (whole, fraction) = padded.split_at(exponent + 1);
-        (
-            whole.to_string(),
-            fraction.trim_end_matches('0').to_string(),
-        )
+        (whole.to_string(), fraction.trim_end_matches('0').to_string())
     }
 }
 
@@ -423,23 +377,13 @@ fn next_above(text: &str, places: usize) -> String {
 
 /// An exponent with its sign and at least `width` digits.
 fn exponent(value: i32, width: usize) -> String {
-    format!(
-        "{}{:02$}",
-        if value < 0 { '-' } else { '+' },
-        value.unsigned_abs(),
-        width
-    )
+    format!("{}{:02$}", if value < 0 { '-' } else { '+' }, value.unsigned_abs(), width)
 }
 
 /// Whether a single notation without exponents would be too long or lose too much.
 fn is_scientific(floats: &[Float]) -> bool {
-    let sizes = floats
-        .iter()
-        .map(|f| f.value.abs())
-        .filter(|&size| size.is_finite() && size > 0.0);
-    let (min, max) = sizes.fold((f64::INFINITY, 0.0), |(min, max), s| {
-        (s.min(min), s.max(max))
-    });
+    let sizes = floats.iter().map(|f| f.value.abs()).filter(|&size| size.is_finite() && size > 0.0);
+    let (min, max) = sizes.fold((f64::INFINITY, 0.0), |(min, max), s| (s.min(min), s.max(max)));
     let Some(kind) = floats.first().map(|f| f.kind).filter(|_| max > 0.0) else {
         return false;
     };
@@ -455,16 +399,8 @@ fn float_words(floats: &[Float]) -> Vec<String> {
     let scientific = is_scientific(floats);
     let split: Box<dyn Fn(&Float) -> Parts> = if scientific {
         let firsts: Vec<_> = finite().map(|f| f.scientific(None)).collect();
-        let places = firsts
-            .iter()
-            .map(|(_, fraction, _)| fraction.len())
-            .max()
-            .unwrap_or(0);
-        let exp_digits = firsts
-            .iter()
-            .map(|&(.., exp)| exponent(exp, 2).len() - 1)
-            .max()
-            .unwrap_or(2);
+        let places = firsts.iter().map(|(_, fraction, _)| fraction.len()).max().unwrap_or(0);
+        let exp_digits = firsts.iter().map(|&(.., exp)| exponent(exp, 2).len() - 1).max().unwrap_or(2);
         Box::new(move |f| {
             let (whole, fraction, exp) = f.scientific(Some(places));
             (whole, format!("{fraction}e{}", exponent(exp, exp_digits)))
@@ -472,18 +408,11 @@ fn float_words(floats: &[Float]) -> Vec<String> {
     } else {
         Box::new(|f| f.positional())
     };
-    let parts: Vec<Option<Parts>> = floats
-        .iter()
-        .map(|f| f.value.is_finite().then(|| split(f)))
-        .collect();
+    let parts: Vec<Option<Parts>> = floats.iter().map(|f| f.value.is_finite().then(|| split(f))).collect();
     let widest = |part: fn(&Parts) -> usize| parts.iter().flatten().map(part).max().unwrap_or(0);
     let right = widest(|(_, fraction)| fraction.len());
     // Room for `nan` and `inf` is taken to the left of the point.
-    let special = floats
-        .iter()
-        .filter(|f| !f.value.is_finite())
-        .map(|f| f.special().len())
-        .max();
+    let special = floats.iter().filter(|f| !f.value.is_finite()).map(|f| f.special().len()).max();
     let left = widest(|(whole, _)| whole.len()).max(special.unwrap_or(0).saturating_sub(right + 1));
     let word = |(float, part): (&Float, &Option<Parts>)| match part {
         Some((whole, fraction)) => format!("{whole:>left$}.{fraction:<right$}"),

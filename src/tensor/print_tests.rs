@@ -23,15 +23,12 @@ fn element(dtype: &str, text: &str) -> Elem {
 /// The place of an element among the corners; panics for one that NumPy does not show.
 fn corner(shape: &[usize], index: &[usize]) -> usize {
     let summarise = shape.iter().product::<usize>() > 1000;
-    index
-        .iter()
-        .zip(shape)
-        .fold(0, |flat, (&i, &len)| match len {
-            7.. if summarise && i < 3 => flat * 6 + i,
-            7.. if summarise && i + 3 >= len => flat * 6 + i + 6 - len,
-            7.. if summarise => panic!("read {index:?} of {shape:?}"),
-            _ => flat * len + i,
-        })
+    index.iter().zip(shape).fold(0, |flat, (&i, &len)| match len {
+        7.. if summarise && i < 3 => flat * 6 + i,
+        7.. if summarise && i + 3 >= len => flat * 6 + i + 6 - len,
+        7.. if summarise => panic!("read {index:?} of {shape:?}"),
+        _ => flat * len + i,
+    })
 }
 
 #[test]
@@ -44,20 +41,13 @@ fn golden() {
         let mut header = header.split(' ');
         let dtype = header.next().unwrap();
         let shape: Vec<usize> = header.map(|len| len.parse().unwrap()).collect();
-        let values: Vec<Elem> = values
-            .split_whitespace()
-            .map(|text| element(dtype, text))
-            .collect();
+        let values: Vec<Elem> = values.split_whitespace().map(|text| element(dtype, text)).collect();
         let reads = Cell::new(0);
         let fetch = |index: &[usize]| {
             reads.set(reads.get() + 1);
             values[corner(&shape, index)]
         };
-        assert_eq!(
-            format_array(&shape, &fetch, Style::Str, 0),
-            str,
-            "{shape:?} {values:?}"
-        );
+        assert_eq!(format_array(&shape, &fetch, Style::Str, 0), str, "{shape:?} {values:?}");
         assert_eq!(reads.get(), values.len(), "each shown element is read once");
         let array = format_array(&shape, &fetch, Style::Repr, "array(".len());
         assert_eq!(array, repr, "{shape:?} {values:?}");
@@ -82,14 +72,8 @@ fn huge_arrays_read_only_their_corners() {
 fn bf16_has_its_own_shortest_digits() {
     let values = [0.1, 1.0 / 3.0, -1.0].map(|x| half::bf16::from_f32(x).to_f32());
     let fetch = |index: &[usize]| Elem::BF16(values[index[0]]);
-    assert_eq!(
-        format_array(&[3], &fetch, Style::Str, 0),
-        "[ 0.1    0.334 -1.   ]"
-    );
-    assert_eq!(
-        format_array(&[], &|_| Elem::BF16(3.3895314e38), Style::Str, 0),
-        "3.39e+38"
-    );
+    assert_eq!(format_array(&[3], &fetch, Style::Str, 0), "[ 0.1    0.334 -1.   ]");
+    assert_eq!(format_array(&[], &|_| Elem::BF16(3.3895314e38), Style::Str, 0), "3.39e+38");
 }
 
 #[test]
@@ -117,10 +101,7 @@ fn debug_names_shape_type_and_device() {
         format_debug(&[], &|_| Elem::F64(2.5), "f64", "cpu", ", grad_fn=mul"),
         "tensor(2.5, shape=[], dtype=f64, device=cpu, grad_fn=mul)"
     );
-    assert_eq!(
-        format_debug(&[0, 3], &matrix, "f32", "cpu", ""),
-        "tensor([], shape=[0, 3], dtype=f32, device=cpu)"
-    );
+    assert_eq!(format_debug(&[0, 3], &matrix, "f32", "cpu", ""), "tensor([], shape=[0, 3], dtype=f32, device=cpu)");
 }
 
 #[test]

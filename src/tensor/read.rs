@@ -37,7 +37,14 @@ impl Tensor {
     /// If the index does not fit the shape.
     pub fn at(&self, index: &[isize]) -> Result<Scalar> {
         if index.len() != self.rank() {
-            bail!(Index, "at", "index {index:?} has {} places, the shape {:?} has {}", index.len(), self.shape(), self.rank());
+            bail!(
+                Index,
+                "at",
+                "index {index:?} has {} places, the shape {:?} has {}",
+                index.len(),
+                self.shape(),
+                self.rank()
+            );
         }
         let mut position = self.offset() as isize;
         for ((&i, &size), &stride) in index.iter().zip(self.shape()).zip(self.strides()) {
@@ -69,8 +76,13 @@ impl Tensor {
         if self.shape() != other.shape() {
             bail!(Shape, "allclose", "shapes {:?} and {:?} differ", self.shape(), other.shape());
         }
-        let (a, b) = (self.detach().to_dtype(DType::F64)?.to_vec::<f64>()?, other.detach().to_dtype(DType::F64)?.to_vec::<f64>()?);
-        Ok(a.iter().zip(&b).all(|(&a, &b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()))
+        let (a, b) = (
+            self.detach().to_dtype(DType::F64)?.to_vec::<f64>()?,
+            other.detach().to_dtype(DType::F64)?.to_vec::<f64>()?,
+        );
+        Ok(a.iter()
+            .zip(&b)
+            .all(|(&a, &b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()))
     }
 
     pub(crate) fn has_nan(&self) -> Result<bool> {
@@ -107,7 +119,8 @@ impl Tensor {
     }
 
     fn elem(&self, index: &[usize]) -> Elem {
-        let at = index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
+        let at =
+            index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
         match (backend::read(self.as_view(), at as usize), self.dtype()) {
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
@@ -135,6 +148,12 @@ impl fmt::Debug for Tensor {
             (None, true) => ", requires_grad=true".to_string(),
             (None, false) => String::new(),
         };
-        f.write_str(&print::format_debug(self.shape(), &|index| self.elem(index), self.dtype().name(), &self.device().to_string(), &graph))
+        f.write_str(&print::format_debug(
+            self.shape(),
+            &|index| self.elem(index),
+            self.dtype().name(),
+            &self.device().to_string(),
+            &graph,
+        ))
     }
 }

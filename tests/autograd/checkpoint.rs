@@ -184,6 +184,19 @@ fn retained_graphs_grad_and_errors_of_the_second_run() -> Result<()> {
 }
 
 #[test]
+fn hooks_on_captured_tensors_see_the_whole_gradient_once() -> Result<()> {
+    let (x, w) = (leaf([1.0, 2.0])?, scalar(3.0)?);
+    w.register_hook(|g| g.mul(10.0).map(Some))?;
+    x.register_hook(|g| g.mul(10.0).map(Some))?;
+    let captured = w.clone();
+    let y = checkpoint(move |x| x[0].mul(&captured), &[&x])?;
+    // Beside the segment w is used once more.
+    y.sum()?.add(&w)?.backward()?;
+    assert_eq!((grad_of(&w)?, grad_of(&x)?), (vec![40.0], vec![30.0, 30.0]));
+    Ok(())
+}
+
+#[test]
 fn on_a_tape_and_on_many_threads() -> Result<()> {
     let tape = Tape::new();
     let (x, w) = (tape.variable(&constant([1.0, 2.0])?)?, tape.variable(&constant([3.0, 4.0])?)?);

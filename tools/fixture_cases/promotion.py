@@ -19,16 +19,14 @@ def promoted(f):
 
 def tables():
     ones = {name: torch.ones(2, dtype=dtype) for name, dtype in DTYPES.items()}
-    point = {name: torch.ones((), dtype=dtype) for name, dtype in DTYPES.items()}
-    types, zero_dim, number = [], [], []
+    types, number = [], []
     for a in DTYPES:
         for b in DTYPES:
             types.append([a, b, promoted(lambda: torch.promote_types(DTYPES[a], DTYPES[b]))])
-            zero_dim.append([a, b, promoted(lambda: torch.result_type(ones[a], point[b]))])
         for kind, value in NUMBERS.items():
             number.append([a, kind, promoted(lambda: torch.result_type(ones[a], value))])
     keep = lambda rows: [row for row in rows if row[2] is not None]
-    return {"types": keep(types), "zero_dim": keep(zero_dim), "number": keep(number)}
+    return {"types": keep(types), "number": keep(number)}
 
 
 def write(folder):

@@ -87,7 +87,7 @@ fn arg_by<C: Compute, F: Fold<C>>(
             }
         }
     };
-    if goes_by_columns(&plan, data.dtype == C::DTYPE) {
+    if goes_by_columns(&plan, false) {
         arg_columns::<C, F>(fold, &plan, data, values, indices);
         return Ok(());
     }

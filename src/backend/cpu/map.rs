@@ -3,10 +3,10 @@
 use super::convert::{Compute, compute_dtype};
 use super::simd::{Job, baseline, dispatch};
 use super::threads::{GRAIN, Ptr, parallel};
-use crate::error::bail;
-use crate::{DType, Result};
 use crate::backend::{View, ViewMut};
+use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::{DType, Result};
 use std::mem::MaybeUninit;
 
 /// An elementwise kernel of `N` operands: for each computing type a function over a short contiguous run.
@@ -42,7 +42,12 @@ pub(crate) trait Formula<C, const N: usize>: Sync {
 /// # Safety
 /// As for [`Tile`].
 #[inline]
-pub(crate) unsafe fn run_formula<C: Copy, F: Formula<C, N> + ?Sized, const N: usize>(f: &F, x: [*const C; N], y: *mut C, n: usize) {
+pub(crate) unsafe fn run_formula<C: Copy, F: Formula<C, N> + ?Sized, const N: usize>(
+    f: &F,
+    x: [*const C; N],
+    y: *mut C,
+    n: usize,
+) {
     struct Run<'a, C, F: ?Sized, const N: usize>(&'a F, [*const C; N], *mut C, usize);
     impl<C: Copy, F: Formula<C, N> + ?Sized, const N: usize> Job for Run<'_, C, F, N> {
         type Output = ();
@@ -122,7 +127,12 @@ pub(crate) fn map<const N: usize>(
 }
 
 /// `target = tile(target, other)`, in place; `other` has the shape of `target` and another storage.
-pub(crate) fn zip_in_place(op: &'static str, tile: &dyn Tile<2>, target: &mut ViewMut<'_>, other: View<'_>) -> Result<()> {
+pub(crate) fn zip_in_place(
+    op: &'static str,
+    tile: &dyn Tile<2>,
+    target: &mut ViewMut<'_>,
+    other: View<'_>,
+) -> Result<()> {
     match compute_dtype(target.dtype) {
         DType::F32 => zip_in_place_as::<f32>(tile, target, other),
         DType::F64 => zip_in_place_as::<f64>(tile, target, other),
@@ -165,7 +175,8 @@ fn map_sources<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'
             return;
         }
         // SAFETY: every layout takes `numel` positions from its offset on, inside its storage (L2).
-        let x: [*const C; N] = std::array::from_fn(|k| unsafe { inputs[k].ptr.cast::<C>().add(inputs[k].layout.offset()) });
+        let x: [*const C; N] =
+            std::array::from_fn(|k| unsafe { inputs[k].ptr.cast::<C>().add(inputs[k].layout.offset()) });
         let y = out.first().cast::<C>();
         if numel <= GRAIN {
             // SAFETY: `numel` elements behind each; outputs are fresh, or equal to an input in place.
@@ -174,7 +185,14 @@ fn map_sources<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'
         let (x, y) = (x.map(|p| Ptr::new(p.cast_mut())), Ptr::new(y));
         return parallel(numel, GRAIN, |range| {
             // SAFETY: as above; the pieces of different threads do not overlap.
-            unsafe { C::tile(tile, std::array::from_fn(|k| x[k].get().add(range.start).cast_const()), y.get().add(range.start), range.len()) };
+            unsafe {
+                C::tile(
+                    tile,
+                    std::array::from_fn(|k| x[k].get().add(range.start).cast_const()),
+                    y.get().add(range.start),
+                    range.len(),
+                )
+            };
         });
     }
     strided::<C, N>(tile, inputs, out);

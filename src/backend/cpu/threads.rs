@@ -18,6 +18,12 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
         }
         return;
     }
+    fork(n, grain, &f);
+}
+
+/// The part that knows rayon, compiled once and not for every closure.
+#[inline(never)]
+fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let pieces = n.div_ceil(grain);
     (0..pieces).into_par_iter().for_each(|at| f(at * grain..n.min((at + 1) * grain)));
 }
