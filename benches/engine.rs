@@ -4,6 +4,8 @@
 //! `cargo bench --bench engine`. Of the chain criterion prints the time of all 1000 operations: nanoseconds an
 //! operation are its microseconds.
 
+#![allow(clippy::expect_used)]
+
 use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{Optimizer, Sgd};

@@ -79,7 +79,7 @@ fn without_gradients_nothing_is_kept() -> Result<()> {
     let (x, w) = (matrix(1)?, matrix(2)?.requires_grad_(true)?);
     let deep = |mut y: Tensor| -> Result<Tensor> {
         for _ in 0..10 {
-            y = y.mul(&w.detach())?;
+            y = y.mul(w.detach())?;
             y = y.exp()?;
             y = y.log()?;
         }

@@ -1,6 +1,9 @@
 //! Every operation of the list, through one harness: derivatives to second order, layouts, dtypes, extreme values,
 //! refused inputs, and samples that prove something.
 
+// A helper of tests may panic like a test.
+#![allow(clippy::panic)]
+
 use cotangent::autograd::{Backward, GradCheck, grad_with, gradcheck, gradgradcheck};
 use cotangent::ops::{Op, Sample, list};
 use cotangent::{DType, Generator, Result, Slice, Tensor};

@@ -137,7 +137,7 @@ fn take(view: &View, tensor: &Tensor, plain: &Plain) -> Result<(Tensor, Plain)> 
         }
         View::Reshape(pick) => {
             let numel = plain.data.len();
-            let divisors: Vec<usize> = (1..=numel.max(1)).filter(|d| numel % d == 0).collect();
+            let divisors: Vec<usize> = (1..=numel.max(1)).filter(|d| numel.is_multiple_of(*d)).collect();
             let d = divisors[pick % divisors.len()];
             let result = Plain { shape: vec![d, numel / d], data: plain.data.clone() };
             (tensor.reshape(vec![d, numel / d])?, result)

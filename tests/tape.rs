@@ -119,7 +119,7 @@ fn tapes_and_the_dynamic_graph_do_not_mix() -> Result<()> {
     refused(w.mul(&x), &["mul", &name_a, "outside it"]);
     assert_eq!(a.len(), length, "a refused operation leaves nothing on the tape");
     // Detached, or registered, it can be used.
-    x.mul(&w.detach())?;
+    x.mul(w.detach())?;
     let registered = a.variable(&w)?;
     let loss = x.mul(&registered)?.sum()?;
     let grads = a.backward(&loss)?;

@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let value = loss(&model, train, &mut generator)?;
         model.zero_grad();
         value.backward()?;
-        clip_grad_norm(&mut model, 1.0)?;
+        clip_grad_norm(&model, 1.0)?;
         optimizer.step(&mut model)?;
         bar.set_message(format!("{:.3}", value.item::<f32>()?));
         bar.inc(1);

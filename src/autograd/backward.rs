@@ -154,13 +154,13 @@ pub fn grad_with(
     let node = root("grad", output)?;
     let cotangent = first_cotangent("grad", output, cotangent)?;
     let targets = inputs.iter().map(|input| Ok(root("grad", input)?.clone())).collect::<Result<Vec<NodeRef>>>()?;
-    let mut found = cotangents_at(how.pass("grad"), vec![(node.clone(), cotangent)], &targets)?;
+    let mut found = cotangents_at(&how.pass("grad"), vec![(node.clone(), cotangent)], &targets)?;
     Ok(targets.iter().map(|node| found.get_mut(&node.seq).cloned()).collect())
 }
 
 /// Runs a pass for the cotangents of `targets` alone, and gives them by sequence number.
 pub(crate) fn cotangents_at(
-    pass: Pass<'_>,
+    pass: &Pass<'_>,
     roots: Vec<(NodeRef, Tensor)>,
     targets: &[NodeRef],
 ) -> Result<HashMap<u64, Tensor>> {
@@ -169,7 +169,7 @@ pub(crate) fn cotangents_at(
     let wanted = leading_to(pass.op, &starts, &seqs)?;
     let roots = roots.into_iter().filter(|(node, _)| wanted.contains(&node.seq)).collect();
     let mut found = HashMap::new();
-    Pass { wanted: Some(&wanted), ..pass }.run(roots, |node, cotangent| {
+    Pass { wanted: Some(&wanted), ..*pass }.run(roots, |node, cotangent| {
         if seqs.contains(&node.seq) {
             found.insert(node.seq, cotangent.clone());
         }

@@ -180,7 +180,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                 roots.push((root(self.op, output)?.clone(), cotangent.clone()));
             }
         }
-        let found = cotangents_at(Backward::RETAIN.pass(self.op), roots, &target)?;
+        let found = cotangents_at(&Backward::RETAIN.pass(self.op), roots, &target)?;
         match found.into_values().next() {
             Some(grad) if grad.shape() != leaves[at].shape() || grad.dtype() != DType::F64 => {
                 bail!(

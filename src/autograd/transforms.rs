@@ -56,7 +56,7 @@ impl Run {
         let create_graph = mode::is_grad_enabled() && (self.open || cotangent.requires_grad());
         let how = Backward { retain_graph: true, create_graph };
         let found = match self.root()? {
-            Some(root) => cotangents_at(how.pass(self.op), vec![(root, cotangent.clone())], &targets)?,
+            Some(root) => cotangents_at(&how.pass(self.op), vec![(root, cotangent.clone())], &targets)?,
             None => Default::default(),
         };
         let of = |(entry, target): (&Tensor, &NodeRef)| {
@@ -168,7 +168,7 @@ pub fn jvp(
     let targets = run.targets();
     let pulled = {
         let _mode = GradMode::enable();
-        cotangents_at(Backward::CREATE.pass("jvp"), vec![(root, cotangent.clone())], &targets)?
+        cotangents_at(&Backward::CREATE.pass("jvp"), vec![(root, cotangent.clone())], &targets)?
     };
     let depends = |(target, tangent): (&NodeRef, &&Tensor)| {
         Some((pulled.get(&target.seq)?.grad_node()?.clone(), (*tangent).clone()))
@@ -176,7 +176,7 @@ pub fn jvp(
     let roots: Vec<(NodeRef, Tensor)> = targets.iter().zip(tangents).filter_map(depends).collect();
     let how = Backward { retain_graph: create_graph, create_graph };
     let along = cotangent.grad_node().cloned().into_iter().collect::<Vec<NodeRef>>();
-    let found = cotangents_at(how.pass("jvp"), roots, &along)?;
+    let found = cotangents_at(&how.pass("jvp"), roots, &along)?;
     let tangent = found.into_values().next().map_or_else(|| run.output.zeros_like(), Ok)?;
     Ok((run.value(), tangent))
 }

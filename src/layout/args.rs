@@ -294,6 +294,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::reversed_empty_ranges)] // Python's slices are not Rust's
     fn slices_mean_what_they_mean_in_python() {
         assert_eq!(positions(&(1..3).into(), 5), [1, 2]);
         assert_eq!(positions(&(-2..).into(), 5), [3, 4]);

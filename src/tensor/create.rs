@@ -92,6 +92,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of elements does not fit the shape.
+    #[allow(clippy::needless_pass_by_value)] // what a caller has at hand is a `Vec` that was made for this
     pub fn from_vec<T: Element>(data: Vec<T>, shape: impl Into<Shape>) -> Result<Tensor> {
         Tensor::from_slice(&data, shape)
     }
@@ -401,7 +402,7 @@ fn random_tensor(
     if let Some(data) = out.as_mut_slice::<f32>(op)? {
         match draw {
             Draw::Normal => {
-                backend::fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64))
+                backend::fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64));
             }
             _ => backend::fill_parallel(data, |at, part| match dtype {
                 // Fewer bits for half precision, so that rounding cannot reach 1.
@@ -413,7 +414,7 @@ fn random_tensor(
     } else if let Some(data) = out.as_mut_slice::<f64>(op)? {
         match draw {
             Draw::Normal => {
-                backend::fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64))
+                backend::fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64));
             }
             _ => backend::fill_parallel(data, |at, part| random::fill_uniform_f64(part, seed, offset, at as u64)),
         }

@@ -34,7 +34,7 @@ impl Function for Wrong {
             Wrong::Sign => g.mul(&b.add(&a)?.add(&a)?)?.neg()?,
             Wrong::MissingTerm => g.mul(&b)?,
             Wrong::OneElement => g.mul(&b.add(&a)?.add(&a)?)?.add(&constant([0.0, 0.0, 1e-3])?)?,
-            Wrong::SecondDerivative => g.mul(&b.add(&a.detach())?.add(&a)?)?,
+            Wrong::SecondDerivative => g.mul(&b.add(a.detach())?.add(&a)?)?,
             Wrong::Nan => g.mul(f64::NAN)?,
             _ => g.mul(&b.add(&a)?.add(&a)?)?,
         };
@@ -66,7 +66,7 @@ fn wrong_rules_are_found() -> Result<()> {
 
 #[test]
 fn the_message_has_both_values() -> Result<()> {
-    let failed = gradcheck(|x| x[0].mul(3.0)?.add(&x[0].detach()), &[constant([1.0, 2.0])?], &EXHAUSTIVE);
+    let failed = gradcheck(|x| x[0].mul(3.0)?.add(x[0].detach()), &[constant([1.0, 2.0])?], &EXHAUSTIVE);
     refused(
         failed,
         &["element [0] of result 0", "element [0] of input 0", "is 3.00000000e0, but differences give 4.00000000e0"],
@@ -78,7 +78,7 @@ fn the_message_has_both_values() -> Result<()> {
 fn gradients_that_stop_are_found() -> Result<()> {
     let x = normal(1, [3])?;
     refused(gradcheck(|x| x[0].detach().exp(), &[x.clone()], &GradCheck::default()), &["gradcheck", "input 0"]);
-    let half = |x: &[Tensor]| x[0].exp()?.add(&x[1].detach());
+    let half = |x: &[Tensor]| x[0].exp()?.add(x[1].detach());
     refused(gradcheck(half, &[x.clone(), x.clone()], &GradCheck::default()), &["gradcheck", "input 1"]);
     // What truly does not depend on an input has a gradient of zero.
     gradcheck(|x| x[0].exp(), &[x.clone(), x.clone()], &GradCheck::default())?;

@@ -44,7 +44,7 @@ fn threads_over_one_retained_graph() -> Result<()> {
     let expected = pass(Backward::RETAIN)?;
     std::thread::scope(|scope| {
         let run = |at: usize| {
-            let how = if at % 2 == 0 { Backward::RETAIN } else { Backward::CREATE };
+            let how = if at.is_multiple_of(2) { Backward::RETAIN } else { Backward::CREATE };
             (0..20).all(|_| pass(how).is_ok_and(|got| got == expected))
         };
         let threads: Vec<_> = (0..4).map(|at| scope.spawn(move || run(at))).collect();

@@ -191,7 +191,7 @@ fn map_sources<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'
                     std::array::from_fn(|k| x[k].get().add(range.start).cast_const()),
                     y.get().add(range.start),
                     range.len(),
-                )
+                );
             };
         });
     }

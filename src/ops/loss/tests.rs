@@ -31,7 +31,7 @@ fn cross_entropy_is_what_its_definition_says() -> Result<()> {
     let (xs, classes) = (x.to_vec::<f64>()?, target.to_vec::<i64>()?);
     assert!(classes.contains(&5), "a row that does not count");
     for options in options()? {
-        let weight = options.weight.as_ref().map_or(Ok(vec![1.0; 37]), |w| w.to_vec::<f64>())?;
+        let weight = options.weight.as_ref().map_or(Ok(vec![1.0; 37]), crate::tensor::Tensor::to_vec::<f64>)?;
         let rows = xs.chunks(37).zip(&classes);
         let losses: Vec<f64> = rows
             .map(|(x, &c)| if c == 5 { 0.0 } else { row_loss(x, c as usize, &weight, options.label_smoothing) })
@@ -121,7 +121,7 @@ fn nothing_but_ignored_classes_has_no_mean() -> Result<()> {
         let nothing = loss(&x, &target, &sum)?;
         assert_eq!(nothing.item::<f64>()?, 0.0);
         let grads = grad_with(&nothing, &[&x], None, Backward::default())?;
-        assert_eq!(grads[0].as_ref().map(|g| g.to_vec::<f64>()).transpose()?, Some(vec![0.0; 6]));
+        assert_eq!(grads[0].as_ref().map(crate::tensor::Tensor::to_vec::<f64>).transpose()?, Some(vec![0.0; 6]));
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ fn rows_that_do_not_count_may_hold_anything() -> Result<()> {
         let loss = x.cross_entropy(&target, &CrossEntropy::default())?;
         assert!(loss.item::<f64>()?.is_finite());
         let grads = grad_with(&loss, &[&x], None, how)?;
-        let grad = grads[0].as_ref().map(|g| g.to_vec::<f64>()).transpose()?.unwrap_or_default();
+        let grad = grads[0].as_ref().map(crate::tensor::Tensor::to_vec::<f64>).transpose()?.unwrap_or_default();
         assert_eq!(grad[..2], [0.0, 0.0]);
         assert!(grad[2] > 0.2, "{grad:?}");
     }
@@ -186,7 +186,7 @@ fn mse_loss_and_its_two_gradients() -> Result<()> {
         let loss = x.mse_loss(&y, Reduction::Mean)?;
         assert_eq!(loss.item::<f64>()?, 5.0);
         let grads = grad_with(&loss, &[&x, &y], None, how)?;
-        let values: Vec<_> = grads.iter().flatten().map(|g| g.to_vec::<f64>()).collect::<Result<_>>()?;
+        let values: Vec<_> = grads.iter().flatten().map(crate::tensor::Tensor::to_vec::<f64>).collect::<Result<_>>()?;
         assert_eq!(values, [[-1.0, 3.0], [1.0, -3.0]]);
     }
     assert_eq!(x.mse_loss(&y, Reduction::None)?.to_vec::<f64>()?, [1.0, 9.0]);
