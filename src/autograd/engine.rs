@@ -39,21 +39,22 @@ impl Pending {
     }
 
     /// Adds a contribution to a node's cotangent: the first is moved in, later ones are added in place.
-    fn add(&mut self, node: &NodeRef, grad: Tensor) -> Result<()> {
+    #[inline]
+    fn add(&mut self, node: NodeRef, grad: Tensor) -> Result<()> {
         let youngest = match &mut self.youngest {
             Some((youngest, cotangent)) if youngest.seq == node.seq => return cotangent.accumulate(grad),
             Some((youngest, _)) => youngest.seq,
             None => self.rest.last_key_value().map_or(0, |(&seq, _)| seq),
         };
         if node.seq > youngest {
-            if let Some((before, cotangent)) = self.youngest.replace((node.clone(), grad)) {
+            if let Some((before, cotangent)) = self.youngest.replace((node, grad)) {
                 self.rest.insert(before.seq, (before, cotangent));
             }
             return Ok(());
         }
         match self.rest.entry(node.seq) {
             Entry::Vacant(slot) => {
-                slot.insert((node.clone(), grad));
+                slot.insert((node, grad));
             }
             Entry::Occupied(mut slot) => slot.get_mut().1.accumulate(grad)?,
         }
@@ -72,7 +73,8 @@ impl Pass<'_> {
         let _mode = GradMode::set(self.create_graph);
         let mut pending = Pending::default();
         for (node, cotangent) in roots {
-            pending.add(&node, fit(cotangent, &node, "the cotangent given")?)?;
+            let cotangent = fit(cotangent, &node, "the cotangent given")?;
+            pending.add(node, cotangent)?;
         }
         while let Some((node, cotangent)) = pending.pop() {
             let cotangent = match node.extras.get() {
@@ -91,7 +93,7 @@ impl Pass<'_> {
     fn step(&self, pending: &mut Pending, node: &NodeRef, cotangent: &Tensor) -> Result<()> {
         let run = node.visit(self.retain_graph, &mut |edges, rule| {
             // A NaN is reported below, at the place of the operation and not at that of its rule.
-            let grads = anomaly::suspended(|| rule(&Cx { node, edges, wanted: self.wanted }, cotangent))?;
+            let grads = anomaly::suspended(|| rule(&Cx { node, edges: &edges, wanted: self.wanted }, cotangent))?;
             if let Some(extras) = node.extras.get() {
                 extras.notify(node, cotangent, &grads);
             }
@@ -100,11 +102,12 @@ impl Pass<'_> {
         if run { Ok(()) } else { Err(node.freed(self.op)) }
     }
 
-    fn deliver(&self, pending: &mut Pending, node: &Node, edges: &Edges, grads: super::Grads) -> Result<()> {
+    #[inline]
+    fn deliver(&self, pending: &mut Pending, node: &Node, edges: Edges, grads: super::Grads) -> Result<()> {
         if grads.len() != edges.len() {
             bail!(Graph, node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
         }
-        for (edge, grad) in edges.iter().zip(grads) {
+        for (edge, grad) in edges.into_iter().zip(grads) {
             let Some(edge) = edge else { continue };
             if self.wanted.is_some_and(|wanted| !wanted.contains(&edge.seq)) {
                 continue;
@@ -121,13 +124,15 @@ impl Pass<'_> {
             if anomaly::enabled() {
                 anomaly::check_values(node.name, "gradient", &grad, node.location)?;
             }
-            pending.add(edge, fit(grad, edge, node.name)?)?;
+            let grad = fit(grad, &edge, node.name)?;
+            pending.add(edge, grad)?;
         }
         Ok(())
     }
 }
 
 /// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing.
+#[inline]
 fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
     let grad = if *grad.layout().shape() == node.shape { grad } else { grad.sum_to(from, &node.shape)? };
     if grad.device() != node.device {
@@ -139,6 +144,7 @@ fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
 
 /// A pass that is not recorded passes on values alone: the graph that a cotangent, a saved value or what a hook returned
 /// may have is none of the gradient's.
+#[inline]
 fn own_graph(cotangent: Tensor) -> Tensor {
     if is_grad_enabled() { cotangent } else { cotangent.with_node(None) }
 }

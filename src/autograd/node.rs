@@ -52,7 +52,7 @@ pub(crate) struct Node<B: ?Sized = dyn Body> {
 pub(crate) trait Body: Send + Sync {
     /// Calls `f` with the edges and the rule, and takes them away for good unless `retain`. Returns false, without
     /// calling it, if they are gone.
-    fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool>;
+    fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool>;
 
     /// The edges alone; empty if they are gone.
     fn edges(&self) -> Edges;
@@ -69,17 +69,17 @@ impl<F> Body for Slot<F>
 where
     F: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
 {
-    fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+    fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
         if retain {
             match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-                Some((edges, rule)) => f(edges, rule).map(|()| true),
+                Some((edges, rule)) => f(edges.clone(), rule).map(|()| true),
                 None => Ok(false),
             }
         } else {
             // Bound first so that the lock is gone while the rule runs.
             let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
             match taken {
-                Some((edges, rule)) => f(&edges, &rule).map(|()| true),
+                Some((edges, rule)) => f(edges, &rule).map(|()| true),
                 None => Ok(false),
             }
         }
@@ -104,7 +104,7 @@ where
 struct NoBody;
 
 impl Body for NoBody {
-    fn visit(&self, _: bool, _: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+    fn visit(&self, _: bool, _: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
         Ok(true)
     }
 
@@ -116,7 +116,8 @@ impl Body for NoBody {
 }
 
 impl Node {
-    pub fn visit(&self, retain: bool, f: &mut dyn FnMut(&Edges, &RuleFn) -> Result<()>) -> Result<bool> {
+    #[inline]
+    pub fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
         self.body.visit(retain, f)
     }
 
@@ -246,6 +247,12 @@ impl Cx<'_> {
         self.needs(input).then(f).transpose()
     }
 
+    /// The result's cotangent handed on as an input's, where someone needs it.
+    #[inline]
+    pub fn pass(&self, input: usize, cotangent: &Tensor) -> Option<Tensor> {
+        self.needs(input).then(|| cotangent.clone())
+    }
+
     /// The node's own output, of which the rule keeps the values alone: kept with its graph it would own itself.
     pub fn output(&self, values: &Tensor) -> Tensor {
         if mode::is_grad_enabled() { values.clone().with_node(Some(self.node.clone())) } else { values.clone() }
@@ -282,8 +289,11 @@ impl Tensor {
     where
         R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {
-        let mut edges = Edges::with_capacity(inputs.len());
-        inputs.iter().for_each(|t| edges.push(t.grad_node().cloned()));
+        // Two inputs are the common case and fill the inline buffer, which is quicker than growing one.
+        let edges = match inputs {
+            [a, b] => Edges::from([a.grad_node().cloned(), b.grad_node().cloned()]),
+            _ => inputs.iter().map(|t| t.grad_node().cloned()).collect(),
+        };
         if edges.iter().all(Option::is_none) {
             // Only barriers: hand the oldest reason on.
             let barrier = inputs.iter().find_map(|t| t.node().cloned());

@@ -142,6 +142,7 @@ pub(crate) fn contiguous_strides(shape: &[usize]) -> Strides {
 }
 
 /// Checks L3 for a shape that comes from outside, in bytes of the given element size.
+#[inline]
 pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -> Result<usize> {
     // Sizes of zero are counted as one so that strides, which multiply all sizes, cannot overflow either.
     let bytes = shape.iter().try_fold(element, |n, &size| n.checked_mul(size.max(1)));

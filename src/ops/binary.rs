@@ -2,13 +2,12 @@
 
 use super::formula::{Expr, Num, Wrapping};
 use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::Cx;
+use crate::autograd::{Cx, Grads};
 use crate::backend;
 use crate::backend::cpu::map::{Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::{DType, Operand, Result, Tensor};
-use smallvec::smallvec;
 
 /// The operations of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +48,7 @@ impl Arithmetic {
 }
 
 /// The dtype in which two dtypes meet: quotients are floats, and bools have no differences.
+#[inline]
 pub(crate) fn result_dtype(op: Arithmetic, a: DType, b: DType) -> Result<DType> {
     let dtype = common_dtype(op.name(), a, b)?;
     match op {
@@ -61,6 +61,7 @@ pub(crate) fn result_dtype(op: Arithmetic, a: DType, b: DType) -> Result<DType> 
 }
 
 /// The promoted dtype, with the operation's name on a refusal.
+#[inline]
 pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType> {
     if a == b {
         return Ok(a);
@@ -103,21 +104,22 @@ pub(crate) fn arithmetic(op: Arithmetic, a: &Tensor, b: &Tensor) -> Result<Tenso
     let out = zip(name, op.tile(), a, b, dtype, dtype)?;
     match op {
         Arithmetic::Add => {
-            out.record(name, &[a, b], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone()), Some(g.clone())]))
+            out.record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(Grads::from([cx.pass(0, g), cx.pass(1, g)])))
         }
-        Arithmetic::Sub => {
-            out.record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone()), cx.want(1, || g.neg())?]))
-        }
+        Arithmetic::Sub => out
+            .record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(Grads::from([cx.pass(0, g), cx.want(1, || g.neg())?]))),
         Arithmetic::Mul => out.record(name, &[a, b], |save| {
             let (a, b) = (save.keep_for(1, a), save.keep_for(0, b));
-            move |cx: &Cx, g: &Tensor| Ok(smallvec![cx.want(0, || g.mul(b.get()?))?, cx.want(1, || g.mul(a.get()?))?])
+            move |cx: &Cx, g: &Tensor| {
+                Ok(Grads::from([cx.want(0, || g.mul(b.get()?))?, cx.want(1, || g.mul(a.get()?))?]))
+            }
         }),
         Arithmetic::Div => out.record(name, &[a, b], |save| {
             let (b, y) = (save.keep(b), save.needs(1).then(|| save.keep_output()));
             move |cx: &Cx, g: &Tensor| {
                 let y = y.as_ref().map(|y| cx.output(y));
                 let by_b = || y.iter().fold(g.div(&b), |over_b, y| over_b?.mul(y)).and_then(|x| x.neg());
-                Ok(smallvec![cx.want(0, || g.div(&b))?, cx.want(1, by_b)?])
+                Ok(Grads::from([cx.want(0, || g.div(&b))?, cx.want(1, by_b)?]))
             }
         }),
         Arithmetic::Pow => out.record(name, &[a, b], |save| {
@@ -125,7 +127,7 @@ pub(crate) fn arithmetic(op: Arithmetic, a: &Tensor, b: &Tensor) -> Result<Tenso
             move |cx: &Cx, g: &Tensor| {
                 let y = y.as_ref().map(|y| cx.output(y));
                 let by_exponent = || pow_by_exponent(g, &a, &b, y.as_ref());
-                Ok(smallvec![cx.want(0, || pow_by_base(g, &a, &b))?, cx.want(1, by_exponent)?])
+                Ok(Grads::from([cx.want(0, || pow_by_base(g, &a, &b))?, cx.want(1, by_exponent)?]))
             }
         }),
         Arithmetic::Maximum | Arithmetic::Minimum => out.record(name, &[a, b], |save| {
@@ -134,7 +136,7 @@ pub(crate) fn arithmetic(op: Arithmetic, a: &Tensor, b: &Tensor) -> Result<Tenso
                 let (first, second) = if op == Arithmetic::Maximum { (&a, &b) } else { (&b, &a) };
                 let for_a = || chosen(g, first, second);
                 let for_b = || chosen(g, second, first);
-                Ok(smallvec![cx.want(0, for_a)?, cx.want(1, for_b)?])
+                Ok(Grads::from([cx.want(0, for_a)?, cx.want(1, for_b)?]))
             }
         }),
     }
@@ -214,9 +216,10 @@ macro_rules! arithmetic_ops {
             /// If the shapes do not broadcast or the dtypes have no common type.
             #[track_caller]
             pub fn $name<'a>(&self, rhs: impl Into<Operand<'a>>) -> Result<Tensor> {
-                let rhs = rhs.into();
-                let rhs = rhs.resolve(self.dtype(), self.device())?;
-                arithmetic(Arithmetic::$op, self, &rhs)
+                match rhs.into() {
+                    Operand::Borrowed(rhs) => arithmetic(Arithmetic::$op, self, rhs),
+                    rhs => arithmetic(Arithmetic::$op, self, &*rhs.resolve(self.dtype(), self.device())?),
+                }
             }
         )+}
         $(

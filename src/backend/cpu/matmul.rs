@@ -11,7 +11,7 @@ use crate::layout::{Layout, Walk};
 use crate::{DType, Element, Result, Scalar};
 
 /// Multiplications that take one core some ten microseconds, the least that repays a fork and join.
-const GRAIN: usize = 1 << 20;
+const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 22 };
 
 /// Multiplications below which the bookkeeping of `gemm`, a third of a microsecond, costs more than they do.
 const TINY: usize = 128;
@@ -82,7 +82,7 @@ fn batches<T: Multiply>(
     };
     let (count, work) = (walk.numel(), m.saturating_mul(n).saturating_mul(k));
     // Few large products are each computed by all threads, many are dealt out. The bits are the same.
-    if count < rayon::current_num_threads() || work >= GRAIN << 6 {
+    if count < rayon::current_num_threads() || work >= GRAIN << 4 {
         run(0, count, Threads::All);
     } else {
         parallel(count, (GRAIN / work).max(1), |range| run(range.start, range.end, Threads::One));

@@ -4,8 +4,9 @@
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Work in bytes or operations below which a fork and join, which costs some microseconds, is not repaid.
-pub(crate) const GRAIN: usize = 1 << 15;
+/// Elements to work on below which a fork and join, which costs some tens of microseconds on a busy machine, is not
+/// repaid. Small in debug builds, so that tests come by the seams.
+pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 17 };
 
 /// Calls `f` for the pieces of `0..n`, each of `grain` (the last may be shorter), on several threads if there are
 /// several pieces.
