@@ -10,7 +10,8 @@ use cotangent::{CrossEntropy, DType, Generator, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 
-const EPOCHS: usize = 60;
+const EPOCHS: usize = 80;
+const RATE: f64 = 3e-3;
 const BATCH: usize = 64;
 
 /// The share of images whose digit the model names.
@@ -25,24 +26,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cotangent::manual_seed(42);
     let (train, test) = digits()?.split(360, 42)?;
     let mut model = Sequential::new()
-        .add(Linear::new(64, 128)?)
-        .add(ReLU)
         .add(Dropout::new(0.1)?)
-        .add(Linear::new(128, 64)?)
+        .add(Linear::new(64, 256)?)
         .add(ReLU)
-        .add(Linear::new(64, 10)?);
+        .add(Dropout::new(0.3)?)
+        .add(Linear::new(256, 256)?)
+        .add(ReLU)
+        .add(Dropout::new(0.3)?)
+        .add(Linear::new(256, 10)?);
     println!("{}", model.summary());
 
-    let mut optimizer = AdamW::new(2e-3);
+    let mut optimizer = AdamW::new(RATE);
+    let options = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
     let mut shuffle = Generator::seed(7);
     let bar = ProgressBar::new(EPOCHS as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  loss {msg}  {elapsed}")?);
     let start = Instant::now();
-    for _ in 0..EPOCHS {
+    for epoch in 0..EPOCHS {
+        optimizer.set_lr(RATE * (1.0 - epoch as f64 / EPOCHS as f64));
         let mut total = 0.0;
         for positions in train.batches(BATCH, &mut shuffle)? {
             let batch = train.pick(&positions)?;
-            let loss = model.forward(&batch.images)?.cross_entropy(&batch.labels, &CrossEntropy::default())?;
+            let loss = model.forward(&batch.images)?.cross_entropy(&batch.labels, &options)?;
             model.zero_grad();
             loss.backward()?;
             optimizer.step(&mut model)?;
