@@ -41,3 +41,8 @@ pub use layout::{Dims, Shape, Sizes, Slice};
 pub use ops::{CrossEntropy, Gelu, Reduction};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
 pub use tensor::{NdArray, Operand, Tensor};
+
+/// The README's example is compiled with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
