@@ -200,7 +200,7 @@ fn where_tensors(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         View { layout: &layouts[1], ..a.as_view() },
         View { layout: &layouts[2], ..b.as_view() },
     ];
-    let out = Tensor::build("where_", shape.clone(), dtype, condition.device(), |out| {
+    let out = Tensor::build("where_", shape, dtype, condition.device(), |out| {
         backend::map("where_", &Numbers(Select), dtype, views, out)
     })?;
     out.record("where_", &[a, b], |save| {

@@ -10,7 +10,8 @@ use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Element, Result, Scalar};
 
-/// Multiplications that take one core some ten microseconds, the least that repays a fork and join.
+/// Multiplications that take one core several tens of microseconds, the least that repays a fork and join. Small in debug
+/// builds, so that tests come by the seams.
 const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 22 };
 
 /// Multiplications below which the bookkeeping of `gemm`, a third of a microsecond, costs more than they do.
