@@ -1,0 +1,110 @@
+//! Training steps: forward, loss, backward, optimiser.
+
+use crate::gpt::{Gpt, TIME, VOCABULARY, linear_in};
+use crate::timing::{Timer, memory_mib};
+use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
+use cotangent::optim::{AdamW, Optimizer, Sgd};
+use cotangent::{CrossEntropy, DType, Reduction, Result, Tensor};
+
+/// One step: `loss` of the model, its gradients, the optimiser.
+fn step<M: Module>(
+    model: &mut M,
+    optimizer: &mut impl Optimizer,
+    loss: impl FnOnce(&M) -> Result<Tensor>,
+) -> Result<()> {
+    model.zero_grad();
+    loss(model)?.backward()?;
+    optimizer.step(model)
+}
+
+/// 784-128-64-10, batch 32, cross entropy, plain SGD.
+pub fn mlp_small(timer: &Timer) -> Result<()> {
+    let mut model = Sequential::new()
+        .add(Linear::new(784, 128)?)
+        .add(ReLU)
+        .add(Linear::new(128, 64)?)
+        .add(ReLU)
+        .add(Linear::new(64, 10)?);
+    let mut optimizer = Sgd::new(0.01);
+    let (x, y) = (Tensor::randn([32, 784])?, Tensor::randint(0, 10, [32])?);
+    let options = CrossEntropy::default();
+    let step = || step(&mut model, &mut optimizer, |model| model.forward(&x)?.cross_entropy(&y, &options));
+    timer.time("mlp_small", step)?.print();
+    Ok(())
+}
+
+/// 1024-4096-4096-1024, batch 256, mean squared error, AdamW.
+pub fn mlp_large(timer: &Timer) -> Result<()> {
+    mlp_large_with(timer, "mlp_large", |model, x| {
+        let [first, second, third] = model;
+        third.forward(&second.forward(&first.forward(x)?.relu()?)?.relu()?)
+    })
+}
+
+/// The same with its linear layers in bf16; weights, loss and optimiser stay in f32.
+pub fn mlp_large_bf16(timer: &Timer) -> Result<()> {
+    mlp_large_with(timer, "mlp_large_bf16", |model, x| {
+        let [first, second, third] = model;
+        let x = linear_in(DType::BF16, x, first)?.relu()?;
+        let x = linear_in(DType::BF16, &x, second)?.relu()?;
+        linear_in(DType::BF16, &x, third)?.to_dtype(DType::F32)
+    })
+}
+
+fn mlp_large_with(timer: &Timer, name: &str, forward: impl Fn([&Linear; 3], &Tensor) -> Result<Tensor>) -> Result<()> {
+    let mut model = vec![Linear::new(1024, 4096)?, Linear::new(4096, 4096)?, Linear::new(4096, 1024)?];
+    let mut optimizer = AdamW::new(1e-3);
+    let (x, y) = (Tensor::randn([256, 1024])?, Tensor::randn([256, 1024])?);
+    let step =
+        || step(&mut model, &mut optimizer, |m| forward([&m[0], &m[1], &m[2]], &x)?.mse_loss(&y, Reduction::Mean));
+    timer.time(name, step)?.print();
+    Ok(())
+}
+
+pub fn gpt_tiny(timer: &Timer) -> Result<()> {
+    gpt_tiny_in(timer, "gpt_tiny", DType::F32)
+}
+
+/// The same with its matrix products in bf16; weights, norms, softmax, loss and optimiser stay in f32.
+pub fn gpt_tiny_bf16(timer: &Timer) -> Result<()> {
+    gpt_tiny_in(timer, "gpt_tiny_bf16", DType::BF16)
+}
+
+fn gpt_tiny_in(timer: &Timer, name: &str, dtype: DType) -> Result<()> {
+    let before = memory_mib("VmRSS");
+    let batch = 8;
+    let vocabulary = VOCABULARY as i64;
+    let mut model = Gpt::new()?;
+    let mut optimizer = AdamW::new(1e-3);
+    let (x, y) = (Tensor::randint(0, vocabulary, [batch, TIME])?, Tensor::randint(0, vocabulary, [batch * TIME])?);
+    let options = CrossEntropy::default();
+    let step = || {
+        step(&mut model, &mut optimizer, |model| {
+            let logits = model.forward(&x, dtype)?.to_dtype(DType::F32)?;
+            logits.reshape([batch * TIME, VOCABULARY])?.cross_entropy(&y, &options)
+        })
+    };
+    timer.time(name, step)?.per_second("tokens_per_s", (batch * TIME) as f64).memory(before).print();
+    Ok(())
+}
+
+#[derive(Module)]
+struct Parameters {
+    #[module(param)]
+    tensors: Vec<Tensor>,
+}
+
+/// The optimiser alone, on 100 tensors of 100 000 numbers.
+pub fn adamw(timer: &Timer) -> Result<()> {
+    let (count, size) = (100, 100_000);
+    let tensors = (0..count).map(|_| Tensor::randn([size])?.requires_grad_(true)).collect::<Result<Vec<_>>>()?;
+    for tensor in &tensors {
+        tensor.set_grad(Tensor::randn([size])?)?;
+    }
+    let mut model = Parameters { tensors };
+    let mut optimizer = AdamW::new(1e-4);
+    let step = || optimizer.step(&mut model);
+    // Parameter, gradient and two moments read; parameter and moments written.
+    timer.time("adamw", step)?.per_ns("gb_per_s", (7 * count * size * size_of::<f32>()) as f64).print();
+    Ok(())
+}
