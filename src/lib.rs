@@ -34,6 +34,7 @@ mod random;
 mod storage;
 mod tensor;
 
+pub use backend::cpu::threads::{num_threads, set_num_threads, with_num_threads};
 pub use device::Device;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};

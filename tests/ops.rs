@@ -294,8 +294,7 @@ fn bad_inputs_are_refused_by_name_and_value() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| -> Vec<(String, Vec<u64>)> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(|| {
+        let all = cotangent::with_num_threads(threads, || {
             let mut all = Vec::new();
             for op in list() {
                 for sample in (op.samples)().expect("samples") {
@@ -315,7 +314,8 @@ fn results_do_not_depend_on_the_number_of_threads() {
                 }
             }
             all
-        })
+        });
+        all.expect("a number of threads")
     };
     let (one, four) = (run(1), run(4));
     assert_eq!(one.len(), four.len());

@@ -4,6 +4,7 @@ use super::binary::common_dtype;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::Cx;
 use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::matmul::Onto;
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
@@ -161,13 +162,10 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
             (in_batch(m, n), la.broadcast_to(&in_batch(m, k)), lb.broadcast_to(&in_batch(k, n)))
         }
     };
+    let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
     let (va, vb) = (View { layout: &la, ..a.as_view() }, View { layout: &lb, ..b.as_view() });
     let out = Tensor::build(op, shape, compute, a.device(), |out| {
-        if let Some(bias) = bias {
-            let layout = bias.layout().broadcast_to(out.layout.shape());
-            backend::copy(View { layout: &layout, ..bias.as_view() }, out)?;
-        }
-        backend::matmul(op, va, vb, out, bias.is_some())
+        backend::matmul(op, va, vb, out, bias.as_ref().map_or(Onto::Nothing, |bias| Onto::Row(bias.as_view())))
     })?;
     out.to_dtype(dtype)
 }
@@ -415,14 +413,12 @@ mod tests {
         let w = Generator::seed(2).randn([200, 300])?.requires_grad_(true)?;
         let b = Generator::seed(3).randn([200])?;
         let run = |threads: usize| -> Result<Vec<Tensor>> {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.map_err(|e| crate::error::err!(Backend, "test", "{e}"))?;
-            pool.install(|| {
+            crate::with_num_threads(threads, || {
                 let y = x.linear(&w, Some(&b))?;
                 let mut all = found(grad_with(&y, &[&x, &w], Some(&y.detach()), Default::default())?);
                 all.push(y);
                 Ok(all)
-            })
+            })?
         };
         let one = run(1)?;
         for threads in [2, 5] {

@@ -2,7 +2,7 @@
 
 use crate::{bits, leaf, normal};
 use cotangent::autograd::{Backward, grad_with};
-use cotangent::{DType, Generator, Result, Tensor};
+use cotangent::{DType, Generator, Result, Tensor, with_num_threads};
 use std::sync::Arc;
 
 /// Something with shared values, broadcasts and large sums.
@@ -106,20 +106,13 @@ fn training() -> Result<Vec<u64>> {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() -> Result<()> {
-    let in_pool = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        assert!(pool.is_ok());
-        pool.map_or(Ok(Vec::new()), |pool| pool.install(training))
-    };
+    let in_pool = |threads| with_num_threads(threads, training)?;
     let one = in_pool(1)?;
     assert!(one.len() > 3 * 64 * 128);
     assert!(one == in_pool(4)?, "four threads compute other bits than one");
     // A sum that is large enough to be split.
     let x = Generator::seed(3).randn_with([1 << 20], DType::F32)?;
-    let total = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.map_or(Ok(Vec::new()), |pool| pool.install(|| bits(&x.exp()?.sum()?)))
-    };
+    let total = |threads| with_num_threads(threads, || bits(&x.exp()?.sum()?))?;
     assert_eq!(total(1)?, total(4)?);
     Ok(())
 }

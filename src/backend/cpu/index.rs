@@ -4,7 +4,7 @@
 //! the order of the source.
 
 use super::simd::{Job, dispatch};
-use super::threads::{GRAIN, Ptr, parallel};
+use super::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
@@ -187,7 +187,7 @@ fn index_add_as<C: Sum>(out: &mut ViewMut<'_>, dim: usize, indices: &Indices<'_>
     if same && lanes >= SHORT {
         // Each index stands for a row. Every thread takes the rows of the target that fall to it, and looks at all
         // indices to find them.
-        let shares = rayon::current_num_threads().min(shape.numel().div_ceil(GRAIN));
+        let shares = num_threads().min(shape.numel().div_ceil(GRAIN));
         parallel(shares, 1, |mine| adding.rows(mine, shares as i64));
     } else {
         parallel(lanes, GRAIN.div_ceil(count).max(64), |mine| adding.lanes(mine));

@@ -1,38 +1,40 @@
-//! Matrix products of strided operands.
-//!
-//! Floats go to the `gemm` crate, which takes any strides: a transposed operand is never copied. Its results do not
-//! depend on the number of threads, which the tests hold it to: it cuts the inner dimension by the sizes alone.
+//! Batches of matrix products of strided operands. A transposed operand is never copied as a whole.
 
-use super::threads::{Ptr, parallel};
-use crate::backend::cpu::copy::fill;
+use super::gemm::{Matrix, Number, Product, Start, gemm};
+use super::threads::{Ptr, num_threads, parallel};
+use crate::backend::cpu::copy::{copy, fill};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Element, Result, Scalar};
+use std::sync::Mutex;
 
-/// Multiplications that take one core several tens of microseconds, the least that repays a fork and join. Small in debug
-/// builds, so that tests come by the seams.
-const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 22 };
+/// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
+const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
 
-/// Multiplications below which the bookkeeping of `gemm`, a third of a microsecond, costs more than they do.
+/// Multiplications below which the bookkeeping of `gemm` costs more than they do.
 const TINY: usize = 128;
 
-/// `out = a · b`, or `out += a · b` where `accumulate`. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with the
-/// same batch dimensions, in which operands may repeat with stride 0. `out` is contiguous and has the elements of
-/// `[batch.., m, n]`, whatever its shape. All have one dtype, a computing type.
-pub(crate) fn matmul(
-    op: &'static str,
-    a: View<'_>,
-    b: View<'_>,
-    out: &mut ViewMut<'_>,
-    accumulate: bool,
-) -> Result<()> {
+/// What the products are added to.
+#[derive(Clone, Copy)]
+pub(crate) enum Onto<'a> {
+    Nothing,
+    /// What stands in the result.
+    Out,
+    /// A contiguous vector, the same for every row.
+    Row(View<'a>),
+}
+
+/// `out = onto + a · b`. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with the same batch dimensions, in which
+/// operands may repeat with stride 0. `out` is contiguous and has the elements of `[batch.., m, n]`, whatever its shape.
+/// All have one dtype, a computing type.
+pub(crate) fn matmul(op: &'static str, a: View<'_>, b: View<'_>, out: &mut ViewMut<'_>, onto: Onto<'_>) -> Result<()> {
     debug_assert!(out.layout.is_contiguous() && a.dtype == out.dtype && b.dtype == out.dtype);
     match out.dtype {
-        DType::F32 => batches::<f32>(op, &a, &b, out, accumulate),
-        DType::F64 => batches::<f64>(op, &a, &b, out, accumulate),
+        DType::F32 => batches::<f32>(op, &a, &b, out, onto),
+        DType::F64 => batches::<f64>(op, &a, &b, out, onto),
         // Wrapping arithmetic on two's complement is the same for both.
-        DType::I64 | DType::U64 => batches::<u64>(op, &a, &b, out, accumulate),
+        DType::I64 | DType::U64 => batches::<u64>(op, &a, &b, out, onto),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
 }
@@ -42,7 +44,7 @@ fn batches<T: Multiply>(
     a: &View<'_>,
     b: &View<'_>,
     out: &mut ViewMut<'_>,
-    accumulate: bool,
+    onto: Onto<'_>,
 ) -> Result<()> {
     let at = a.layout.rank() - 2;
     let (m, n, k) = (a.layout.shape()[at], b.layout.shape()[at + 1], a.layout.shape()[at + 1]);
@@ -50,11 +52,18 @@ fn batches<T: Multiply>(
         return Ok(());
     }
     if k == 0 {
-        if !accumulate {
-            fill(out, Scalar::F64(0.0));
+        match onto {
+            Onto::Nothing => fill(out, Scalar::F64(0.0)),
+            Onto::Out => {}
+            Onto::Row(row) => copy(View { layout: &row.layout.broadcast_to(out.layout.shape()), ..row }, out)?,
         }
         return Ok(());
     }
+    let start = match onto {
+        Onto::Nothing => Start::Zero,
+        Onto::Out => Start::Out,
+        Onto::Row(row) => Start::Row(row.first().cast::<T>()),
+    };
     let corners = |layout: &Layout| layout.select(op, -1, 0)?.select(op, -1, 0);
     let (la, lb) = (corners(a.layout)?, corners(b.layout)?);
     let walk = Walk::new(la.shape(), [&la, &lb]);
@@ -63,169 +72,101 @@ fn batches<T: Multiply>(
     let (a_steps, b_steps) = (steps(a.layout), steps(b.layout));
     let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<T>()), Ptr::new(b.ptr().cast_mut().cast::<T>()));
     let to = Ptr::new(out.first().cast::<T>());
-    let run = |start: usize, end: usize, threads: Threads| {
-        let mut batch = start;
+    let one = Product {
+        m,
+        n,
+        k,
+        a: Matrix { ptr: std::ptr::null(), row: a_steps.0, col: a_steps.1 },
+        b: Matrix { ptr: std::ptr::null(), row: b_steps.0, col: b_steps.1 },
+        out: std::ptr::null_mut(),
+        width: n,
+        start,
+    };
+    let run = |start: usize, end: usize| -> Result<()> {
+        let (mut batch, mut outcome) = (start, Ok(()));
         walk.runs(start, end, |first, len| {
             for i in 0..len as isize {
-                let place = |operand: usize| first[operand] + i * inner[operand];
                 // SAFETY: the walk yields the positions of the matrices' first elements; from there all `m·k` and `k·n`
                 // elements are positions of the layouts, inside their storages (L2). `out` has `m·n` elements for each
                 // batch, without gaps, and one owner.
-                unsafe {
-                    let a = Matrix { ptr: a.get().offset(place(0)), row: a_steps.0, col: a_steps.1 };
-                    let b = Matrix { ptr: b.get().offset(place(1)), row: b_steps.0, col: b_steps.1 };
-                    let out = to.get().add(batch * m * n);
-                    product(&Product { m, n, k, a, b, out, width: n, accumulate }, threads);
+                let done = unsafe {
+                    let a = Matrix { ptr: a.get().offset(first[0] + i * inner[0]), ..one.a };
+                    let b = Matrix { ptr: b.get().offset(first[1] + i * inner[1]), ..one.b };
+                    T::multiply(op, &Product { a, b, out: to.get().add(batch * m * n), ..one })
+                };
+                if outcome.is_ok() {
+                    outcome = done;
                 }
                 batch += 1;
             }
         });
+        outcome
     };
-    let (count, work) = (walk.numel(), m.saturating_mul(n).saturating_mul(k));
+    let (count, work) = (walk.numel(), one.work());
     // Few large products are each computed by all threads, many are dealt out. The bits are the same.
-    if count < rayon::current_num_threads() || work >= GRAIN << 4 {
-        run(0, count, Threads::All);
-    } else {
-        parallel(count, (GRAIN / work).max(1), |range| run(range.start, range.end, Threads::One));
+    if count < num_threads() || work >= GRAIN << 4 {
+        return run(0, count);
     }
-    Ok(())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Threads {
-    One,
-    All,
-}
-
-/// A matrix to read: its first element, and the steps to the next row and the next column.
-#[derive(Clone, Copy)]
-struct Matrix<T> {
-    ptr: *const T,
-    row: isize,
-    col: isize,
-}
-
-/// `out (m x n, row-major, rows `width` apart) = a (m x k) · b (k x n)`; none of the sizes is 0.
-#[derive(Clone, Copy)]
-struct Product<T> {
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    out: *mut T,
-    width: usize,
-    accumulate: bool,
-}
-
-impl<T: Copy> Product<T> {
-    fn work(&self) -> usize {
-        self.m.saturating_mul(self.n).saturating_mul(self.k)
-    }
-
-    /// The product for some of the rows of `out`.
-    fn rows(self, start: usize, end: usize) -> Product<T> {
-        let a = Matrix { ptr: self.a.ptr.wrapping_offset(start as isize * self.a.row), ..self.a };
-        Product { m: end - start, a, out: self.out.wrapping_add(start * self.width), ..self }
-    }
-
-    /// The product for some of the columns of `out`.
-    fn columns(self, start: usize, end: usize) -> Product<T> {
-        let b = Matrix { ptr: self.b.ptr.wrapping_offset(start as isize * self.b.col), ..self.b };
-        Product { n: end - start, b, out: self.out.wrapping_add(start), ..self }
-    }
-}
-
-// SAFETY: pointers are only numbers; the threads that share a product write to disjoint parts of `out`.
-unsafe impl<T> Sync for Product<T> {}
-
-/// # Safety
-/// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
-unsafe fn product<T: Multiply>(whole: &Product<T>, threads: Threads) {
-    let one_call = whole.work() < GRAIN || (!T::SPLIT && whole.m > 1 && whole.n > 1 && whole.k > 2);
-    if one_call {
-        let threads = if whole.work() < GRAIN { Threads::One } else { threads };
-        // SAFETY: the caller's promise.
-        return unsafe { T::multiply(whole, threads) };
-    }
-    // Cut the longer side into pieces with bounds that the sizes alone decide, whoever computes them.
-    let by_rows = whole.m >= whole.n;
-    let len = if by_rows { whole.m } else { whole.n };
-    let piece = (GRAIN / (whole.work() / len)).clamp(1, len);
-    parallel(len.div_ceil(piece), 1, |range| {
-        for at in range {
-            let (start, end) = (at * piece, len.min((at + 1) * piece));
-            let part = if by_rows { whole.rows(start, end) } else { whole.columns(start, end) };
-            // SAFETY: a part of the caller's product; the parts of `out` are disjoint.
-            unsafe { T::multiply(&part, Threads::One) };
+    let failed = Mutex::new(None);
+    parallel(count, (GRAIN / work).max(1), |range| {
+        if let (Err(error), Ok(mut failed)) = (run(range.start, range.end), failed.lock()) {
+            *failed = Some(error);
         }
     });
+    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
 /// A type that matrices are multiplied in.
 trait Multiply: Element {
-    /// Whether products of any shape are cut into pieces here, and not by `multiply`.
-    const SPLIT: bool;
-
     /// # Safety
-    /// As [`product`].
-    unsafe fn multiply(product: &Product<Self>, threads: Threads);
+    /// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
+    unsafe fn multiply(op: &'static str, product: &Product<Self>) -> Result<()>;
 }
 
-macro_rules! floats {
-    ($($t:ty),+) => {$(
-        impl Multiply for $t {
-            const SPLIT: bool = false;
-
-            unsafe fn multiply(product: &Product<$t>, threads: Threads) {
-                let &Product { m, n, k, a, b, out, width, accumulate } = product;
-                if product.work() <= TINY {
-                    // SAFETY: the caller's promise.
-                    return unsafe { plain(product, |sum, x, y| sum + x * y, 0.0) };
-                }
-                let threads = match threads {
-                    Threads::One => gemm::Parallelism::None,
-                    Threads::All => gemm::Parallelism::Rayon(0),
-                };
-                // SAFETY: the caller's promise is what `gemm` asks for: matrices of these sizes and strides. It does
-                // not read `out` unless it accumulates.
-                unsafe {
-                    gemm::gemm(
-                        m, n, k, out, 1, width as isize, accumulate, a.ptr, a.col, a.row, b.ptr, b.col, b.row,
-                        1.0, 1.0, false, false, false, threads,
-                    );
-                }
+impl<T: Number + std::ops::Mul<Output = T>> Multiply for T {
+    unsafe fn multiply(op: &'static str, product: &Product<T>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if product.work() <= TINY {
+                plain(product, |sum, x, y| sum + x * y, T::ZERO);
+                return Ok(());
             }
+            gemm(op, product)
         }
-    )+};
+    }
 }
-floats!(f32, f64);
 
 impl Multiply for u64 {
-    const SPLIT: bool = true;
-
-    unsafe fn multiply(product: &Product<u64>, _: Threads) {
-        // SAFETY: the caller's promise.
-        unsafe { plain(product, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)), 0) }
+    unsafe fn multiply(_: &'static str, product: &Product<u64>) -> Result<()> {
+        let piece = (GRAIN / (product.n * product.k)).max(1);
+        parallel(product.m, piece, |rows| {
+            let part = product.rows(rows.start, rows.end);
+            // SAFETY: the caller's promise; the rows of `out` are disjoint.
+            unsafe { plain(&part, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)), 0) };
+        });
+        Ok(())
     }
 }
 
 /// The definition: three loops, the sum over the inner dimension from its first element on.
 ///
 /// # Safety
-/// As [`product`].
+/// As [`Multiply::multiply`].
 #[inline(always)]
 unsafe fn plain<T: Copy>(product: &Product<T>, add: impl Fn(T, T, T) -> T, zero: T) {
-    let &Product { m, n, k, a, b, out, width, accumulate } = product;
+    let &Product { m, n, k, a, b, out, width, start } = product;
     for i in 0..m {
         for j in 0..n {
             // SAFETY: `i`, `j` and `p` are inside the sizes, for which the caller has promised elements.
             unsafe {
                 let slot = out.add(i * width + j);
-                let (row, column) = (a.ptr.offset(i as isize * a.row), b.ptr.offset(j as isize * b.col));
-                let mut sum = if accumulate { slot.read() } else { zero };
-                for p in 0..k as isize {
-                    sum = add(sum, row.offset(p * a.col).read(), column.offset(p * b.row).read());
+                let mut sum = match start {
+                    Start::Zero => zero,
+                    Start::Out => slot.read(),
+                    Start::Row(row) => row.add(j).read(),
+                };
+                for p in 0..k {
+                    sum = add(sum, a.at(i, p).read(), b.at(p, j).read());
                 }
                 slot.write(sum);
             }
@@ -272,7 +213,7 @@ mod tests {
             Some(onto) => onto.copied("test")?,
             None => Tensor::full_with(shape, f64::NAN, DType::F64)?.to_dtype(a.dtype())?,
         };
-        matmul("test", a.as_view(), b.as_view(), &mut out.as_view_mut("test")?, onto.is_some())?;
+        matmul("test", a.as_view(), b.as_view(), &mut out.as_view_mut("test")?, if onto.is_some() { Onto::Out } else { Onto::Nothing })?;
         Ok(out)
     }
 
@@ -360,9 +301,7 @@ mod tests {
             for (a, b) in shapes {
                 let (a, b) = (random(a, dtype, 1)?, random(b, dtype, 2)?);
                 let by_threads = |threads: usize| -> Result<Tensor> {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-                    let pool = pool.map_err(|e| crate::error::err!(Backend, "test", "{e}"))?;
-                    pool.install(|| multiply(&a, &b, None))
+                    crate::with_num_threads(threads, || multiply(&a, &b, None))?
                 };
                 let one = by_threads(1)?;
                 for threads in [2, 5] {

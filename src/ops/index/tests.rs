@@ -116,9 +116,8 @@ fn sums_do_not_depend_on_the_number_of_threads() -> Result<()> {
         let row = generator.randint(0, 50, [2000])?;
         let (x, source) = (generator.randn(shape)?, generator.randn(index_shape)?);
         let sums = |threads: usize| -> Result<(Tensor, Tensor)> {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.map_err(|e| crate::error::err!(Backend, "test", "{e}"))?;
-            pool.install(|| Ok((x.scatter_add(dim, &index, &source)?, x.index_add(dim, &row, &source)?)))
+            let sums = || Ok((x.scatter_add(dim, &index, &source)?, x.index_add(dim, &row, &source)?));
+            crate::with_num_threads(threads, sums)?
         };
         let (one, four) = (sums(1)?, sums(4)?);
         assert!(one.0.equal(&four.0)? && one.1.equal(&four.1)?);

@@ -160,12 +160,10 @@ fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, target) = problem(4000)?;
     let options = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
     let run = |threads: usize| -> Result<(Tensor, Vec<Option<Tensor>>)> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|e| err!(Backend, "test", "{e}"))?;
-        pool.install(|| {
+        crate::with_num_threads(threads, || {
             let loss = x.cross_entropy(&target, &options)?;
             Ok((loss.clone(), grad_with(&loss, &[&x], None, Backward::default())?))
-        })
+        })?
     };
     let (loss, grads) = run(1)?;
     for threads in [2, 5] {

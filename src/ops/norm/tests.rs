@@ -1,11 +1,6 @@
 use super::*;
 use crate::autograd::{Backward, Tape, grad_with};
-use crate::error::err;
 use crate::{manual_seed, with_generator};
-
-fn pool(threads: usize) -> Result<rayon::ThreadPool> {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| err!(Backend, "test", "{e}"))
-}
 
 fn leaf(shape: impl Into<Shape>, seed: u64) -> Result<Tensor> {
     normal(shape, seed)?.requires_grad_(true)
@@ -100,13 +95,13 @@ fn layer_norm_saves_only_what_is_needed() -> Result<()> {
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, w, b) = (leaf([3000, 130], 1)?, leaf([130], 2)?, leaf([130], 3)?);
     let run = |threads: usize| -> Result<Vec<Tensor>> {
-        pool(threads)?.install(|| {
+        crate::with_num_threads(threads, || {
             let y = x.layer_norm([130], Some(&w), Some(&b), 1e-5)?;
             let mut all = found(grad_with(&y, &[&x, &w, &b], Some(&y.detach().square()?), Backward::default())?);
             all.push(y);
             all.push(with_generator(&mut Generator::seed(7), || x.dropout(0.3, true))?);
             Ok(all)
-        })
+        })?
     };
     let one = run(1)?;
     for threads in [2, 5] {

@@ -153,10 +153,7 @@ fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
 
 /// Runs `f` on so many threads.
 pub(in crate::backend::cpu) fn on_threads<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> T {
-    match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
-        Ok(pool) => pool.install(f),
-        Err(error) => unreachable!("no threads: {error}"),
-    }
+    crate::with_num_threads(threads, f).unwrap_or_else(|error| unreachable!("no threads: {error}"))
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! The innermost loop of a matrix product: a tile of the result, small enough to stay in registers while the inner
+//! dimension runs past. Every tile size up to the largest has its own version, so that edges need no padding.
+
+use super::vector::Vector;
+
+/// A tile of `out = start + a · b`. Its rows and vectors are those of the kernel that computes it.
+pub(super) struct Tile<T> {
+    pub k: usize,
+    /// The steps of `a` are free; those of `b` are `b_row` and 1.
+    pub a: *const T,
+    pub a_row: isize,
+    pub a_col: isize,
+    pub b: *const T,
+    pub b_row: isize,
+    pub out: *mut T,
+    pub width: usize,
+    /// Lanes of the last vector that belong to the tile.
+    pub last: usize,
+    pub start: Start<T>,
+}
+
+/// What the products are added to.
+#[derive(Clone, Copy)]
+pub(crate) enum Start<T> {
+    Zero,
+    /// What stands in `out`.
+    Out,
+    /// An element for each column, the same in all rows.
+    Row(*const T),
+}
+
+pub(super) type Kernel<T> = unsafe fn(&Tile<T>);
+
+/// The kernels for one instruction set: `tiles[rows - 1][vectors - 1]`.
+pub(crate) struct Kernels<T: 'static> {
+    pub(super) lanes: usize,
+    pub(super) tiles: &'static [&'static [Kernel<T>]],
+}
+
+impl<T> Kernels<T> {
+    /// The most rows a tile has.
+    pub(super) fn rows(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// The most vectors a row of a tile has.
+    pub(super) fn vectors(&self) -> usize {
+        self.tiles[0].len()
+    }
+}
+
+/// # Safety
+/// The processor has `V`'s instructions; `a` has `M` rows and `k` columns, `b` has `k` rows, `out` has `M` rows, each of
+/// `N` vectors but for what `last` leaves out, as does the row to start from; nobody else uses that part of `out`.
+#[inline(always)]
+unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, zero: V::Item) {
+    // SAFETY: the caller's promise covers every address below.
+    unsafe {
+        let mut sums = [[V::splat(zero); N]; M];
+        let (mut a, mut b) = (tile.a, tile.b);
+        // The result is fetched while the loop runs: it is far away more often than the operands.
+        for i in 0..M * N {
+            V::prefetch(tile.out.add(i / N * tile.width).wrapping_add(i % N * V::LANES));
+        }
+        for _ in 0..tile.k {
+            let mut row = [V::splat(zero); N];
+            for (j, vector) in row.iter_mut().enumerate() {
+                let from = b.add(j * V::LANES);
+                *vector = if j + 1 < N { V::load(from) } else { V::load_first(from, tile.last) };
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let factor = V::splat(a.offset(i as isize * tile.a_row).read());
+                for (sum, vector) in sums.iter_mut().zip(row) {
+                    *sum = factor.mul_add(vector, *sum);
+                }
+            }
+            a = a.wrapping_offset(tile.a_col);
+            b = b.wrapping_offset(tile.b_row);
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (j, sum) in sums.into_iter().enumerate() {
+                let (to, partial) = (tile.out.add(i * tile.width + j * V::LANES), j + 1 == N);
+                let load = |from: *const V::Item| if partial { V::load_first(from, tile.last) } else { V::load(from) };
+                let sum = match tile.start {
+                    Start::Zero => sum,
+                    Start::Out => load(to).add(sum),
+                    Start::Row(row) => load(row.add(j * V::LANES)).add(sum),
+                };
+                if partial { sum.store_first(to, tile.last) } else { sum.store(to) }
+            }
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($name:ident, $t:ty, $vector:ty, $(#[$feature:meta])?, [$($m:literal)+], $vectors:tt) => {
+        pub(in crate::backend::cpu::gemm) mod $name {
+            #[allow(clippy::wildcard_imports)]
+            use super::*;
+
+            /// # Safety
+            /// As `tile`.
+            $(#[$feature])?
+            unsafe fn kernel<const M: usize, const N: usize>(of: &Tile<$t>) {
+                // SAFETY: the caller's promise.
+                unsafe { tile::<$vector, M, N>(of, 0.0) }
+            }
+
+            pub(in crate::backend::cpu::gemm) static KERNELS: Kernels<$t> = Kernels {
+                lanes: <$vector as Vector>::LANES,
+                tiles: &[$(kernels!(@row $m $vectors)),+],
+            };
+        }
+    };
+    (@row $m:literal [$($n:literal)+]) => { &[$(kernel::<$m, $n>),+] };
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod x86 {
+    use super::{Kernels, Tile, Vector, tile};
+    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+
+    // 24 registers of sums, and some for the operands, of 32; with AVX2 12 of 16.
+    kernels!(avx512_f32, f32, __m512, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8], [1 2 3]);
+    kernels!(avx512_f64, f64, __m512d, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8], [1 2 3]);
+    kernels!(avx2_f32, f32, __m256, #[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [1 2]);
+    kernels!(avx2_f64, f64, __m256d, #[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [1 2]);
+}
+kernels!(plain_f32, f32, [f32; 4], , [1 2 3 4], [1 2]);
+kernels!(plain_f64, f64, [f64; 2], , [1 2 3 4], [1 2]);

@@ -1,0 +1,370 @@
+//! Matrix products of floats, in tiles.
+//!
+//! A product is cut into blocks of the inner dimension; of each block the parts of `b` that a tile reads are brought
+//! together ("packed"), and those of `a` where they lie far apart; then tiles are computed, in an order in which a panel
+//! of `a` stays in the nearest cache and a block of `b` in the next. Small products do without packing.
+//!
+//! Every element is a sum over blocks of sums over the block in order, whatever the tile or thread that computes it. So
+//! results depend neither on the number of threads nor on the other rows and columns of the product.
+
+mod kernel;
+mod pack;
+mod vector;
+
+use super::threads::{Ptr, parallel};
+use crate::storage::Storage;
+use crate::{Device, Element, Result};
+use kernel::{Kernels, Tile};
+use std::ops::Range;
+
+pub(crate) use kernel::Start;
+
+/// Elements of the inner dimension in a block: a panel of `a` takes a third of the first cache.
+const BLOCK: usize = 512;
+/// Columns of `b` that are packed at a time.
+const COLUMNS: usize = 3072;
+/// Rows of `a` that are packed at a time.
+const ROWS: usize = 4096;
+/// Rows and columns of a piece of work: its part of a block of `b` takes less than half of the second cache.
+const PIECE: (usize, usize) = (192, 384);
+/// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
+const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
+/// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
+const FEW: usize = 32;
+
+/// Rows up to which it pays to compute the transpose, for the sake of a matrix that would have to be packed.
+const FEW_TURNED: usize = 16;
+
+/// A matrix to read: its first element, and the steps to the next row and the next column.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<T> {
+    pub ptr: *const T,
+    pub row: isize,
+    pub col: isize,
+}
+
+impl<T> Matrix<T> {
+    /// The address of an element, which is valid if the matrix has it.
+    #[inline(always)]
+    pub(crate) fn at(&self, i: usize, j: usize) -> *const T {
+        self.ptr.wrapping_offset(i as isize * self.row + j as isize * self.col)
+    }
+
+    /// The part from an element on.
+    fn from(self, i: usize, j: usize) -> Matrix<T> {
+        Matrix { ptr: self.at(i, j), ..self }
+    }
+
+    fn t(self) -> Matrix<T> {
+        Matrix { ptr: self.ptr, row: self.col, col: self.row }
+    }
+}
+
+/// `out (m x n, row-major, rows `width` apart) = start + a (m x k) · b (k x n)`; none of the sizes is 0.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<T> {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Matrix<T>,
+    pub b: Matrix<T>,
+    pub out: *mut T,
+    pub width: usize,
+    pub start: Start<T>,
+}
+
+// SAFETY: pointers are only numbers; the threads that share a product write to disjoint parts of `out`.
+unsafe impl<T> Sync for Product<T> {}
+// SAFETY: as above; a matrix, and a row to start from, are only read.
+unsafe impl<T> Sync for Matrix<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Start<T> {}
+
+impl<T> Product<T> {
+    pub(crate) fn work(&self) -> usize {
+        self.m.saturating_mul(self.n).saturating_mul(self.k)
+    }
+}
+
+impl<T: Copy> Product<T> {
+    /// The product for some of the rows of `out`.
+    pub(crate) fn rows(&self, start: usize, end: usize) -> Product<T> {
+        Product { m: end - start, a: self.a.from(start, 0), out: self.out.wrapping_add(start * self.width), ..*self }
+    }
+}
+
+/// A type that matrices are multiplied in.
+pub(crate) trait Number: Element + std::ops::Add<Output = Self> {
+    const ZERO: Self;
+    /// The side of the squares that [`turn`](Number::turn) takes.
+    const SQUARE: usize;
+
+    /// The kernels for this processor.
+    fn kernels() -> &'static Kernels<Self>;
+
+    /// What turns rows of a square into its columns, if the processor has a way faster than one by one.
+    fn turn() -> Option<unsafe fn(*const Self, isize, *mut Self, usize)>;
+}
+
+macro_rules! numbers {
+    ($($t:ident $avx512:ident $avx2:ident $plain:ident),+) => {$(
+        impl Number for $t {
+            const ZERO: $t = 0.0;
+            const SQUARE: usize = 16;
+
+            #[inline]
+            fn kernels() -> &'static Kernels<$t> {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if std::arch::is_x86_feature_detected!("avx512f") {
+                        return &kernel::x86::$avx512::KERNELS;
+                    }
+                    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+                        return &kernel::x86::$avx2::KERNELS;
+                    }
+                }
+                &kernel::$plain::KERNELS
+            }
+
+            fn turn() -> Option<unsafe fn(*const $t, isize, *mut $t, usize)> {
+                numbers!(@turn $t)
+            }
+        }
+    )+};
+    (@turn f32) => {{
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return Some(pack::turn16);
+        }
+        None
+    }};
+    (@turn f64) => { None };
+}
+numbers!(f32 avx512_f32 avx2_f32 plain_f32, f64 avx512_f64 avx2_f64 plain_f64);
+
+/// # Errors
+/// If there is no memory for the packed operands.
+///
+/// # Safety
+/// All elements of the matrices are inside their buffers, and nobody else uses `out` meanwhile.
+pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
+    let Product { m, a, b, .. } = *product;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if m <= FEW_TURNED && b.col != 1 && b.row == 1 && a.col == 1 {
+            turned(op, product)
+        } else {
+            Plan::new(T::kernels(), product).run(op)
+        }
+    }
+}
+
+/// Few rows by a matrix that lies in memory column by column, as in a layer's `x · weightᵀ`: the transpose of
+/// `weight · xᵀ`, in which the large matrix is read where it is.
+///
+/// # Safety
+/// As [`gemm`].
+unsafe fn turned<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
+    let &Product { m, n, a, b, out, width, start, .. } = product;
+    let mut space = Storage::new(op, Device::Cpu, n * m * size_of::<T>())?;
+    let space = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<T>();
+    let other = Product { m: n, n: m, a: b.t(), b: a.t(), out: space, width: m, start: Start::Zero, ..*product };
+    // SAFETY: the caller's promise; the space has the result's elements.
+    unsafe {
+        Plan::new(T::kernels(), &other).run(op)?;
+        for i in 0..m {
+            for j in 0..n {
+                let (to, sum) = (out.add(i * width + j), space.add(j * m + i).read());
+                to.write(match start {
+                    Start::Zero => sum,
+                    Start::Out => to.read() + sum,
+                    Start::Row(row) => row.add(j).read() + sum,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The largest size of parts when `n` is cut into the fewest parts of at most `most`, as even as can be.
+fn even(n: usize, most: usize) -> usize {
+    n.div_ceil(n.div_ceil(most))
+}
+
+/// How a product is computed.
+struct Plan<'a, T: Number> {
+    product: &'a Product<T>,
+    kernels: &'static Kernels<T>,
+    pack_a: bool,
+    pack_b: bool,
+    /// The sizes of blocks.
+    block: usize,
+    columns: usize,
+    rows: usize,
+}
+
+/// The part of a product between its packed operands: a block of the inner dimension, of rows and of columns.
+struct Part<T> {
+    k: Range<usize>,
+    i: Range<usize>,
+    j: Range<usize>,
+    /// Rows and columns of a panel, and the number of panels.
+    height: usize,
+    width: usize,
+    high: usize,
+    wide: usize,
+    packed_a: Ptr<T>,
+    packed_b: Ptr<T>,
+}
+
+impl<'a, T: Number> Plan<'a, T> {
+    fn new(kernels: &'static Kernels<T>, product: &'a Product<T>) -> Plan<'a, T> {
+        let &Product { m, n, k, a, b, .. } = product;
+        let panel = kernels.vectors() * kernels.lanes;
+        // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Rows of
+        // `a` can be read where they are, four kilobytes of one after the other; columns lie too far apart.
+        let in_cache = k * n * size_of::<T>() <= 1 << 15;
+        Plan {
+            product,
+            kernels,
+            pack_a: a.col != 1 && n > 2 * panel && k > 16,
+            pack_b: b.col != 1 || (m > FEW && !in_cache),
+            block: even(k, BLOCK),
+            columns: n.min(COLUMNS),
+            rows: m.min(ROWS),
+        }
+    }
+
+    /// # Safety
+    /// As [`gemm`].
+    unsafe fn run(&self, op: &'static str) -> Result<()> {
+        let &Product { m, n, k, .. } = self.product;
+        let (lanes, panel) = (self.kernels.lanes, self.kernels.vectors() * self.kernels.lanes);
+        // Panels may be narrower than the widest, and then there are more of them, each with its padding.
+        let most_b = if self.pack_b { self.block * (self.columns.div_ceil(panel) * panel + panel) } else { 0 };
+        let most_a = if self.pack_a { self.block * self.rows } else { 0 };
+        let mut space = Storage::new(op, Device::Cpu, (most_a + most_b) * size_of::<T>())?;
+        let space = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<T>();
+        let (packed_b, packed_a) = (Ptr::new(space), Ptr::new(space.wrapping_add(most_b)));
+        for j in (0..n).step_by(self.columns) {
+            let j = j..n.min(j + self.columns);
+            for p in (0..k).step_by(self.block) {
+                for i in (0..m).step_by(self.rows) {
+                    let i = i..m.min(i + self.rows);
+                    let width = even(j.len().div_ceil(lanes), self.kernels.vectors()) * lanes;
+                    let height = even(i.len(), self.kernels.rows());
+                    let (high, wide) = (i.len().div_ceil(height), j.len().div_ceil(width));
+                    let k = p..k.min(p + self.block);
+                    let part = Part { k, i, j: j.clone(), height, width, high, wide, packed_a, packed_b };
+                    // SAFETY: the caller's promise; the space has room for both packed operands of any part.
+                    unsafe {
+                        self.pack(&part);
+                        self.multiply(&part);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`gemm`]; the part's packed operands have room.
+    unsafe fn pack(&self, part: &Part<T>) {
+        let Part { k, i, j, height, width, .. } = part;
+        // The panels of `b` serve all rows.
+        let panels_b = if self.pack_b && i.start == 0 { part.wide } else { 0 };
+        let panels_a = if self.pack_a { part.high } else { 0 };
+        let panels = panels_a + panels_b;
+        if panels == 0 {
+            return;
+        }
+        let elements = k.len() * (panels_a * height + panels_b * width);
+        // Copying takes about as long as 16 multiplications an element.
+        let pieces = (elements * 16 / GRAIN).clamp(1, 32);
+        let (a, b) = (self.product.a, self.product.b);
+        parallel(panels, panels.div_ceil(pieces), |mine| {
+            for at in mine {
+                // SAFETY: the caller's promise; the panels are parts of the operands, and each has its place.
+                unsafe {
+                    if let Some(at) = at.checked_sub(panels_b) {
+                        let row = i.start + at * height;
+                        let rows = (*height).min(i.end - row);
+                        pack::columns(
+                            a.from(row, k.start),
+                            rows,
+                            k.len(),
+                            part.packed_a.get().add(at * height * k.len()),
+                        );
+                    } else {
+                        let column = j.start + at * width;
+                        let columns = (*width).min(j.end - column);
+                        let to = part.packed_b.get().add(at * width * k.len());
+                        pack::rows(b.from(k.start, column), k.len(), columns, to, *width);
+                    }
+                }
+            }
+        });
+    }
+
+    /// # Safety
+    /// As [`gemm`]; the part's operands are packed.
+    unsafe fn multiply(&self, part: &Part<T>) {
+        let work = part.i.len() * part.j.len() * part.k.len();
+        // Panels in a piece of work. Where there are few pieces they are made smaller, so that the threads end together.
+        let (mut high, mut wide) = ((PIECE.0 / part.height).max(1), (PIECE.1 / part.width).max(1));
+        let pieces = |high: usize, wide: usize| part.high.div_ceil(high) * part.wide.div_ceil(wide);
+        while pieces(high, wide) < 8 && work / pieces(high, wide) > GRAIN && high * wide > 1 {
+            if wide == 1 || (high > 1 && high * part.height >= wide * part.width) {
+                high = high.div_ceil(2);
+            } else {
+                wide = wide.div_ceil(2);
+            }
+        }
+        let down = part.high.div_ceil(high);
+        let grain = if work < 2 * GRAIN { pieces(high, wide) } else { 1 };
+        parallel(pieces(high, wide), grain, |mine| {
+            for at in mine {
+                let (i, j) = (at % down * high, at / down * wide);
+                for i in i..part.high.min(i + high) {
+                    for j in j..part.wide.min(j + wide) {
+                        // SAFETY: the caller's promise; the tiles of `out` are disjoint.
+                        unsafe { self.tile(part, i, j) };
+                    }
+                }
+            }
+        });
+    }
+
+    /// Computes the tile of a panel of rows and a panel of columns.
+    ///
+    /// # Safety
+    /// As [`Plan::multiply`].
+    #[inline(always)]
+    unsafe fn tile(&self, part: &Part<T>, i: usize, j: usize) {
+        let Product { a, b, out, width, start, .. } = *self.product;
+        let (row, column, k) = (part.i.start + i * part.height, part.j.start + j * part.width, part.k.len());
+        let (rows, columns) = (part.height.min(part.i.end - row), part.width.min(part.j.end - column));
+        let vectors = columns.div_ceil(self.kernels.lanes);
+        let (a, a_row, a_col) = if self.pack_a {
+            (part.packed_a.get().wrapping_add(i * part.height * k).cast_const(), 1, rows as isize)
+        } else {
+            (a.at(row, part.k.start), a.row, a.col)
+        };
+        let (b, b_row) = if self.pack_b {
+            (part.packed_b.get().wrapping_add(j * part.width * k).cast_const(), part.width as isize)
+        } else {
+            (b.at(part.k.start, column), b.row)
+        };
+        let start = match start {
+            _ if part.k.start > 0 => Start::Out,
+            Start::Row(row) => Start::Row(row.wrapping_add(column)),
+            start => start,
+        };
+        let last = columns - (vectors - 1) * self.kernels.lanes;
+        let out = out.wrapping_add(row * width + column);
+        // SAFETY: the caller's promise; the kernels are for this processor.
+        unsafe {
+            self.kernels.tiles[rows - 1][vectors - 1](&Tile { k, a, a_row, a_col, b, b_row, out, width, last, start });
+        }
+    }
+}

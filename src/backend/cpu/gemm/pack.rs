@@ -1,0 +1,122 @@
+//! Copies of parts of the operands in the order in which the kernels read them.
+
+use super::{Matrix, Number};
+
+/// Writes `rows` x `k` elements of `a` as `k` short columns, one after the other.
+///
+/// # Safety
+/// `a` has these elements, `to` has room for them.
+pub(super) unsafe fn columns<T: Number>(a: Matrix<T>, rows: usize, k: usize, to: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if a.row == 1 && rows == 8 {
+            // Most panels have the full height; with a constant the copy is a register's load and store.
+            for p in 0..k {
+                to.add(p * 8).cast::<[T; 8]>().write(a.at(0, p).cast::<[T; 8]>().read());
+            }
+        } else {
+            strided(a.t(), k, rows, to, rows);
+        }
+    }
+}
+
+/// Writes `k` x `columns` elements of `b` as rows of `width`, the rest of which are zeros.
+///
+/// # Safety
+/// `b` has these elements, `to` has room for `k` rows of `width`.
+pub(super) unsafe fn rows<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if columns < width {
+            for p in 0..k {
+                std::slice::from_raw_parts_mut(to.add(p * width + columns), width - columns).fill(T::ZERO);
+            }
+        }
+        if b.col == 1 {
+            for p in 0..k {
+                std::ptr::copy_nonoverlapping(b.at(p, 0), to.add(p * width), columns);
+            }
+        } else if b.row == 1 {
+            turned(b, k, columns, to, width);
+        } else {
+            strided(b, k, columns, to, width);
+        }
+    }
+}
+
+/// Rows of a matrix that lies in memory column by column: square by square, where there is a way to turn a square.
+///
+/// # Safety
+/// As [`rows`].
+unsafe fn turned<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
+    let side = T::SQUARE;
+    let Some(turn) = T::turn() else {
+        // SAFETY: the caller's promise.
+        return unsafe { strided(b, k, columns, to, width) };
+    };
+    let (whole_k, whole_columns) = (k - k % side, columns - columns % side);
+    // SAFETY: the caller's promise; the squares and the two edges are parts of the whole.
+    unsafe {
+        for j in (0..whole_columns).step_by(side) {
+            for p in (0..whole_k).step_by(side) {
+                turn(b.at(p, j), b.col, to.add(p * width + j), width);
+            }
+        }
+        strided(b.from(whole_k, 0), k - whole_k, whole_columns, to.add(whole_k * width), width);
+        strided(b.from(0, whole_columns), k, columns - whole_columns, to.add(whole_columns), width);
+    }
+}
+
+/// Element by element.
+///
+/// # Safety
+/// As [`rows`].
+unsafe fn strided<T: Number>(from: Matrix<T>, rows: usize, columns: usize, to: *mut T, width: usize) {
+    for j in 0..columns {
+        for i in 0..rows {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(i * width + j).write(from.at(i, j).read()) };
+        }
+    }
+}
+
+/// Turns a square of 16 by 16.
+///
+/// # Safety
+/// The processor has AVX-512; `from` has 16 rows of 16 elements, `step` apart, and so has `to`, `width` apart.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn turn16(from: *const f32, step: isize, to: *mut f32, width: usize) {
+    #[allow(clippy::wildcard_imports)]
+    use std::arch::x86_64::*;
+    let low = |a, b| _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+    let high = |a, b| _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+    let zero = _mm512_setzero_ps();
+    let (mut x, mut y) = ([zero; 16], [zero; 16]);
+    for (i, row) in x.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *row = unsafe { _mm512_loadu_ps(from.offset(i as isize * step)) };
+    }
+    // Numbers, then pairs of them, then quarters of registers find their places.
+    for i in 0..8 {
+        y[2 * i] = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+        y[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+    }
+    for i in (0..16).step_by(4) {
+        x[i] = low(y[i], y[i + 2]);
+        x[i + 1] = high(y[i], y[i + 2]);
+        x[i + 2] = low(y[i + 1], y[i + 3]);
+        x[i + 3] = high(y[i + 1], y[i + 3]);
+    }
+    for i in 0..4 {
+        let even = |a, b| _mm512_shuffle_f32x4::<0x88>(a, b);
+        let odd = |a, b| _mm512_shuffle_f32x4::<0xdd>(a, b);
+        let (a, b) = (even(x[i], x[i + 4]), even(x[i + 8], x[i + 12]));
+        let (c, d) = (odd(x[i], x[i + 4]), odd(x[i + 8], x[i + 12]));
+        (y[i], y[i + 8], y[i + 4], y[i + 12]) = (even(a, b), odd(a, b), even(c, d), odd(c, d));
+    }
+    for (i, row) in y.into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_ps(to.add(i * width), row) };
+    }
+}
