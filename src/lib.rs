@@ -39,7 +39,7 @@ pub use device::Device;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};
 pub use layout::{Dims, Shape, Sizes, Slice};
-pub use ops::{CrossEntropy, Gelu, Reduction};
+pub use ops::{Attention, CrossEntropy, Gelu, Reduction};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
 pub use tensor::{NdArray, Operand, Tensor};
 

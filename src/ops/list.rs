@@ -1,7 +1,7 @@
 //! The one list of all operations, put together from the lists at the end of each file.
 
 use super::sample::Op;
-use super::{binary, cast, compare, extreme, index, join, loss, matmul, norm, product, reduce, softmax, unary, views};
+use super::{attention, binary, cast, compare, extreme, index, join, loss, matmul, norm, product, reduce, softmax, unary, views};
 use std::sync::LazyLock;
 
 /// Every operation, for tests and tables.
@@ -21,6 +21,7 @@ pub fn list() -> &'static [&'static Op] {
             extreme::OPS,
             softmax::OPS,
             matmul::OPS,
+            attention::OPS,
             views::OPS,
             join::OPS,
             index::OPS,

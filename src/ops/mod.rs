@@ -2,6 +2,7 @@
 //! tests use. [`list`] names them all, for the test harness and for reference tables.
 #![forbid(unsafe_code)]
 
+mod attention;
 pub(crate) mod binary;
 mod cast;
 mod compare;
@@ -21,6 +22,7 @@ mod softmax;
 mod unary;
 mod views;
 
+pub use attention::Attention;
 pub use list::list;
 pub use loss::{CrossEntropy, Reduction};
 pub use sample::{Op, Refusal, Sample};

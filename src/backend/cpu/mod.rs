@@ -1,6 +1,7 @@
 //! The kernels for the processor.
 
 pub(crate) mod arg;
+pub(crate) mod attention;
 pub(crate) mod bytes;
 pub(crate) mod convert;
 pub(crate) mod copy;

@@ -30,7 +30,7 @@ const PIECE: (usize, usize) = (192, 384);
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
 const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
-const FEW: usize = 32;
+const FEW: usize = 64;
 
 /// Rows up to which it pays to compute the transpose, for the sake of a matrix that would have to be packed.
 const FEW_TURNED: usize = 16;
@@ -51,7 +51,7 @@ impl<T> Matrix<T> {
     }
 
     /// The part from an element on.
-    fn from(self, i: usize, j: usize) -> Matrix<T> {
+    pub(crate) fn from(self, i: usize, j: usize) -> Matrix<T> {
         Matrix { ptr: self.at(i, j), ..self }
     }
 

@@ -1,0 +1,409 @@
+//! Attention.
+
+use super::binary::common_dtype;
+use super::sample::{Op, Refusal, Sample, normal};
+use crate::autograd::{Cx, Grads, is_grad_enabled};
+use crate::backend::View;
+use crate::backend::cpu::attention::{self, Inputs};
+use crate::backend::cpu::convert::compute_dtype;
+use crate::error::bail;
+use crate::layout::{Shape, broadcast};
+use crate::{DType, Result, Tensor};
+use smallvec::{SmallVec, smallvec};
+
+/// What [`Tensor::scaled_dot_product_attention`] may be told. The default sees every key and scales by the inverse square
+/// root of the size of a query.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attention<'a> {
+    /// Broadcast to `[.., queries, keys]`. Bools are true where a query sees a key; floats are added to the scores.
+    pub mask: Option<&'a Tensor>,
+    /// Whether query `i` sees the keys `0..=i` alone.
+    pub causal: bool,
+    /// What the scores are multiplied by.
+    pub scale: Option<f64>,
+}
+
+impl Attention<'_> {
+    /// Each position sees itself and those before it.
+    pub const CAUSAL: Attention<'static> = Attention { mask: None, causal: true, scale: None };
+}
+
+impl Tensor {
+    /// `softmax(query · keyᵀ · scale + mask) · value`, where this tensor is the query: `[.., queries, size]` with keys
+    /// `[.., keys, size]` and values `[.., keys, value size]` give `[.., queries, value size]`. The dimensions before
+    /// broadcast. The matrix of scores is never stored, neither here nor for the backward pass. A query that sees no
+    /// key gets zeros.
+    ///
+    /// ```
+    /// # use cotangent::{Attention, Tensor};
+    /// let query = Tensor::new([[0.0, 0.0], [100.0, 0.0]])?;
+    /// let (key, value) = (Tensor::new([[1.0, 0.0], [0.0, 1.0]])?, Tensor::new([[2.0], [4.0]])?);
+    /// let y = query.scaled_dot_product_attention(&key, &value, &Attention::default())?;
+    /// assert_eq!(y.to_vec::<f32>()?, [3.0, 2.0]);
+    /// let y = query.scaled_dot_product_attention(&key, &value, &Attention::CAUSAL)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [2.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit each other, the tensors are not of floating point, or the mask is neither of bools nor of
+    /// floats.
+    #[track_caller]
+    pub fn scaled_dot_product_attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        options: &Attention<'_>,
+    ) -> Result<Tensor> {
+        let problem = Problem::new(self, key, value, options)?;
+        let out = match &problem.mask {
+            // Only the plain form has a derivative for the mask.
+            Some(mask) if mask.requires_grad() && is_grad_enabled() => problem.plain()?,
+            _ => problem.fused()?,
+        };
+        out.to_dtype(problem.dtype)
+    }
+}
+
+/// The inputs of one shape but for the last two dimensions, in a computing type.
+struct Problem {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    /// What is added to the scores, as it was given or smaller than its broadcast shape.
+    mask: Option<Tensor>,
+    causal: bool,
+    scale: f64,
+    /// What the result is to be.
+    dtype: DType,
+}
+
+const NAME: &str = "scaled_dot_product_attention";
+
+impl Problem {
+    #[track_caller]
+    fn new(query: &Tensor, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Problem> {
+        let shapes = [query.shape(), key.shape(), value.shape()];
+        let ([.., t, d], [.., s, d_key], [.., s_value, _]) = (shapes[0], shapes[1], shapes[2]) else {
+            let [q, k, v] = shapes;
+            bail!(Shape, NAME, "queries {q:?}, keys {k:?} and values {v:?} must have at least two dimensions");
+        };
+        if d != d_key || s != s_value {
+            let [q, k, v] = shapes;
+            bail!(
+                Shape,
+                NAME,
+                "queries {q:?}, keys {k:?} and values {v:?} do not fit: these must be [.., t, d], [.., s, d] and [.., s, e]"
+            );
+        }
+        let mut dtype = query.dtype();
+        for t in [query, key, value] {
+            if !t.dtype().is_float() {
+                bail!(DType, NAME, "not defined for {}: cast to a float with to_dtype first", t.dtype());
+            }
+            if t.device() != query.device() {
+                bail!(Device, NAME, "one tensor is on {}, another on {}", query.device(), t.device());
+            }
+            dtype = common_dtype(NAME, dtype, t.dtype())?;
+        }
+        let lead = |shape: &[usize]| Shape::from(&shape[..shape.len() - 2]);
+        let batch = broadcast(NAME, &shapes.map(lead).each_ref())?;
+        let compute = compute_dtype(dtype);
+        let wide = |t: &Tensor| -> Result<Tensor> {
+            let shape: Shape = batch.iter().chain(&t.shape()[t.rank() - 2..]).copied().collect();
+            let t = t.to_dtype(compute)?;
+            if *t.shape() == *shape { Ok(t) } else { t.expand(&shape[..]) }
+        };
+        let scores: Shape = batch.iter().copied().chain([*t, *s]).collect();
+        let mask = options.mask.map(|mask| additive(mask, &scores, compute)).transpose()?;
+        let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
+        let (query, key, value) = (wide(query)?, wide(key)?, wide(value)?);
+        Ok(Problem { query, key, value, mask, causal: options.causal, scale, dtype })
+    }
+
+    #[track_caller]
+    fn fused(self: &Problem) -> Result<Tensor> {
+        let Problem { query, key, value, mask, causal, scale, .. } = self;
+        let mask = mask.as_ref().map(Tensor::detach);
+        let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
+        let rows: Shape = query.shape()[..rank - 1].into();
+        let shape: Shape = rows.iter().copied().chain([last]).collect();
+        let mut sums = Tensor::empty(NAME, rows, query.dtype(), query.device())?;
+        let operands = Operands::new(query, key, value, mask.clone(), *causal, *scale)?;
+        let out = Tensor::build(NAME, shape, query.dtype(), query.device(), |out| {
+            operands.with(|inputs| attention::forward(NAME, &inputs, &mut sums.as_view_mut(NAME)?, out))
+        })?;
+        let (causal, scale) = (*causal, *scale);
+        out.record(NAME, &[query, key, value], |save| {
+            let kept = [query, key, value].map(|t| save.keep(t));
+            let (mask, sums, values) = (mask.map(|mask| save.keep(&mask)), save.keep(&sums), save.keep_output());
+            move |cx: &Cx, g: &Tensor| {
+                let [query, key, value] = &kept;
+                let mask = mask.clone();
+                if is_grad_enabled() {
+                    let [query, key, value] = [query.clone(), key.clone(), value.clone()];
+                    let problem = Problem { query, key, value, mask, causal, scale, dtype: g.dtype() };
+                    return problem.plain_grads(cx, g);
+                }
+                let operands = Operands::new(query, key, value, mask, causal, scale)?;
+                let g = g.contiguous()?;
+                let empty = |t: &Tensor| Tensor::empty(NAME, t.layout().shape().clone(), t.dtype(), t.device());
+                let (mut a, mut b, mut c) = (empty(query)?, empty(key)?, empty(value)?);
+                operands.with(|inputs| {
+                    let grads = [&mut a.as_view_mut(NAME)?, &mut b.as_view_mut(NAME)?, &mut c.as_view_mut(NAME)?];
+                    attention::backward(NAME, &inputs, sums.as_view(), values.as_view(), g.as_view(), grads)
+                })?;
+                Ok(smallvec![Some(a), Some(b), Some(c)])
+            }
+        })
+    }
+
+    /// The weights, by the definition.
+    fn weights(&self) -> Result<Tensor> {
+        let Problem { query, key, mask, causal, scale, .. } = self;
+        let mut scores = query.matmul(&key.transpose(-2, -1)?)?.scale(*scale)?;
+        let mut hidden = None;
+        if *causal {
+            let (t, s) = (scores.size(-2)?, scores.size(-1)?);
+            let future = Tensor::ones([t, s])?.triu(1)?.gt(0.0)?;
+            scores = scores.masked_fill(&future, f64::NEG_INFINITY)?;
+        }
+        if let Some(mask) = mask {
+            scores = scores.add(mask)?;
+            hidden = Some(scores.detach().eq(f64::NEG_INFINITY)?);
+        }
+        // The softmax of nothing but minus infinity would be NaN, and so would its derivative.
+        match hidden {
+            Some(hidden) if scores.size(-1)? > 0 => {
+                let blind = hidden.to_dtype(DType::I64)?.amin([-1], true)?.eq(1)?;
+                scores.masked_fill(&blind, 0.0)?.softmax(-1)?.masked_fill(&blind, 0.0)
+            }
+            _ => scores.softmax(-1),
+        }
+    }
+
+    /// The definition, recorded step by step.
+    fn plain(&self) -> Result<Tensor> {
+        self.weights()?.matmul(&self.value)
+    }
+
+    fn plain_grads(&self, cx: &Cx, g: &Tensor) -> Result<Grads> {
+        let weights = self.weights()?;
+        let slopes = g.matmul(&self.value.transpose(-2, -1)?)?;
+        let mean = slopes.mul(&weights)?.sum_dim([-1], true)?;
+        let scores = weights.mul(&slopes.sub(&mean)?)?.scale(self.scale)?;
+        Ok(smallvec![
+            cx.want(0, || scores.matmul(&self.key))?,
+            cx.want(1, || scores.transpose(-2, -1)?.matmul(&self.query))?,
+            cx.want(2, || weights.transpose(-2, -1)?.matmul(g))?,
+        ])
+    }
+}
+
+/// A mask as numbers to add, checked against the shape of the scores.
+#[track_caller]
+fn additive(mask: &Tensor, scores: &Shape, dtype: DType) -> Result<Tensor> {
+    let fits = broadcast(NAME, &[&mask.shape().into(), scores]).is_ok_and(|all| all == *scores);
+    if !fits {
+        bail!(Shape, NAME, "a mask of shape {:?} does not broadcast to the scores' {scores:?}", mask.shape());
+    }
+    if mask.dtype().is_float() {
+        return mask.to_dtype(dtype);
+    }
+    if mask.dtype() != DType::Bool {
+        bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype());
+    }
+    let zeros = Tensor::zeros_with(mask.shape(), dtype)?;
+    zeros.masked_fill(&mask.detach().logical_not()?, f64::NEG_INFINITY)
+}
+
+/// What the kernel reads: values whose rows are contiguous, and the mask under its broadcast layout.
+struct Operands {
+    tensors: [Tensor; 3],
+    mask: Option<Tensor>,
+    causal: bool,
+    scale: f64,
+}
+
+impl Operands {
+    fn new(
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<Tensor>,
+        causal: bool,
+        scale: f64,
+    ) -> Result<Operands> {
+        let rows = |t: &Tensor| {
+            let t = t.detach();
+            if t.strides().last() == Some(&1) { Ok(t) } else { t.contiguous() }
+        };
+        Ok(Operands { tensors: [rows(query)?, rows(key)?, rows(value)?], mask, causal, scale })
+    }
+
+    fn with<R>(&self, f: impl FnOnce(Inputs<'_>) -> R) -> R {
+        let [query, key, value] = &self.tensors;
+        let rank = query.rank();
+        let scores: Shape = query.shape()[..rank - 1].iter().copied().chain([key.shape()[rank - 2]]).collect();
+        let layout = self.mask.as_ref().map(|mask| mask.layout().broadcast_to(&scores));
+        let mask = self.mask.as_ref().zip(layout.as_ref()).map(|(mask, layout)| View { layout, ..mask.as_view() });
+        let (query, key, value) = (query.as_view(), key.as_view(), value.as_view());
+        f(Inputs { query, key, value, mask, causal: self.causal, scale: self.scale })
+    }
+}
+
+static ATTENTION: Op = Op {
+    name: NAME,
+    samples: || {
+        let shapes: [(&[usize], &[usize], &[usize]); 6] = [
+            (&[3, 4], &[5, 4], &[5, 2]),
+            (&[2, 3, 4], &[2, 3, 4], &[2, 3, 4]),
+            (&[2, 1, 3, 2], &[3, 4, 2], &[1, 4, 3]),
+            (&[70, 3], &[66, 3], &[66, 2]),
+            (&[0, 3], &[2, 3], &[2, 2]),
+            (&[1, 1], &[1, 1], &[1, 1]),
+        ];
+        let mut all = Vec::new();
+        for (q, k, v) in shapes {
+            for causal in [false, true] {
+                let inputs = vec![normal(q, 1)?, normal(k, 2)?, normal(v, 3)?];
+                let options = Attention { causal, scale: Some(0.7), ..Attention::default() };
+                all.push(Sample::new(if causal { "causal" } else { "all" }, inputs, move |x| {
+                    x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+                }));
+            }
+        }
+        let inputs = || -> Result<_> { Ok(vec![normal([2, 3, 4], 1)?, normal([2, 5, 4], 2)?, normal([2, 5, 2], 3)?]) };
+        // The second query sees nothing.
+        let seen = Tensor::new([[1.0, 0.0, 1.0, 1.0, 0.0], [0.0; 5], [0.0, 1.0, 1.0, 0.0, 1.0]])?.gt(0.5)?;
+        for causal in [false, true] {
+            let seen = seen.clone();
+            all.push(Sample::new("a mask of bools", inputs()?, move |x| {
+                let options = Attention { mask: Some(&seen), causal, ..Attention::default() };
+                x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+            }));
+        }
+        let mut with_mask = inputs()?;
+        with_mask.push(normal([3, 1], 4)?.mul(normal([1, 5], 5)?)?);
+        all.push(Sample::new("a mask of floats", with_mask, |x| {
+            let options = Attention { mask: Some(&x[3]), ..Attention::default() };
+            x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+        }));
+        Ok(all)
+    },
+    refusals: || {
+        let call = |label: &str, message: &[&str], [q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| -> Result<Refusal> {
+            let (q, k, v) = (normal(q, 1)?, normal(k, 2)?, normal(v, 3)?);
+            let mask = mask.map(|shape| normal(shape, 4)).transpose()?;
+            Ok(Refusal::new(label, message, move || {
+                q.scaled_dot_product_attention(&k, &v, &Attention { mask: mask.as_ref(), ..Attention::default() })
+            }))
+        };
+        let (ints, floats) = (Tensor::zeros_with([2, 2], DType::I64)?, normal([2, 2], 1)?);
+        let (mask, x) = (ints.clone(), floats.clone());
+        Ok(vec![
+            call("sizes", &[NAME, "[3, 4]", "[5, 3]", "[5, 2]"], [&[3, 4], &[5, 3], &[5, 2]], None)?,
+            call("keys and values", &[NAME, "[5, 4]", "[6, 2]"], [&[3, 4], &[5, 4], &[6, 2]], None)?,
+            call("one dimension", &[NAME, "[4]"], [&[4], &[5, 4], &[5, 2]], None)?,
+            call("batches", &[NAME, "[2]", "[3]"], [&[2, 3, 4], &[3, 5, 4], &[5, 2]], None)?,
+            call("a mask", &[NAME, "[4, 5]", "[3, 5]"], [&[3, 4], &[5, 4], &[5, 2]], Some(&[4, 5]))?,
+            Refusal::new("integers", &[NAME, "i64"], move || {
+                floats.scaled_dot_product_attention(&ints, &floats, &Attention::default())
+            }),
+            Refusal::new("a mask of integers", &[NAME, "i64"], move || {
+                x.scaled_dot_product_attention(&x, &x, &Attention { mask: Some(&mask), ..Attention::default() })
+            }),
+        ])
+    },
+};
+
+pub(crate) static OPS: &[&Op] = &[&ATTENTION];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::autograd::{Backward, grad_with};
+    use crate::{Generator, with_num_threads};
+
+    fn inputs(dtype: DType, t: usize, s: usize) -> Result<[Tensor; 3]> {
+        let make = |rows: usize, seed: u64| -> Result<Tensor> {
+            // Heads that lie between each other, as a layer makes them.
+            let x = Generator::seed(seed).randn_with([2, rows, 3, 16], dtype)?;
+            x.transpose(1, 2)?.requires_grad_(true)
+        };
+        Ok([make(t, 1)?, make(s, 2)?, make(s, 3)?])
+    }
+
+    /// The result and its gradients, by the kernel and by the definition.
+    fn both(x: &[Tensor; 3], options: &Attention<'_>) -> Result<[Vec<Tensor>; 2]> {
+        let problem = Problem::new(&x[0], &x[1], &x[2], options)?;
+        let run = |y: Tensor| -> Result<Vec<Tensor>> {
+            let g = Generator::seed(9).randn_with(y.shape(), y.dtype())?;
+            let grads = grad_with(&y, &[&x[0], &x[1], &x[2]], Some(&g), Backward::default())?;
+            Ok(std::iter::once(y).chain(grads.into_iter().flatten()).collect())
+        };
+        Ok([run(problem.fused()?)?, run(problem.plain()?)?])
+    }
+
+    #[test]
+    fn the_kernel_agrees_with_the_definition() -> Result<()> {
+        let seen = Generator::seed(4).rand([2, 1, 100, 130])?.gt(0.3)?;
+        for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::F64, 1e-12)] {
+            for (t, s) in [(100, 130), (64, 64), (1, 7), (130, 65)] {
+                for causal in [false, true] {
+                    let mask = (t == 100).then_some(&seen);
+                    let [fused, plain] = both(&inputs(dtype, t, s)?, &Attention { mask, causal, scale: None })?;
+                    assert_eq!((fused.len(), plain.len()), (4, 4));
+                    for (at, (a, b)) in fused.iter().zip(&plain).enumerate() {
+                        assert!(a.allclose(b, tolerance, tolerance)?, "{dtype} {t}x{s} causal {causal}, tensor {at}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
+        let x = inputs(DType::F32, 150, 150)?;
+        let run = |threads| with_num_threads(threads, || both(&x, &Attention::CAUSAL))?;
+        let one = run(1)?;
+        for threads in [2, 5, 9] {
+            for (a, b) in run(threads)?[0].iter().zip(&one[0]) {
+                assert!(a.equal(b)?, "{threads} threads");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn large_scores_do_not_overflow() -> Result<()> {
+        let x = Tensor::full([2, 70, 4], 1e4)?;
+        let y = x.scaled_dot_product_attention(&x, &x, &Attention::CAUSAL)?;
+        assert!(y.allclose(&x, 1e-6, 0.0)?);
+        Ok(())
+    }
+
+    #[test]
+    fn the_scores_are_not_kept() -> Result<()> {
+        let tape = crate::autograd::Tape::new();
+        let x = tape.variable(&Generator::seed(1).randn([4, 256, 8])?)?;
+        let before = tape.saved_bytes();
+        x.scaled_dot_product_attention(&x, &x, &Attention::CAUSAL)?;
+        let kept = tape.saved_bytes() - before;
+        assert!(kept <= 4 * (256 * 8 * 4 + 256) * 4, "{kept} bytes are kept");
+        Ok(())
+    }
+
+    #[test]
+    fn halves_are_computed_in_f32() -> Result<()> {
+        let x = inputs(DType::F32, 9, 9)?;
+        let [q, k, v] = x.each_ref().map(|t| t.detach().to_dtype(DType::BF16));
+        let (q, k, v) = (q?, k?, v?);
+        let y = q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)?;
+        let [q, k, v] = [q, k, v].map(|t| t.to_dtype(DType::F32));
+        let wide = q?.scaled_dot_product_attention(&k?, &v?, &Attention::CAUSAL)?;
+        assert!(y.dtype() == DType::BF16 && y.equal(&wide.to_dtype(DType::BF16)?)?);
+        Ok(())
+    }
+}
