@@ -16,4 +16,5 @@ pub(crate) mod optim;
 pub(crate) mod reduce;
 pub(crate) mod simd;
 pub(crate) mod softmax;
+pub(crate) mod stream;
 pub(crate) mod threads;
