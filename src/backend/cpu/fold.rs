@@ -180,10 +180,9 @@ pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
             *lane = fold.join(*lane, fold.take(x, own));
         }
     }
-    // By way of an array of their own: lanes that are indexed by a variable would be kept in memory all along.
-    let mut rest = [F::START; LANES];
-    rest.iter_mut().zip(chunks.remainder()).for_each(|(rest, &x)| *rest = fold.take(x, own));
-    lanes.iter_mut().zip(rest).for_each(|(lane, rest)| *lane = fold.join(*lane, rest));
+    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = fold.join(*lane, fold.take(x, own));
+    }
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {

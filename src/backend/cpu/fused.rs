@@ -164,10 +164,9 @@ pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) 
                 *sum = *sum + at(first + lane);
             }
         }
-        // By way of an array of their own: lanes that are indexed by a variable would be kept in memory all along.
-        let mut rest = [C::ZERO; LANES];
-        rest.iter_mut().zip(whole..end).for_each(|(rest, i)| *rest = at(i));
-        lanes.iter_mut().zip(rest).for_each(|(lane, rest)| *lane = *lane + rest);
+        for (lane, i) in (whole..end).enumerate() {
+            lanes[lane] = lanes[lane] + at(i);
+        }
         let mut width = LANES;
         while width > 1 {
             width /= 2;
@@ -184,25 +183,17 @@ pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) 
 #[inline(always)]
 pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     let greater = |a: C, b: C| if b > a { b } else { a };
-    let (whole, rest) = x.as_chunks::<LANES>();
+    // One register, and the rest apart from it: other forms of this loop were taken to pieces by the compiler.
+    const LANES: usize = 16;
     let mut lanes = [C::LOWEST; LANES];
-    for chunk in whole {
+    let mut chunks = x.chunks_exact(LANES);
+    for chunk in &mut chunks {
         for (lane, &x) in lanes.iter_mut().zip(chunk) {
             *lane = greater(*lane, x);
         }
     }
-    // By way of an array of their own, as in `sum_by`.
-    let mut last = [C::LOWEST; LANES];
-    last.iter_mut().zip(rest).for_each(|(last, &x)| *last = x);
-    lanes.iter_mut().zip(last).for_each(|(lane, x)| *lane = greater(*lane, x));
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] = greater(lanes[lane], lanes[lane + width]);
-        }
-    }
-    lanes[0]
+    let rest = chunks.remainder().iter().fold(C::LOWEST, |a, &b| greater(a, b));
+    lanes.into_iter().fold(rest, greater)
 }
 
 /// Elements that are looked at together in [`greatest_and_sum`]: they stay in the first-level cache.
