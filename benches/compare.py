@@ -132,7 +132,7 @@ def header(peers, python):
 def measure(command, peer, workload, threads):
     """The rows of one workload, from a process of its own."""
     count = str(threads)
-    environment = os.environ | {"RAYON_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
+    environment = os.environ | {"COTANGENT_NUM_THREADS": count, "RAYON_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
     command = [*command, *(["--threads", count] if peer == "torch" else []), workload]
     failed = {"peer": peer, "workload": workload, "threads": threads}
     try:

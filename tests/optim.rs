@@ -438,6 +438,49 @@ fn the_result_does_not_depend_on_the_number_of_threads_or_on_the_path() -> Resul
     Ok(())
 }
 
+#[test]
+fn parameters_of_all_sizes_are_updated_together_the_same_on_any_number_of_threads() -> Result<()> {
+    let sizes = [3, 70_000, 1, 1000, 0, 33_000, 17];
+    let trained = |kind: usize| -> Result<Vec<Vec<u32>>> {
+        let mut optimizer = all_kinds().into_iter().nth(kind).ok_or_else(absent)?;
+        let mut params = Vec::new();
+        for (at, n) in sizes.into_iter().enumerate() {
+            let param = Generator::seed(at as u64).randn([n])?.requires_grad_(true)?;
+            param.set_grad(Generator::seed(at as u64 + 50).randn([n])?)?;
+            params.push(param);
+        }
+        // One in double and one in half precision, which are computed apart, and one without a gradient.
+        for (dtype, graded) in [(DType::F64, true), (DType::BF16, true), (DType::F32, false)] {
+            let param = Generator::seed(8).randn([9000])?.to_dtype(dtype)?.requires_grad_(true)?;
+            if graded {
+                param.set_grad(Generator::seed(9).randn([9000])?.to_dtype(dtype)?)?;
+            }
+            params.push(param);
+        }
+        let mut model = Bag { params };
+        for _ in 0..3 {
+            optimizer.step(&mut model)?;
+        }
+        let values = model.params.iter().map(|p| p.to_dtype(DType::F32)?.to_vec::<f32>());
+        Ok(values.collect::<Result<Vec<_>>>()?.into_iter().map(|v| v.into_iter().map(f32::to_bits).collect()).collect())
+    };
+    let on_threads = |threads: usize, kind: usize| -> Result<Vec<Vec<u32>>> {
+        cotangent::with_num_threads(threads, || trained(kind))?
+    };
+    for kind in 0..all_kinds().len() {
+        let one = on_threads(1, kind)?;
+        for (at, n) in sizes.into_iter().enumerate().filter(|&(_, n)| n > 0) {
+            let before: Vec<u32> =
+                Generator::seed(at as u64).randn([n])?.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect();
+            assert!(before.iter().zip(&one[at]).all(|(a, b)| a != b), "parameter {at} has changed everywhere");
+        }
+        for threads in [2, 5] {
+            assert_eq!(on_threads(threads, kind)?, one, "{threads} threads");
+        }
+    }
+    Ok(())
+}
+
 /// Runs a test that reads process-wide statistics in a process of its own: other tests run beside it.
 fn alone(name: &str, test: impl FnOnce() -> Result<()>) -> Result<()> {
     const ALONE: &str = "COTANGENT_TEST_ALONE";

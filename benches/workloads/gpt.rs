@@ -1,7 +1,7 @@
 //! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, no biases in the linear layers, the head not tied.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module};
-use cotangent::{DType, Gelu, Result, Tensor};
+use cotangent::{Attention, DType, Gelu, Result, Tensor};
 
 pub const VOCABULARY: usize = 65;
 pub const TIME: usize = 256;
@@ -83,8 +83,5 @@ pub fn linear_in(dtype: DType, x: &Tensor, layer: &Linear) -> Result<Tensor> {
 /// Attention of `[.., time, size]` queries, keys and values, each position looking at itself and those before; products
 /// in `dtype`, the softmax in f32.
 pub fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, dtype: DType) -> Result<Tensor> {
-    let (time, size) = (q.size(-2)?, q.size(-1)?);
-    let future = Tensor::ones([time, time])?.triu(1)?.gt(0.0)?;
-    let scores = q.matmul(&k.transpose(-2, -1)?)?.to_dtype(DType::F32)?.scale(1.0 / (size as f64).sqrt())?;
-    scores.masked_fill(&future, f64::NEG_INFINITY)?.softmax(-1)?.to_dtype(dtype)?.matmul(v)
+    q.scaled_dot_product_attention(k, v, &Attention::CAUSAL)?.to_dtype(dtype)
 }

@@ -1,6 +1,6 @@
 //! What this library takes for a fixed set of workloads, as JSON, a line each.
 //!
-//! `cargo bench --bench workloads -- [names]`, `RAYON_NUM_THREADS` for the threads. `benches/README.md` says what each
+//! `cargo bench --bench workloads -- [names]`, `COTANGENT_NUM_THREADS` for the threads. `benches/README.md` says what each
 //! workload is; `benches/compare.py` runs the same ones in other libraries.
 
 mod gpt;
@@ -35,5 +35,5 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
 ];
 
 fn main() -> ExitCode {
-    timing::run(&Timer::new("cotangent"), WORKLOADS)
+    timing::run(&Timer::new("cotangent", "COTANGENT_NUM_THREADS"), WORKLOADS)
 }

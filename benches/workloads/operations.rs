@@ -1,10 +1,8 @@
 //! Single operations, most of them forward and backward.
 
-use crate::gpt::causal_attention;
 use crate::timing::Timer;
 use cotangent::autograd::no_grad;
-use cotangent::{CrossEntropy, DType, Result, Tensor};
-use rayon::prelude::*;
+use cotangent::{Attention, CrossEntropy, Result, Tensor};
 
 /// The bytes of `arrays` arrays of `elements` numbers: what a perfect program would move between memory and processor.
 fn bytes(arrays: usize, elements: usize) -> f64 {
@@ -115,7 +113,8 @@ pub fn layernorm(timer: &Timer) -> Result<()> {
 pub fn attention(timer: &Timer) -> Result<()> {
     let shape = [4, 8, 512, 64];
     let (q, k, v) = (leaf(shape)?, leaf(shape)?, leaf(shape)?);
-    let step = || forward_backward([&q, &k, &v], |[q, k, v]| causal_attention(q, k, v, DType::F32)?.sum());
+    let step =
+        || forward_backward([&q, &k, &v], |[q, k, v]| q.scaled_dot_product_attention(k, v, &Attention::CAUSAL)?.sum());
     timer.time("attention", step)?.print();
     Ok(())
 }
@@ -125,10 +124,13 @@ pub fn limits(timer: &Timer) -> Result<()> {
     let elements = 1_usize << 28;
     let source = vec![1_f32; elements];
     let mut target = vec![2_f32; elements];
-    let share = elements.div_ceil(rayon::current_num_threads());
+    let share = elements.div_ceil(cotangent::num_threads());
     let step = || -> Result<()> {
-        let shares = target.par_chunks_mut(share).zip(source.par_chunks(share));
-        shares.for_each(|(to, from)| to.copy_from_slice(from));
+        std::thread::scope(|scope| {
+            for (to, from) in target.chunks_mut(share).zip(source.chunks(share)) {
+                scope.spawn(|| to.copy_from_slice(from));
+            }
+        });
         Ok(())
     };
     timer.time("limit_copy", step)?.per_ns("gb_per_s", bytes(2, elements)).print();

@@ -22,9 +22,9 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// The number of threads is Rayon's: `RAYON_NUM_THREADS`, or that of the processors.
-    pub fn new(peer: &'static str) -> Timer {
-        let set = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+    /// The number of threads is that of the environment variable `variable`, or that of the processors.
+    pub fn new(peer: &'static str, variable: &str) -> Timer {
+        let set = std::env::var(variable).ok().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
         let threads = set.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         Timer { peer, threads }
     }

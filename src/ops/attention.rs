@@ -9,7 +9,7 @@ use crate::backend::cpu::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
 use crate::{DType, Result, Tensor};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// What [`Tensor::scaled_dot_product_attention`] may be told. The default sees every key and scales by the inverse square
 /// root of the size of a query.
@@ -214,7 +214,7 @@ fn additive(mask: &Tensor, scores: &Shape, dtype: DType) -> Result<Tensor> {
         bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype());
     }
     let zeros = Tensor::zeros_with(mask.shape(), dtype)?;
-    zeros.masked_fill(&mask.detach().logical_not()?, f64::NEG_INFINITY)
+    zeros.masked_fill(&mask.detach().eq(false)?, f64::NEG_INFINITY)
 }
 
 /// What the kernel reads: values whose rows are contiguous, and the mask under its broadcast layout.
@@ -292,13 +292,14 @@ static ATTENTION: Op = Op {
         Ok(all)
     },
     refusals: || {
-        let call = |label: &str, message: &[&str], [q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| -> Result<Refusal> {
-            let (q, k, v) = (normal(q, 1)?, normal(k, 2)?, normal(v, 3)?);
-            let mask = mask.map(|shape| normal(shape, 4)).transpose()?;
-            Ok(Refusal::new(label, message, move || {
-                q.scaled_dot_product_attention(&k, &v, &Attention { mask: mask.as_ref(), ..Attention::default() })
-            }))
-        };
+        let call =
+            |label: &str, message: &[&str], [q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| -> Result<Refusal> {
+                let (q, k, v) = (normal(q, 1)?, normal(k, 2)?, normal(v, 3)?);
+                let mask = mask.map(|shape| normal(shape, 4)).transpose()?;
+                Ok(Refusal::new(label, message, move || {
+                    q.scaled_dot_product_attention(&k, &v, &Attention { mask: mask.as_ref(), ..Attention::default() })
+                }))
+            };
         let (ints, floats) = (Tensor::zeros_with([2, 2], DType::I64)?, normal([2, 2], 1)?);
         let (mask, x) = (ints.clone(), floats.clone());
         Ok(vec![

@@ -1,7 +1,9 @@
 //! The one list of all operations, put together from the lists at the end of each file.
 
 use super::sample::Op;
-use super::{attention, binary, cast, compare, extreme, index, join, loss, matmul, norm, product, reduce, softmax, unary, views};
+use super::{
+    attention, binary, cast, compare, extreme, index, join, loss, matmul, norm, product, reduce, softmax, unary, views,
+};
 use std::sync::LazyLock;
 
 /// Every operation, for tests and tables.

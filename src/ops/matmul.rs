@@ -4,7 +4,6 @@ use super::binary::common_dtype;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::Cx;
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::cpu::matmul::Onto;
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
@@ -165,7 +164,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
     let (va, vb) = (View { layout: &la, ..a.as_view() }, View { layout: &lb, ..b.as_view() });
     let out = Tensor::build(op, shape, compute, a.device(), |out| {
-        backend::matmul(op, va, vb, out, bias.as_ref().map_or(Onto::Nothing, |bias| Onto::Row(bias.as_view())))
+        backend::matmul(op, va, vb, out, bias.as_ref().map(Tensor::as_view))
     })?;
     out.to_dtype(dtype)
 }

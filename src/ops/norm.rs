@@ -109,36 +109,54 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
     })?;
     let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
     out.record("layer_norm", &inputs, |save| {
+        let (weighted, biased) = (weight.is_some(), bias.is_some());
         // A bias alone asks for nothing but the cotangent.
-        let weighted = weight.is_some();
         let needed = save.needs(0) || (weighted && save.needs(1));
         let kept = needed.then(|| (save.keep(x), save.keep(&stats)));
         let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.keep(w));
-        let (count, normalized) = (inputs.len(), normalized.clone());
+        let (last, normalized) = (inputs.len() - 1, normalized.clone());
         move |cx: &Cx, g: &Tensor| {
-            let mut grads: Grads = smallvec![None; count];
-            if let Some((x, stats)) = &kept {
-                let (for_x, for_weight) = (cx.needs(0), weighted && cx.needs(1));
-                let (x_grad, weight_grad) = if is_grad_enabled() {
-                    plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, for_x, for_weight)?
-                } else {
-                    fused_grad(x, g, stats, kept_weight.as_ref(), &normalized, for_x, for_weight)?
-                };
+            // The engine sums the cotangent to the bias's shape, unless the kernel has done so on its way.
+            let mut grads: Grads = smallvec![None; last + 1];
+            if biased {
+                grads[last] = Some(g.clone());
+            }
+            let Some((x, stats)) = &kept else { return Ok(grads) };
+            let want = Want { x: cx.needs(0), weight: weighted && cx.needs(1), bias: biased && cx.needs(last) };
+            if is_grad_enabled() {
+                let (x_grad, weight_grad) = plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, want)?;
                 grads[0] = x_grad;
                 if weighted {
                     grads[1] = weight_grad;
                 }
+                return Ok(grads);
             }
-            if count > 1 + usize::from(weighted) {
-                // The engine sums it to the bias's shape.
-                grads[count - 1] = Some(g.clone());
+            let fused = fused_grad(x, g, stats, kept_weight.as_ref(), &normalized, want)?;
+            grads[0] = fused.x;
+            if weighted {
+                grads[1] = fused.weight;
+            }
+            if fused.bias.is_some() {
+                grads[last] = fused.bias;
             }
             Ok(grads)
         }
     })
 }
 
-type Pair = (Option<Tensor>, Option<Tensor>);
+/// Which gradients are asked for.
+#[derive(Clone, Copy)]
+struct Want {
+    x: bool,
+    weight: bool,
+    bias: bool,
+}
+
+struct Fused {
+    x: Option<Tensor>,
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+}
 
 fn fused_grad(
     x: &Tensor,
@@ -146,9 +164,8 @@ fn fused_grad(
     stats: &Tensor,
     weight: Option<&Tensor>,
     normalized: &Shape,
-    for_x: bool,
-    for_weight: bool,
-) -> Result<Pair> {
+    want: Want,
+) -> Result<Fused> {
     let (op, len) = ("layer_norm", normalized.numel());
     let (input, g) = (rows(x, len)?, rows(g, len)?);
     let weight = weight.map(|w| w.detach().to_dtype(stats.dtype())?.contiguous()).transpose()?;
@@ -156,41 +173,38 @@ fn fused_grad(
     let empty = |wanted: bool, shape: Shape, dtype: DType| {
         wanted.then(|| Tensor::empty(op, shape, dtype, x.device())).transpose()
     };
-    let mut x_grad = empty(for_x, x.layout().shape().clone(), x.dtype())?;
-    let mut sums = empty(for_weight, [pieces, 2, len].into(), stats.dtype())?;
+    let mut x_grad = empty(want.x, x.layout().shape().clone(), x.dtype())?;
+    let mut sums = empty(want.weight || want.bias, [pieces, 2, len].into(), stats.dtype())?;
     let (mut to_x, mut to_sums) = (
         x_grad.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
         sums.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
     );
     let w = weight.as_ref().map(Tensor::as_view);
     layer_norm::backward(op, input.as_view(), g.as_view(), stats.as_view(), w, to_x.as_mut(), to_sums.as_mut())?;
-    let total = |sums: Tensor| sums.select(1, 0)?.sum_dim(0, false)?.reshape(normalized);
-    Ok((x_grad, sums.map(total).transpose()?))
+    let total = |wanted: bool, which: isize| {
+        let sums = sums.as_ref().filter(|_| wanted);
+        sums.map(|sums| sums.select(1, which)?.sum_dim(0, false)?.reshape(normalized)).transpose()
+    };
+    Ok(Fused { weight: total(want.weight, 0)?, bias: total(want.bias, 1)?, x: x_grad })
 }
 
+type Pair = (Option<Tensor>, Option<Tensor>);
+
 /// What the kernel computes, in tensor operations; the engine sums the weight's cotangent to its shape.
-fn plain_grad(
-    x: &Tensor,
-    g: &Tensor,
-    weight: Option<&Tensor>,
-    dims: usize,
-    eps: f64,
-    for_x: bool,
-    for_weight: bool,
-) -> Result<Pair> {
+fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps: f64, want: Want) -> Result<Pair> {
     let last: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
     let mean = |t: &Tensor| t.mean_dim(&last, true);
     let (x, g) = (x.to_dtype(compute_dtype(x.dtype()))?, g.to_dtype(compute_dtype(g.dtype()))?);
     let centred = x.sub(mean(&x)?)?;
     let inverse = mean(&centred.square()?)?.add(eps)?.sqrt()?.reciprocal()?;
     let normalised = centred.mul(&inverse)?;
-    let weight_grad = for_weight.then(|| g.mul(&normalised)).transpose()?;
+    let weight_grad = want.weight.then(|| g.mul(&normalised)).transpose()?;
     let to_x = || {
         let g = weight.map_or(Ok(g.clone()), |w| g.mul(w))?;
         let along_x = normalised.mul(mean(&g.mul(&normalised)?)?)?;
         g.sub(mean(&g)?)?.sub(along_x)?.mul(&inverse)
     };
-    Ok((for_x.then(to_x).transpose()?, weight_grad))
+    Ok((want.x.then(to_x).transpose()?, weight_grad))
 }
 
 /// `x · scale` where the mask says so, else 0.

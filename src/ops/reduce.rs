@@ -1,9 +1,12 @@
 //! Sums, means and variances over some or all dimensions.
 
+use super::formula::Real;
 use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, no_grad};
+use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend;
-use crate::backend::cpu::reduce::Reduce;
+use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::map::{Floats, Formula, Tile};
+use crate::backend::cpu::reduce::{Reduce, Shifted};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
 use crate::{DType, Dims, Result, Shape, Tensor};
@@ -49,6 +52,21 @@ impl Plan {
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         backend::reduce(op, by, x.as_view(), &self.dims, &mut out.as_view_mut(op)?)?;
         Ok(out)
+    }
+
+    /// A reduction with a number for each result, which is of the computing type; outside the graph.
+    pub fn reduce_shifted(&self, op: &'static str, by: Shifted, x: &Tensor, own: &Tensor) -> Result<Tensor> {
+        let mut out = Tensor::empty(op, self.to.clone(), x.dtype(), x.device())?;
+        backend::reduce_shifted(op, by, x.as_view(), &self.dims, own.as_view(), &mut out.as_view_mut(op)?)?;
+        Ok(out)
+    }
+
+    /// A function of each element and of two numbers that belong to its result; outside the graph.
+    pub fn map(&self, op: &'static str, f: &dyn Tile<3>, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self.spread(&a.detach())?, self.spread(&b.detach())?);
+        Tensor::build(op, self.from.clone(), x.dtype(), x.device(), |out| {
+            backend::map(op, f, x.dtype(), [x.as_view(), a.as_view(), b.as_view()], out)
+        })
     }
 
     #[track_caller]
@@ -98,22 +116,30 @@ fn variance(op: &'static str, x: &Tensor, dims: &Dims, correction: usize, keepdi
     let plan = Plan::new(op, x, dims, keepdim)?;
     // Where nothing is left to divide by, the result is NaN or infinite.
     let freedom = plan.count().saturating_sub(correction) as f64;
-    no_grad(|| mean_square_deviation(op, &plan, x, freedom))?.record(op, &[x], |save| {
-        let x = save.keep(x);
+    // In two passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
+    // precision has neither the bits for the mean nor the range for the squares.
+    let mean = plan.reduce(op, Reduce::Mean, x, compute_dtype(x.dtype()))?;
+    plan.reduce_shifted(op, Shifted::Deviation(freedom), x, &mean)?.record(op, &[x], |save| {
+        let (x, mean) = (save.keep(x), save.keep(&mean));
         move |_: &Cx, g: &Tensor| {
+            if !is_grad_enabled() {
+                let slope = Floats(VarianceSlope(2.0 / freedom));
+                return Ok(smallvec![Some(plan.map(op, &slope, &x, &mean, g)?)]);
+            }
             let deviation = x.sub(&plan.spread(&plan.mean(op, &x)?)?)?;
             Ok(smallvec![Some(plan.spread(&g.mul(2.0 / freedom)?)?.mul(&deviation)?)])
         }
     })
 }
 
-/// In two passes: the difference of the mean square and the squared mean would cancel where the mean is large.
-fn mean_square_deviation(op: &'static str, plan: &Plan, x: &Tensor, freedom: f64) -> Result<Tensor> {
-    // Half precision has neither the bits for the mean nor the range for the squares.
-    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let mean = plan.reduce(op, Reduce::Mean, x, wide)?;
-    let squares = x.to_dtype(wide)?.sub(&plan.spread(&mean)?)?.square()?;
-    plan.sum(op, &squares)?.div(freedom)?.to_dtype(x.dtype())
+/// The derivative of the variance, from an element, the mean and the cotangent.
+struct VarianceSlope(f64);
+
+impl<T: Real> Formula<T, 3> for VarianceSlope {
+    #[inline(always)]
+    fn at(&self, [x, mean, g]: [T; 3]) -> T {
+        g * T::lit(self.0) * (x - mean)
+    }
 }
 
 /// Refuses what has no mean in its own dtype.

@@ -1,13 +1,16 @@
 //! Softmax, its logarithm, and the logarithm of a sum of exponentials.
 
+use super::formula::Real;
 use super::reduce::{Plan, dim_refusals, dim_samples, float_only, int_refusal};
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled, no_grad};
 use crate::backend;
-use crate::backend::cpu::reduce::Reduce;
+use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::map::{Floats, Formula};
+use crate::backend::cpu::reduce::{Reduce, Shifted};
 use crate::backend::cpu::softmax::Row;
 use crate::layout::resolve_dims;
-use crate::{DType, Dims, Result, Tensor};
+use crate::{Dims, Result, Tensor};
 use smallvec::smallvec;
 
 /// `row` of tensors of one shape and dtype.
@@ -99,6 +102,10 @@ impl Tensor {
         no_grad(|| log_sum_exp(&plan, &x))?.record("logsumexp", &[&x], |save| {
             let (x, y) = (save.keep(&x), save.keep_output());
             move |cx: &Cx, g: &Tensor| {
+                if !is_grad_enabled() {
+                    let slope = Floats(Share);
+                    return Ok(smallvec![Some(plan.map("logsumexp", &slope, &x, &cx.output(&y), g)?)]);
+                }
                 let weights = x.sub(&plan.spread(&cx.output(&y))?)?.exp()?;
                 Ok(smallvec![Some(plan.spread(g)?.mul(&weights)?)])
             }
@@ -108,12 +115,20 @@ impl Tensor {
 
 fn log_sum_exp(plan: &Plan, x: &Tensor) -> Result<Tensor> {
     // Half precision is summed, and its exponentials taken, in f32.
-    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    let max = plan.reduce("logsumexp", Reduce::Max, x, wide)?;
+    let max = plan.reduce("logsumexp", Reduce::Max, x, compute_dtype(x.dtype()))?;
     // An infinite maximum would make NaN of infinities that it is subtracted from.
     let max = max.abs()?.lt(f64::INFINITY)?.where_(&max, 0.0)?;
-    let scaled = x.to_dtype(wide)?.sub(&plan.spread(&max)?)?.exp()?;
-    plan.sum("logsumexp", &scaled)?.log()?.add(&max)?.to_dtype(x.dtype())
+    plan.reduce_shifted("logsumexp", Shifted::LogSumExp, x, &max)
+}
+
+/// The derivative of `log Σ exp(x)`, from an element, the result and the cotangent.
+struct Share;
+
+impl<T: Real> Formula<T, 3> for Share {
+    #[inline(always)]
+    fn at(&self, [x, y, g]: [T; 3]) -> T {
+        g * (x - y).exp()
+    }
 }
 
 type AlongDim = fn(&Tensor, isize) -> Result<Tensor>;
@@ -179,6 +194,29 @@ mod tests {
                 };
                 assert!(recorded.requires_grad() && !fused.requires_grad());
                 assert!(fused.allclose(recorded, 1e-12, 1e-14)?, "{name} of {shape:?}: {fused} and {recorded}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn fused_and_recorded_derivatives_of_logsumexp_and_variance_agree() -> Result<()> {
+        let calls: [(&str, fn(&Tensor, Dims) -> Result<Tensor>); 2] =
+            [("logsumexp", |x, dims| x.logsumexp(dims, false)), ("var_dim", |x, dims| x.var_dim(dims, 1, false))];
+        for (name, call) in calls {
+            for dims in [Dims::from(0), Dims::from(-1), Dims::from([0, 2]), Dims::All] {
+                let x = normal([5, 20, 30], 1)?.requires_grad_(true)?;
+                let y = call(&x, dims.clone())?;
+                let g = normal(y.shape(), 2)?;
+                let gradient = |how| -> Result<Option<Tensor>> {
+                    Ok(grad_with(&call(&x, dims.clone())?, &[&x], Some(&g), how)?.pop().flatten())
+                };
+                let (Some(fused), Some(recorded)) = (gradient(Backward::default())?, gradient(Backward::CREATE)?)
+                else {
+                    crate::error::bail!(Graph, "test", "{name} has no gradient");
+                };
+                assert!(recorded.requires_grad() && !fused.requires_grad());
+                assert!(fused.allclose(&recorded, 1e-12, 1e-14)?, "{name} over {dims:?}: {fused} and {recorded}");
             }
         }
         Ok(())

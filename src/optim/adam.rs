@@ -164,7 +164,8 @@ impl Method<2> for Moments {
             new1: T::of(1.0 - beta1),
             beta2: T::of(beta2),
             new2: T::of(1.0 - beta2),
-            root: T::of(corrections.1.sqrt()),
+            // A division of every element costs more than the memory it is loaded from.
+            rescale: T::of(1.0 / corrections.1.sqrt()),
             eps: T::of(self.eps),
             size: T::of(self.lr / corrections.0),
         }
@@ -178,7 +179,7 @@ struct Adaptive<T> {
     new1: T,
     beta2: T,
     new2: T,
-    root: T,
+    rescale: T,
     eps: T,
     size: T,
 }
@@ -191,7 +192,7 @@ impl<T: Real> Rule<T, 2> for Adaptive<T> {
         let parameter = parameter * self.shrink;
         let mean = mean + self.new1 * (gradient - mean);
         let square = square * self.beta2 + self.new2 * gradient * gradient;
-        let denominator = square.sqrt() / self.root + self.eps;
+        let denominator = square.sqrt() * self.rescale + self.eps;
         (parameter - self.size * mean / denominator, [mean, square])
     }
 }

@@ -1,10 +1,10 @@
 //! What all optimisers share: going over the parameters, and keeping, saving and loading what belongs to each.
 
-use crate::backend::cpu::optim::{Real, Rule, update};
+use crate::backend::cpu::optim::{Real, Rule, Update, update};
 use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::Module;
-use crate::nn::tied::groups;
+use crate::nn::tied::{Group, groups};
 use crate::{DType, Result, Tensor};
 use std::collections::BTreeMap;
 
@@ -12,6 +12,15 @@ use std::collections::BTreeMap;
 pub(crate) trait Method<const N: usize> {
     /// The rule for the named parameter in its `step`-th step, counted from 1.
     fn rule<T: Real>(&self, name: &str, step: u64) -> impl Rule<T, N>;
+}
+
+/// A parameter that has a gradient: nothing of its update can fail any more.
+struct Ready<'g, 'm> {
+    group: &'g mut Group<'m>,
+    /// Contiguous, in the computing type.
+    gradient: Tensor,
+    /// The parameter in the computing type, where it is of half precision itself.
+    wide: Option<Tensor>,
 }
 
 /// The state of all parameters, by name.
@@ -51,25 +60,57 @@ impl Store {
             }
             let Some(gradient) = group.tensor.grad() else { continue };
             let gradient = gradient.detach().to_dtype(compute(gradient.dtype()))?.contiguous()?;
-            let own = own(op, group.tensor)?;
+            let wide = own(op, group.tensor)?;
             if N > 0 {
                 self.prepare(op, &group.name, &gradient, N)?;
             }
-            ready.push((group, gradient, own));
+            ready.push(Ready { group, gradient, wide });
         }
-        for (group, gradient, half) in ready {
-            let kept = self.kept.get_mut(&group.name);
-            let mut none = Kept::default();
-            let kept = kept.unwrap_or(&mut none);
-            kept.step += 1;
-            match half {
-                None => apply(op, method, &group.name, group.tensor, &gradient, kept)?,
-                Some(mut wide) => {
-                    apply(op, method, &group.name, &mut wide, &gradient, kept)?;
-                    crate::backend::copy(wide.as_view(), &mut group.tensor.as_view_mut(op)?)?;
-                }
+        // In the order of the state, so that one walk over it finds the state of each.
+        ready.sort_unstable_by(|a, b| a.group.name.cmp(&b.group.name));
+        if let Some(two) = ready.windows(2).find(|two| two[0].group.name == two[1].group.name) {
+            bail!(Graph, op, "{} is the name of several parameters", two[0].group.name);
+        }
+        self.update::<f32, N>(op, method, &mut ready)?;
+        self.update::<f64, N>(op, method, &mut ready)?;
+        for Ready { group, wide, .. } in ready {
+            if let Some(wide) = wide {
+                crate::backend::copy(wide.as_view(), &mut group.tensor.as_view_mut(op)?)?;
             }
         }
+        Ok(())
+    }
+
+    /// One pass over all parameters of a computing type.
+    fn update<T: Real, const N: usize>(
+        &mut self,
+        op: &'static str,
+        method: &impl Method<N>,
+        ready: &mut [Ready<'_, '_>],
+    ) -> Result<()> {
+        let mut kept = self.kept.iter_mut();
+        let mut updates = Vec::with_capacity(ready.len());
+        for Ready { group, gradient, wide } in ready.iter_mut().filter(|one| one.gradient.dtype() == T::DTYPE) {
+            let lacking = || err!(Backend, op, "{} has no {} elements to update", group.name, T::DTYPE);
+            let (mut step, mut state) = (1, std::array::from_fn::<&mut [T], N, _>(|_| Default::default()));
+            if N > 0 {
+                let (_, own) = kept.find(|(name, _)| **name == group.name).ok_or_else(lacking)?;
+                own.step += 1;
+                step = own.step;
+                for (slot, tensor) in state.iter_mut().zip(&mut own.tensors) {
+                    *slot = tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
+                }
+            }
+            let rule = method.rule::<T>(&group.name, step);
+            let gradient = gradient.as_slice::<T>().ok_or_else(lacking)?;
+            let parameter = match wide {
+                Some(wide) => wide.as_mut_slice::<T>(op)?,
+                None => group.tensor.as_mut_slice::<T>(op)?,
+            };
+            let Some(parameter) = parameter else { return Err(err!(Backend, op, "nothing to update")) };
+            updates.push(Update { rule, parameter, gradient, state });
+        }
+        update(updates);
         Ok(())
     }
 
@@ -187,39 +228,4 @@ fn own(op: &'static str, tensor: &mut Tensor) -> Result<Option<Tensor>> {
         tensor.as_view_mut(op)?;
         tensor.detach().to_dtype(wide).map(Some)
     }
-}
-
-/// One pass over a parameter, in its computing type.
-fn apply<const N: usize>(
-    op: &'static str,
-    method: &impl Method<N>,
-    name: &str,
-    parameter: &mut Tensor,
-    gradient: &Tensor,
-    kept: &mut Kept,
-) -> Result<()> {
-    match parameter.dtype() {
-        DType::F64 => apply_as::<f64, N>(op, method, name, parameter, gradient, kept),
-        _ => apply_as::<f32, N>(op, method, name, parameter, gradient, kept),
-    }
-}
-
-fn apply_as<T: Real, const N: usize>(
-    op: &'static str,
-    method: &impl Method<N>,
-    name: &str,
-    parameter: &mut Tensor,
-    gradient: &Tensor,
-    kept: &mut Kept,
-) -> Result<()> {
-    let lacking = || err!(Backend, op, "{name} has no {} elements to update", T::DTYPE);
-    let mut state = kept.tensors.iter_mut();
-    let mut slots: [&mut [T]; N] = std::array::from_fn(|_| Default::default());
-    for slot in &mut slots {
-        *slot = state.next().ok_or_else(lacking)?.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
-    }
-    let gradient = gradient.as_slice::<T>().ok_or_else(lacking)?;
-    let parameter = parameter.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
-    update(method.rule::<T>(name, kept.step), parameter, gradient, slots);
-    Ok(())
 }

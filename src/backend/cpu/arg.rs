@@ -129,39 +129,57 @@ fn arg_by<C: Compute, F: Fold<C>>(
 
 /// Results worked on side by side.
 const WIDTH: usize = 256;
+/// Elements chosen from that are compared with each other before they are with the best: where in the group the best is
+/// is looked for at the end, which is cheaper than to keep its place all the time.
+const GROUP: usize = 8;
 
 /// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
-/// through once, with the best of each column at hand.
+/// through in the order of memory, with the best of each column at hand.
 fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values: Option<Target>, indices: Target) {
-    let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
-    let ([across, out_step], [along]) = (plan.kept.inner(), plan.reduced.inner());
+    let (row, length, results) = (plan.kept.inner_len(), plan.reduced.numel(), plan.kept.numel());
+    let [_, out_step] = plan.kept.inner();
     let tiles = row.div_ceil(WIDTH);
-    let grain = (GRAIN / (row.min(WIDTH) * length)).max(1);
-    parallel(plan.kept.numel() / row * tiles, grain, |range| {
-        for tile in range {
-            let start = tile / tiles * row + tile % tiles * WIDTH;
-            plan.kept.runs(start, (start + WIDTH).min((tile / tiles + 1) * row), |[from, at], n| {
-                let (mut best, mut index, mut scratch) = ([F::START; WIDTH], [0_i64; WIDTH], [F::START; WIDTH]);
-                let mut number = 0;
-                plan.reduced.runs(0, length, |[first], rows| {
-                    for r in 0..rows as isize {
-                        // SAFETY: `n` elements of a row from the walks (L2); the scratch has room for them.
-                        unsafe {
-                            C::load(data.dtype, data.at(from, first + r * along), across, scratch.as_mut_ptr(), n);
-                        };
-                        let (best, index) = (&mut best[..n], &mut index[..n]);
-                        if number == 0 {
-                            best.copy_from_slice(&scratch[..n]);
+    let height = (PIECE / row.min(WIDTH)).next_multiple_of(GROUP);
+    let pieces = length.div_ceil(height);
+    let bounds = |tile: usize| {
+        let start = tile / tiles * row + tile % tiles * WIDTH;
+        (start, (start + WIDTH).min((tile / tiles + 1) * row))
+    };
+    // (pieces, results), the results in the order of the walk
+    let mut partial = vec![Best { value: F::START, index: 0 }; pieces * results];
+    let parts = Ptr::new(partial.as_mut_ptr());
+    // SAFETY: whoever calls this keeps threads off each other's pieces of columns.
+    let part = |piece: usize, start: usize, end: usize| unsafe {
+        std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), end - start)
+    };
+    let units = results / row * tiles;
+    let work = row.min(WIDTH) * length.min(height);
+    parallel(units * pieces, (GRAIN / work).max(1), |range| {
+        for unit in range {
+            let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
+            let rows = (piece * height, length.min((piece + 1) * height));
+            plan.kept.runs(start, end, |[from, _], _| {
+                best_of_columns::<C, F>(fold, plan, data, from, rows, part(piece, start, end));
+            });
+        }
+    });
+    parallel(units, (GRAIN / (row.min(WIDTH) * pieces)).max(1), |range| {
+        for (start, end) in range.map(bounds) {
+            let best = part(0, start, end);
+            for piece in 1..pieces {
+                for (best, &other) in best.iter_mut().zip(&*part(piece, start, end)) {
+                    *best = if best.loses_to(fold, other.value) { other } else { *best };
+                }
+            }
+            plan.kept.runs(start, end, |[_, at], _| {
+                for (i, best) in best.iter().enumerate() {
+                    let at = at + i as isize * out_step;
+                    // SAFETY: positions of the outputs from their walk; every tile has its own.
+                    unsafe {
+                        indices.write(&(best.index as i64), at, 1, 1);
+                        if let Some(values) = values {
+                            values.write(&best.value, at, 1, 1);
                         }
-                        dispatch(Better { fold, row: &scratch[..n], number, best, index });
-                        number += 1;
-                    }
-                });
-                // SAFETY: positions of the outputs from their walk; every tile has its own.
-                unsafe {
-                    indices.write(index.as_ptr(), at, out_step, n);
-                    if let Some(values) = values {
-                        values.write(best.as_ptr(), at, out_step, n);
                     }
                 }
             });
@@ -169,25 +187,95 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values:
     });
 }
 
-/// Puts the elements of a row in the place of those that they are better than.
-struct Better<'a, C, F> {
+/// The best of the elements `rows.0..rows.1` of each of some neighbouring results.
+fn best_of_columns<C: Compute, F: Fold<C>>(
     fold: F,
-    row: &'a [C],
-    number: i64,
-    best: &'a mut [C],
-    index: &'a mut [i64],
+    plan: &Plan,
+    data: Data,
+    from: isize,
+    rows: (usize, usize),
+    to: &mut [Best<C>],
+) {
+    let ([across, _], [along], n) = (plan.kept.inner(), plan.reduced.inner(), to.len());
+    let mut scratch = [F::START; GROUP * WIDTH];
+    let plain = data.dtype == C::DTYPE && across == 1;
+    // Rows that are compared at once, and how many of them the scratch has room for.
+    let room = if plain { usize::MAX } else { (scratch.len() / n) / GROUP * GROUP };
+    let (mut number, mut first_of_all) = (rows.0, true);
+    plan.reduced.runs(rows.0, rows.1, |[at], count| {
+        let mut done = 0;
+        while done < count {
+            let some = room.min(count - done);
+            let start = at + done as isize * along;
+            let (ptr, step) = if plain {
+                // SAFETY: positions of the walks (L2), of type C.
+                (unsafe { data.at(from, start) }.cast::<C>(), along)
+            } else {
+                for r in 0..some {
+                    // SAFETY: as above, `n` elements of a row; the scratch has room for the rows.
+                    unsafe {
+                        let to = scratch.as_mut_ptr().add(r * n);
+                        C::load(data.dtype, data.at(from, start + r as isize * along), across, to, n);
+                    };
+                }
+                (scratch.as_ptr(), n as isize)
+            };
+            let (mut best, mut group) = ([F::START; WIDTH], [0_u32; WIDTH]);
+            let (best, group) = (&mut best[..n], &mut group[..n]);
+            dispatch(Columns { fold, from: ptr, step, rows: some, best: &mut *best, group: &mut *group });
+            for (i, to) in to.iter_mut().enumerate() {
+                if first_of_all || to.loses_to(fold, best[i]) {
+                    let row = place_in_group(ptr.wrapping_add(i), step, group[i] as usize * GROUP, some, best[i]);
+                    *to = Best { value: best[i], index: number + row };
+                }
+            }
+            (done, number, first_of_all) = (done + some, number + some, false);
+        }
+    });
 }
 
-impl<C: Compute, F: Fold<C>> Job for Better<'_, C, F> {
+/// The first of the rows from `start` on, of its group, whose element is `value`.
+fn place_in_group<C: Compute>(column: *const C, step: isize, start: usize, rows: usize, value: C) -> usize {
+    let end = rows.min(start + GROUP);
+    // SAFETY: the column has `rows` elements, `step` apart.
+    let at = |row: usize| unsafe { column.offset(row as isize * step).read() };
+    (start..end).find(|&row| same(at(row), value)).unwrap_or(start)
+}
+
+/// For each column of `rows` rows, `step` apart, the best element and the first group of rows that has it.
+struct Columns<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    rows: usize,
+    best: &'a mut [C],
+    group: &'a mut [u32],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for ((&x, best), index) in self.row.iter().zip(self.best).zip(self.index) {
-            let joined = self.fold.join(*best, x);
-            // Among floats only a NaN is unlike itself, and one that is there already stays.
-            let better = (joined != *best) & PartialEq::eq(best, best);
-            *index = if better { self.number } else { *index };
-            *best = joined;
+        let Columns { fold, from, step, rows, best, group } = self;
+        let n = best.len();
+        let group = &mut group[..n];
+        // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
+        let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
+        if rows > 0 {
+            best.copy_from_slice(row(0));
+        }
+        for (number, first) in (0..rows).step_by(GROUP).enumerate() {
+            // Of a group that is not whole the last row is looked at more than once.
+            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = std::array::from_fn(|k| row((first + k).min(rows - 1)));
+            for i in 0..n {
+                let left = fold.join(fold.join(a[i], b[i]), fold.join(c[i], d[i]));
+                let right = fold.join(fold.join(e[i], f[i]), fold.join(g[i], h[i]));
+                let joined = fold.join(best[i], fold.join(left, right));
+                // Among floats only a NaN is unlike itself, and one that is there already stays.
+                let better = (joined != best[i]) & PartialEq::eq(&best[i], &best[i]);
+                group[i] = if better { number as u32 } else { group[i] };
+                best[i] = joined;
+            }
         }
     }
 }
@@ -197,7 +285,7 @@ impl<C: Compute, F: Fold<C>> Job for Better<'_, C, F> {
 fn best_of<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize, start: usize, end: usize) -> Best<C> {
     let mut best = None::<Best<C>>;
     for_tiles::<C>(plan, data, from, start, end, |tile, first| {
-        let value = dispatch(Run { fold, from: tile.as_ptr(), len: tile.len() });
+        let value = dispatch(Run { fold, from: tile.as_ptr(), len: tile.len(), own: F::START });
         if best.is_none_or(|best| best.loses_to(fold, value)) {
             let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
             best = Some(Best { value, index: first + at });
@@ -285,6 +373,28 @@ mod tests {
             assert_eq!(index.item::<i64>()?, 69_999);
             let (_, index) = on_threads(threads, || run(Extreme::Min, &x, &[0]))?;
             assert_eq!(index.item::<i64>()?, 0);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_of_equals_is_found_in_long_columns_too() -> Result<()> {
+        for n in [3, 16, 300] {
+            let length = 3 * PIECE / n + 5;
+            // Column `c` has its largest elements at every 1000th row from `c` on.
+            let values = (0..length * n).map(|i| if (i / n) % 1000 == i % n { 2.0_f32 } else { 0.0 }).collect();
+            let x = Tensor::from_vec(values, [length, n])?;
+            for threads in [1, 2, 5] {
+                let (values, places) = on_threads(threads, || run(Extreme::Max, &x, &[0]))?;
+                assert!(values.to_vec::<f32>()?.iter().all(|&x| x == 2.0));
+                assert_eq!(
+                    places.to_vec::<i64>()?,
+                    (0..n as i64).collect::<Vec<_>>(),
+                    "{n} columns, {threads} threads"
+                );
+                let (_, places) = on_threads(threads, || run(Extreme::Min, &x, &[0]))?;
+                assert!(places.to_vec::<i64>()?.iter().enumerate().all(|(c, &at)| at == i64::from(c == 0)));
+            }
         }
         Ok(())
     }

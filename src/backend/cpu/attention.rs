@@ -32,7 +32,12 @@ pub(crate) struct Inputs<'a> {
 }
 
 /// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous.
-pub(crate) fn forward(op: &'static str, inputs: &Inputs<'_>, sums: &mut ViewMut<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+pub(crate) fn forward(
+    op: &'static str,
+    inputs: &Inputs<'_>,
+    sums: &mut ViewMut<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
     match out.dtype {
         DType::F32 => forward_as::<f32>(op, inputs, sums, out),
         DType::F64 => forward_as::<f64>(op, inputs, sums, out),
@@ -169,7 +174,7 @@ fn forward_as<C: Real>(
         let (_owner, scores) = room::<C>(op, s * QUERIES)?;
         for from in (0..t).step_by(QUERIES) {
             let (count, keys) = (QUERIES.min(t - from), head.keys(t.min(from + QUERIES)));
-            let mut factors = [C::ZERO; QUERIES];
+            let mut factors = [<C as Float>::ZERO; QUERIES];
             // SAFETY: the block is a part of the head, whose elements are inside their storages (L2); the result has
             // `t x e` elements for each head and the sums `t`, which no other thread writes; there are `s` rows of
             // scores, of which `keys` are used.
@@ -230,7 +235,8 @@ fn backward_as<C: Real>(
                 });
                 let wide = |ptr: *mut C| Matrix { ptr: ptr.cast_const(), row: QUERIES as isize, col: 1 };
                 let high = Matrix { ptr: slopes.cast_const(), row: 1, col: QUERIES as isize };
-                let onto = |a, b, out, width| Product { m: keys, n: width, k: count, a, b, out, width, start: Start::Out };
+                let onto =
+                    |a, b, out, width| Product { m: keys, n: width, k: count, a, b, out, width, start: Start::Out };
                 gemm(op, &onto(wide(scores), g, for_value, e))?;
                 gemm(op, &onto(wide(slopes), query, for_key, d))?;
                 let (out, start) = (for_query.get().add(row * d), Start::Zero);
@@ -285,7 +291,7 @@ impl<C: Real> Job for Softmax<'_, C> {
         let shift = most.map(|most| if most == C::LOWEST { <C as Float>::ZERO } else { most });
         for row in scores.chunks_exact_mut(QUERIES) {
             for ((x, &shift), total) in row[..count].iter_mut().zip(&shift[..count]).zip(&mut total[..count]) {
-                *x = (*x - shift).exp();
+                *x = (*x - shift).exp_nonpositive();
                 *total = *total + *x;
             }
         }
@@ -326,7 +332,7 @@ impl<C: Real> Job for Slopes<'_, C> {
         for (key, (row, slopes)) in scores.chunks_exact_mut(QUERIES).zip(slopes.chunks_exact_mut(QUERIES)).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
             for (((x, slope), &sum), &mean) in row[..count].iter_mut().zip(&mut slopes[..count]).zip(sums).zip(means) {
-                *x = (*x - sum).exp();
+                *x = (*x - sum).exp_nonpositive();
                 *slope = *x * (*slope - mean) * head.scale;
             }
         }

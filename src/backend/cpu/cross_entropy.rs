@@ -1,8 +1,9 @@
 //! Cross entropy of rows of logits against a class for each row, without the logarithms of the probabilities in memory.
 
 use super::convert::compute_dtype;
-use super::fused::{Float, Rows, RowsMut, greatest, sum_by};
+use super::fused::{Float, Rows, RowsMut, greatest_and_sum, sum_by};
 use super::simd::{Job, dispatch};
+use super::stream;
 use super::threads::{GRAIN, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
@@ -81,8 +82,7 @@ impl<C: Float> Job for Forward<'_, C> {
         let (mut scratch, mut unused) = (Vec::new(), Vec::new());
         for at in rows {
             let x = x.row(at, &mut scratch);
-            let top = greatest(x);
-            let sum = sum_by([x], |[x]| (x - top).exp());
+            let (top, sum) = greatest_and_sum(x);
             let log_sum = sum.ln();
             let value = classes.class(at).and_then(|class| Some((class, *x.get(class)?))).map(|(class, logit)| {
                 // Not (top + log_sum) - logit, which loses digits where the logits are large.
@@ -99,10 +99,10 @@ impl<C: Float> Job for Forward<'_, C> {
                 };
                 own + C::lit(classes.smoothing / x.len() as f64) * even
             });
-            // SAFETY: the pieces of different threads have different rows.
+            // SAFETY: the pieces of different threads have different rows; both are of the computing type.
             unsafe {
-                stats.write(at, &mut unused, |slot| slot.copy_from_slice(&[top, C::lit(1.0) / sum]));
-                loss.write(at, &mut unused, |slot| slot[0] = value.unwrap_or(C::ZERO));
+                stats.row(at, &mut unused).copy_from_slice(&[top, C::lit(1.0) / sum]);
+                loss.row(at, &mut unused).fill(value.unwrap_or(C::ZERO));
             }
         }
     }
@@ -135,9 +135,10 @@ fn backward_as<C: Float>(
 ) {
     let (count, len) = (logits.layout.shape()[0], logits.layout.shape()[1]);
     let (x, stats, g) = (Rows::<C>::new(logits), Rows::<C>::new(stats), Rows::<C>::new(g));
+    let large = out.layout.numel() * size_of::<C>() >= stream::LARGE;
     let out = RowsMut::<C>::new(out, len);
     parallel(count, rows_per_piece(len), |rows| {
-        dispatch(Backward { x: &x, classes, stats: &stats, g: &g, out: &out, rows });
+        dispatch(Backward { x: &x, classes, stats: &stats, g: &g, out: &out, large, rows });
     });
 }
 
@@ -147,6 +148,7 @@ struct Backward<'a, C> {
     stats: &'a Rows<'a, C>,
     g: &'a Rows<'a, C>,
     out: &'a RowsMut<'a, C>,
+    large: bool,
     rows: Range<usize>,
 }
 
@@ -155,33 +157,54 @@ impl<C: Float> Job for Backward<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let Backward { x, classes, stats, g, out, rows } = self;
-        let [mut scratch, mut unused, mut small, mut one] = [const { Vec::new() }; 4];
+        let Backward { x, classes, stats, g, out, large, rows } = self;
+        let [mut scratch, mut result, mut small, mut one] = [const { Vec::new() }; 4];
         for at in rows {
             let (x, stats, g) = (x.row(at, &mut scratch), stats.row(at, &mut small), g.row(at, &mut one));
-            let row = classes.class(at).zip(stats.first().zip(stats.get(1))).zip(g.first());
-            let write = |out: &mut [C]| {
-                let Some(((class, (&top, &inverse)), &g)) = row else {
-                    return out.fill(C::ZERO);
-                };
-                let own = (1.0 - classes.smoothing) * classes.weight_of(class);
-                let even = classes.smoothing / x.len() as f64;
-                let weights = classes.weight.map_or(x.len() as f64, |weight| weight.iter().sum());
-                let scale = g * C::lit(own + even * weights) * inverse;
-                for (out, &x) in out.iter_mut().zip(x) {
-                    *out = (x - top).exp() * scale;
-                }
-                if even != 0.0 {
-                    for (class, out) in out.iter_mut().enumerate() {
-                        *out = *out - g * C::lit(even * classes.weight_of(class));
+            // SAFETY: the pieces of different threads have different rows.
+            let out_row = unsafe { out.row(at, &mut result) };
+            match classes.class(at).zip(stats.first().zip(stats.get(1))).zip(g.first()) {
+                None => out_row.fill(C::ZERO),
+                Some(((class, (&top, &inverse)), &g)) => {
+                    let own = (1.0 - classes.smoothing) * classes.weight_of(class);
+                    let even = classes.smoothing / x.len() as f64;
+                    let weights = classes.weight.map_or(x.len() as f64, |weight| weight.iter().sum());
+                    let scale = g * C::lit(own + even * weights) * inverse;
+                    scaled_exponentials(x, top, scale, large && even == 0.0, out_row);
+                    if even != 0.0 {
+                        for (class, out) in out_row.iter_mut().enumerate() {
+                            *out = *out - g * C::lit(even * classes.weight_of(class));
+                        }
+                    }
+                    if let Some(out) = out_row.get_mut(class) {
+                        *out = *out - g * C::lit(own);
                     }
                 }
-                if let Some(out) = out.get_mut(class) {
-                    *out = *out - g * C::lit(own);
-                }
-            };
-            // SAFETY: the pieces of different threads have different rows.
-            unsafe { out.write(at, &mut unused, write) };
+            }
+            // SAFETY: as above.
+            unsafe { out.done(at, &result) };
         }
+        stream::fence();
+    }
+}
+
+/// `exp(x - top) · scale`, past the caches if the whole of the output is large: the row is written once, and read by
+/// somebody else when others have passed through the caches.
+#[inline(always)]
+fn scaled_exponentials<C: Float>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
+    if !large {
+        for (out, &x) in out.iter_mut().zip(x) {
+            *out = (x - top).exp_nonpositive() * scale;
+        }
+        return;
+    }
+    const TILE: usize = 1024;
+    let mut tile = [C::ZERO; TILE];
+    for (out, x) in out.chunks_mut(TILE).zip(x.chunks(TILE)) {
+        let tile = &mut tile[..x.len()];
+        for (tile, &x) in tile.iter_mut().zip(x) {
+            *tile = (x - top).exp_nonpositive() * scale;
+        }
+        stream::copy(tile, out);
     }
 }

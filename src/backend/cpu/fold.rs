@@ -1,15 +1,26 @@
 //! The associative operations that reductions fold with, and the order in which they fold.
 
-/// An associative operation on elements of a computing type.
+use super::math;
+
+/// An associative operation on what is taken from elements of a computing type.
+///
+/// Each result may have a number of its own, such as the mean that deviations are taken from; where there are none, it is
+/// [`START`](Self::START).
 pub(crate) trait Fold<C>: Copy + Send + Sync {
-    /// What leaves every element as it is.
+    /// What leaves everything that it is joined with as it is.
     const START: C;
 
     fn join(self, a: C, b: C) -> C;
 
+    /// What is folded of an element.
+    #[inline(always)]
+    fn take(self, x: C, _own: C) -> C {
+        x
+    }
+
     /// The result from the fold of all elements.
     #[inline(always)]
-    fn finish(self, total: C) -> C {
+    fn finish(self, total: C, _own: C) -> C {
         total
     }
 }
@@ -63,11 +74,43 @@ macro_rules! means {
             #[inline(always)]
             fn join(self, a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
-            fn finish(self, total: $t) -> $t { total / self.0 as $t }
+            fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
         }
     )+};
 }
 means!(f32, f64);
+
+/// The sum of the squared distances from the result's own number, the mean, divided by a number.
+#[derive(Clone, Copy)]
+pub(crate) struct Deviation(pub f64);
+/// The logarithm of the sum of exponentials; a result's own number is the greatest element, or 0 if that is infinite.
+#[derive(Clone, Copy)]
+pub(crate) struct LogSumExp;
+
+macro_rules! shifted {
+    ($($t:ident, $exp:ident, $ln:ident);+) => {$(
+        impl Fold<$t> for Deviation {
+            const START: $t = 0.0;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn take(self, x: $t, own: $t) -> $t { (x - own) * (x - own) }
+            #[inline(always)]
+            fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
+        }
+
+        impl Fold<$t> for LogSumExp {
+            const START: $t = 0.0;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn take(self, x: $t, own: $t) -> $t { math::$exp(x - own) }
+            #[inline(always)]
+            fn finish(self, total: $t, own: $t) -> $t { math::$ln(total) + own }
+        }
+    )+};
+}
+shifted!(f32, exp_f32, ln_f32; f64, exp_f64, ln_f64);
 
 /// Joins parts in pairs, pairs of pairs and so on, as they come: the rounding error of a sum grows with the logarithm of
 /// their number instead of with the number.
@@ -114,31 +157,31 @@ const BLOCK: usize = 1024;
 
 /// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](super::simd::Job).
 #[inline(always)]
-pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C]) -> C {
+pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
     if x.len() <= BLOCK {
-        return fold_block(fold, x);
+        return fold_block(fold, x, own);
     }
     let mut all = Cascade::new(fold);
     for block in x.chunks(BLOCK) {
-        all.push(fold_block(fold, block));
+        all.push(fold_block(fold, block, own));
     }
     all.total()
 }
 
 #[inline(always)]
-pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C]) -> C {
+pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
     if x.len() < LANES {
-        return x.iter().fold(F::START, |total, &x| fold.join(total, x));
+        return x.iter().fold(F::START, |total, &x| fold.join(total, fold.take(x, own)));
     }
     let mut lanes = [F::START; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
         for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane = fold.join(*lane, x);
+            *lane = fold.join(*lane, fold.take(x, own));
         }
     }
     for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane = fold.join(*lane, x);
+        *lane = fold.join(*lane, fold.take(x, own));
     }
     let mut width = LANES / 2;
     while width > 0 {

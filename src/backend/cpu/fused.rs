@@ -2,6 +2,7 @@
 
 use super::convert::Compute;
 use super::math;
+use super::stream::prefetch;
 use super::threads::Ptr;
 use crate::DType;
 use crate::backend::{View, ViewMut};
@@ -15,7 +16,8 @@ pub(crate) trait Float:
     const ZERO: Self;
     const LOWEST: Self;
     fn lit(value: f64) -> Self;
-    fn exp(self) -> Self;
+    /// The exponential of what is not above 0, with 0 for what is all but 0.
+    fn exp_nonpositive(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
 }
@@ -28,7 +30,7 @@ macro_rules! floats {
             #[inline(always)]
             fn lit(value: f64) -> $t { value as $t }
             #[inline(always)]
-            fn exp(self) -> $t { math::$exp(self) }
+            fn exp_nonpositive(self) -> $t { math::$exp(self) }
             #[inline(always)]
             fn ln(self) -> $t { math::$ln(self) }
             #[inline(always)]
@@ -36,7 +38,7 @@ macro_rules! floats {
         }
     )+};
 }
-floats! { f32, exp_f32, ln_f32; f64, exp_f64, ln_f64; }
+floats! { f32, exp_nonpositive_f32, ln_f32; f64, exp_nonpositive_f64, ln_f64; }
 
 /// The rows of a matrix, read in computing type `C`.
 pub(crate) struct Rows<'a, C> {
@@ -100,30 +102,46 @@ impl<'a, C: Float> RowsMut<'a, C> {
         RowsMut { first: Ptr::new(view.first()), dtype: view.dtype, count, len, _borrow: PhantomData }
     }
 
-    /// Lets `f` write a row.
+    /// The place to write a row to: where it lies if it can be written there, else `scratch`, which [`done`](Self::done)
+    /// then brings there. A slice and not a closure that fills it: the compiler gives a closure that it does not inline
+    /// the vectors of the baseline, whatever the loop around it is compiled for.
+    ///
+    /// # Safety
+    /// No other thread writes the same row, and no other slice of it is alive.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // The caller's promise.
+    pub unsafe fn row<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s mut [C] {
+        debug_assert!(at < self.count);
+        if at >= self.count || self.len == 0 {
+            return &mut [];
+        }
+        if self.dtype != C::DTYPE {
+            scratch.resize(self.len, C::ZERO);
+            return scratch;
+        }
+        // SAFETY: row `at` of the contiguous view, whose storage is borrowed mutably; the caller keeps others away.
+        unsafe { std::slice::from_raw_parts_mut(self.first.get().cast::<C>().add(at * self.len), self.len) }
+    }
+
+    /// Brings a row that was written to `scratch` to its place.
     ///
     /// # Safety
     /// No other thread writes the same row.
     #[inline(always)]
-    pub unsafe fn write(&self, at: usize, scratch: &mut Vec<C>, f: impl FnOnce(&mut [C])) {
-        debug_assert!(at < self.count);
-        if at >= self.count || self.len == 0 {
+    pub unsafe fn done(&self, at: usize, scratch: &[C]) {
+        if self.dtype == C::DTYPE || at >= self.count || scratch.len() != self.len {
             return;
         }
-        // SAFETY: row `at` of the contiguous view, whose storage is borrowed mutably; the caller keeps threads apart.
+        // SAFETY: row `at` of the contiguous view, as above.
         unsafe {
             let first = self.first.get().add(at * self.len * self.dtype.size());
-            if self.dtype == C::DTYPE {
-                return f(std::slice::from_raw_parts_mut(first.cast::<C>(), self.len));
-            }
-            scratch.resize(self.len, C::ZERO);
-            f(scratch);
             C::store(self.dtype, scratch.as_ptr(), first, 1, self.len);
         }
     }
 }
 
-const LANES: usize = 16;
+/// Accumulators side by side: two of the widest registers, so that one sum need not wait for the last.
+const LANES: usize = 32;
 const BLOCK: usize = 1024;
 
 /// The sum of `f` over the elements of slices of one length: in lanes within blocks, block after block. To be inlined
@@ -165,6 +183,8 @@ pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) 
 #[inline(always)]
 pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     let greater = |a: C, b: C| if b > a { b } else { a };
+    // One register, and the rest apart from it: other forms of this loop were taken to pieces by the compiler.
+    const LANES: usize = 16;
     let mut lanes = [C::LOWEST; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
@@ -174,4 +194,32 @@ pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     }
     let rest = chunks.remainder().iter().fold(C::LOWEST, |a, &b| greater(a, b));
     lanes.into_iter().fold(rest, greater)
+}
+
+/// Elements that are looked at together in [`greatest_and_sum`]: they stay in the first-level cache.
+const NEAR: usize = 1024;
+/// How far ahead of them memory is asked for.
+const AHEAD: usize = 4 * NEAR;
+
+/// The greatest element and `Σ exp(x - greatest)`, in one pass over memory: block by block, with the sum so far brought
+/// to the new greatest element where that grows.
+#[inline(always)]
+pub(crate) fn greatest_and_sum<C: Float>(x: &[C]) -> (C, C) {
+    let mut top = greatest(&x[..NEAR.min(x.len())]);
+    if top == C::LOWEST {
+        // Differences to -∞ are no numbers: they may stand in the sum only if that is all there is.
+        top = greatest(x);
+    }
+    let mut sum = C::ZERO;
+    for block in x.chunks(NEAR) {
+        // The exponentials take longer than their memory does to come, if it is asked for in time.
+        prefetch(block.as_ptr().wrapping_add(AHEAD), block.len());
+        let own = greatest(block);
+        if own > top {
+            sum = sum * (top - own).exp_nonpositive();
+            top = own;
+        }
+        sum = sum + sum_by([block], |[x]| (x - top).exp_nonpositive());
+    }
+    (top, sum)
 }

@@ -69,33 +69,35 @@ impl<C: Float> Job for Forward<'_, C> {
             // The squares of the differences, not the difference of the squares, which cancels where the mean is large.
             let variance = sum_by([x], |[x]| (x - mean) * (x - mean)) / len;
             let inverse = C::lit(1.0) / (variance + eps).sqrt();
-            let write = |out: &mut [C]| match (weight, bias) {
+            // SAFETY: the pieces of different threads have different rows; the statistics are of the computing type.
+            let row = unsafe {
+                stats.row(at, &mut unused).copy_from_slice(&[mean, inverse]);
+                out.row(at, &mut result)
+            };
+            match (weight, bias) {
                 (Some(w), Some(b)) => {
-                    for (((out, &x), &w), &b) in out.iter_mut().zip(x).zip(w).zip(b) {
+                    for (((out, &x), &w), &b) in row.iter_mut().zip(x).zip(w).zip(b) {
                         *out = (x - mean) * inverse * w + b;
                     }
                 }
                 (Some(w), None) => {
-                    for ((out, &x), &w) in out.iter_mut().zip(x).zip(w) {
+                    for ((out, &x), &w) in row.iter_mut().zip(x).zip(w) {
                         *out = (x - mean) * inverse * w;
                     }
                 }
                 (None, Some(b)) => {
-                    for ((out, &x), &b) in out.iter_mut().zip(x).zip(b) {
+                    for ((out, &x), &b) in row.iter_mut().zip(x).zip(b) {
                         *out = (x - mean) * inverse + b;
                     }
                 }
                 (None, None) => {
-                    for (out, &x) in out.iter_mut().zip(x) {
+                    for (out, &x) in row.iter_mut().zip(x) {
                         *out = (x - mean) * inverse;
                     }
                 }
-            };
-            // SAFETY: the pieces of different threads have different rows.
-            unsafe {
-                stats.write(at, &mut unused, |slot| slot.copy_from_slice(&[mean, inverse]));
-                out.write(at, &mut result, write);
             }
+            // SAFETY: as above.
+            unsafe { out.done(at, &result) };
         }
     }
 }
@@ -146,10 +148,11 @@ fn backward_as<C: Float>(
                 let rows = rows.clone();
                 dispatch(Backward { x: &x, g: &g, stats: &stats, weight, input_grad: input_grad.as_ref(), sums, rows });
             };
+            let mut unused = Vec::new();
             match &sums {
                 None => run(None),
-                // SAFETY: each piece has its own row of sums, and is computed by one thread.
-                Some(all) => unsafe { all.write(piece_at, &mut Vec::new(), |sums| run(Some(sums))) },
+                // SAFETY: each piece has its own row of sums, of the computing type, and is computed by one thread.
+                Some(all) => run(Some(unsafe { all.row(piece_at, &mut unused) })),
             }
         }
     });
@@ -197,13 +200,13 @@ impl<C: Float> Job for Backward<'_, C> {
             let len = C::lit(x.len() as f64);
             let along_ones = sum_by([g], |[g]| g) / len;
             let along_x = sum_by([g, x], |[g, x]| g * ((x - mean) * inverse)) / len;
-            let write = |out: &mut [C]| {
-                for ((out, &x), &g) in out.iter_mut().zip(x).zip(g) {
-                    *out = inverse * ((g - along_ones) - (x - mean) * inverse * along_x);
-                }
-            };
             // SAFETY: the pieces of different threads have different rows.
-            unsafe { input_grad.write(at, &mut result, write) };
+            let row = unsafe { input_grad.row(at, &mut result) };
+            for ((out, &x), &g) in row.iter_mut().zip(x).zip(g) {
+                *out = inverse * ((g - along_ones) - (x - mean) * inverse * along_x);
+            }
+            // SAFETY: as above.
+            unsafe { input_grad.done(at, &result) };
         }
     }
 }

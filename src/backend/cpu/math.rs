@@ -23,8 +23,8 @@ mod trigonometry;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use double::{erf_f64, exp_f64, expm1_f64, ln_f64, log1p_f64, sigmoid_f64, tanh_f64};
-pub(crate) use single::{erf_f32, exp_f32, expm1_f32, ln_f32, log1p_f32, sigmoid_f32, tanh_f32};
+pub(crate) use double::{erf_f64, exp_f64, exp_nonpositive_f64, expm1_f64, ln_f64, log1p_f64, sigmoid_f64, tanh_f64};
+pub(crate) use single::{erf_f32, exp_f32, exp_nonpositive_f32, expm1_f32, ln_f32, log1p_f32, sigmoid_f32, tanh_f32};
 pub(crate) use trigonometry::{cos_f32, cos_f64, sin_f32, sin_f64};
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`, for at least two coefficients: Horner's rule on the even and on the odd

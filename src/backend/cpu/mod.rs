@@ -18,5 +18,6 @@ pub(crate) mod optim;
 pub(crate) mod reduce;
 pub(crate) mod simd;
 pub(crate) mod softmax;
+pub(crate) mod stream;
 mod team;
 pub(crate) mod threads;

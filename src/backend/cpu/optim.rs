@@ -1,12 +1,11 @@
-//! Updates of parameters: one pass over a parameter, its gradient and the state that belongs to it.
+//! Updates of parameters: one pass over all of them, their gradients and the state that belongs to each.
 //!
 //! The driver here knows slices, vectors and threads; a [`Rule`] knows one element.
 #![forbid(unsafe_code)]
 
 use super::simd::{Job, dispatch};
-use super::threads::GRAIN;
+use super::threads::{GRAIN, deal};
 use crate::Element;
-use rayon::prelude::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The types that updates are computed in.
@@ -45,34 +44,34 @@ pub(crate) trait Rule<T, const N: usize>: Copy + Send + Sync {
     fn at(&self, parameter: T, gradient: T, state: [T; N]) -> (T, [T; N]);
 }
 
-/// Applies a rule to all elements, in place. The slices have the length of `parameter`.
-pub(crate) fn update<T: Real, R: Rule<T, N>, const N: usize>(
-    rule: R,
-    parameter: &mut [T],
-    gradient: &[T],
-    state: [&mut [T]; N],
-) {
-    let whole = Update { rule, parameter, gradient, state };
-    if whole.parameter.len() <= GRAIN || rayon::current_num_threads() == 1 {
-        return dispatch(whole);
-    }
-    let mut pieces = Vec::with_capacity(whole.parameter.len().div_ceil(GRAIN));
-    whole.cut(&mut pieces);
-    pieces.into_par_iter().for_each(dispatch);
+/// One parameter with all that its update needs. The slices have one length.
+pub(crate) struct Update<'a, T, R, const N: usize> {
+    pub rule: R,
+    pub parameter: &'a mut [T],
+    pub gradient: &'a [T],
+    pub state: [&'a mut [T]; N],
 }
 
-struct Update<'a, T, R, const N: usize> {
-    rule: R,
-    parameter: &'a mut [T],
-    gradient: &'a [T],
-    state: [&'a mut [T]; N],
+/// Elements that one thread takes at a time: few enough for parameters of any size to be dealt out evenly.
+const PIECE: usize = GRAIN / 4;
+
+/// Applies the rules to all elements, in place: one fork for all parameters together, since most models have many that
+/// are too small for a fork of their own.
+pub(crate) fn update<T: Real, R: Rule<T, N>, const N: usize>(all: Vec<Update<'_, T, R, N>>) {
+    let total: usize = all.iter().map(|one| one.parameter.len()).sum();
+    if total <= GRAIN {
+        return all.into_iter().for_each(dispatch);
+    }
+    let mut pieces = Vec::with_capacity(total / PIECE + all.len());
+    all.into_iter().for_each(|one| one.cut(&mut pieces));
+    deal(pieces, dispatch);
 }
 
 impl<'a, T, R: Copy, const N: usize> Update<'a, T, R, N> {
     fn cut(self, pieces: &mut Vec<Update<'a, T, R, N>>) {
         let Update { rule, parameter, gradient, state } = self;
-        let mut state = state.map(|slice| slice.chunks_mut(GRAIN));
-        for (parameter, gradient) in parameter.chunks_mut(GRAIN).zip(gradient.chunks(GRAIN)) {
+        let mut state = state.map(|slice| slice.chunks_mut(PIECE));
+        for (parameter, gradient) in parameter.chunks_mut(PIECE).zip(gradient.chunks(PIECE)) {
             let state = std::array::from_fn(|k| state[k].next().unwrap_or_default());
             pieces.push(Update { rule, parameter, gradient, state });
         }
@@ -114,8 +113,7 @@ pub(crate) fn power_sum<T: Real>(x: &[T], p: f64) -> f64 {
             x.iter().map(|x| x.wide().abs().powf(p)).sum()
         }
     };
-    let parts: Vec<f64> =
-        if x.len() <= GRAIN { x.chunks(GRAIN).map(piece).collect() } else { x.par_chunks(GRAIN).map(piece).collect() };
+    let parts: Vec<f64> = deal(x.chunks(GRAIN).collect(), piece);
     if p == f64::INFINITY { largest(&parts) } else { parts.iter().sum() }
 }
 

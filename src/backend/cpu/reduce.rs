@@ -1,4 +1,5 @@
-//! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima.
+//! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima, and sums of
+//! what is taken from the elements together with a number of the result's own.
 //!
 //! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
 //! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
@@ -8,7 +9,7 @@
 mod columns;
 
 use super::convert::{Compute, compute_dtype};
-use super::fold::{Cascade, Fold, Max, Mean, Min, Prod, Sum, fold_run};
+use super::fold::{Cascade, Deviation, Fold, LogSumExp, Max, Mean, Min, Prod, Sum, fold_run};
 use super::simd::{Job, dispatch};
 use super::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
@@ -55,7 +56,7 @@ where
 {
     if by == Reduce::Mean {
         let count: usize = dims.iter().map(|&d| input.layout.shape()[d]).product();
-        return reduce_by::<C, Mean>(Mean(count as f64), input, dims, out);
+        return reduce_by::<C, Mean>(Mean(count as f64), input, dims, None, out);
     }
     reduce_numbers::<C>(by, input, dims, out)
 }
@@ -68,29 +69,67 @@ where
     Min: Fold<C>,
 {
     match by {
-        Reduce::Sum | Reduce::Mean => reduce_by::<C, Sum>(Sum, input, dims, out),
-        Reduce::Prod => reduce_by::<C, Prod>(Prod, input, dims, out),
-        Reduce::Max => reduce_by::<C, Max>(Max, input, dims, out),
-        Reduce::Min => reduce_by::<C, Min>(Min, input, dims, out),
+        Reduce::Sum | Reduce::Mean => reduce_by::<C, Sum>(Sum, input, dims, None, out),
+        Reduce::Prod => reduce_by::<C, Prod>(Prod, input, dims, None, out),
+        Reduce::Max => reduce_by::<C, Max>(Max, input, dims, None, out),
+        Reduce::Min => reduce_by::<C, Min>(Min, input, dims, None, out),
     }
 }
 
-fn reduce_by<C: Compute, F: Fold<C>>(fold: F, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
+/// What is folded of each element together with its result's own number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shifted {
+    /// The squared distance; the sum is divided by this number.
+    Deviation(f64),
+    /// The exponential of the difference; the result is the logarithm of the sum, plus the own number.
+    LogSumExp,
+}
+
+/// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
+/// computing type of the input, which is one of floats. There are elements in the input.
+pub(crate) fn reduce_shifted(
+    op: &'static str,
+    by: Shifted,
+    input: View<'_>,
+    dims: &[usize],
+    own: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    if own.dtype != compute_dtype(input.dtype) || own.layout.numel() != out.layout.numel() {
+        bail!(Backend, op, "{} {} do not belong to {} results", own.layout.numel(), own.dtype, out.layout.numel());
+    }
+    match (by, own.dtype) {
+        (Shifted::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(own), out),
+        (Shifted::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(own), out),
+        (Shifted::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(own), out),
+        (Shifted::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(own), out),
+        (_, dtype) => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+fn reduce_by<C: Compute, F: Fold<C>>(
+    fold: F,
+    input: View<'_>,
+    dims: &[usize],
+    own: Option<View<'_>>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
     debug_assert!(out.layout.is_contiguous());
     if out.layout.numel() == 0 {
         return Ok(());
     }
     if input.layout.numel() == 0 {
-        super::copy::fill(out, fold.finish(F::START).to_scalar());
+        super::copy::fill(out, fold.finish(F::START, F::START).to_scalar());
         return Ok(());
     }
+    let own = own.and_then(|own| own.as_slice::<C>());
     let plan = Plan::new(input.layout, dims, true)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     if goes_by_columns(&plan, data.dtype == C::DTYPE) {
-        columns::columns::<C, F>(fold, &plan, data, to);
+        columns::columns::<C, F>(fold, &plan, data, own, to);
     } else {
-        rows::<C, F>(fold, &plan, data, to);
+        rows::<C, F>(fold, &plan, data, own, to);
     }
     Ok(())
 }
@@ -207,43 +246,64 @@ pub(super) const PIECE: usize = 1 << 16;
 pub(super) const BATCH: usize = 128;
 
 /// Folds each result from its own run or runs.
-fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target) {
+fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, own: Option<&[C]>, to: Target) {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     let [across, out_step] = plan.kept.inner();
     let pieces = length.div_ceil(PIECE);
     if pieces > 1 {
-        return rows_in_pieces::<C, F>(fold, plan, data, to, pieces);
+        return rows_in_pieces::<C, F>(fold, plan, data, own, to, pieces);
     }
     // Results whose elements are one run in memory need no walk for each.
     let plain = data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length;
     let mut first = plan.offset;
     plan.reduced.runs(0, 1, |[at], _| first = at);
     parallel(results, (GRAIN / length).max(1), |range| {
-        let mut batch = [F::START; BATCH];
+        let (mut batch, mut owns) = ([F::START; BATCH], [F::START; BATCH]);
         plan.kept.runs(range.start, range.end, |[from, at], len| {
             for done in (0..len).step_by(BATCH) {
                 let n = BATCH.min(len - done);
-                let start = from + done as isize * across;
+                let (start, place) = (from + done as isize * across, at + done as isize * out_step);
+                own_numbers(own, place, out_step, &mut owns[..n]);
                 if plain {
                     // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on,
                     // `length` of them lie side by side.
                     let from = unsafe { data.at(start, first) }.cast::<C>();
-                    dispatch(Rows { fold, from, step: across, length, to: &mut batch[..n] });
+                    dispatch(Rows { fold, from, step: across, length, own: &owns[..n], to: &mut batch[..n] });
                 } else {
                     for (i, result) in batch[..n].iter_mut().enumerate() {
-                        *result = fold_piece::<C, F>(fold, plan, data, start + i as isize * across, 0, length);
+                        let start = start + i as isize * across;
+                        *result = fold_piece::<C, F>(fold, plan, data, owns[i], start, 0, length);
                     }
                 }
-                batch[..n].iter_mut().for_each(|x| *x = fold.finish(*x));
+                batch[..n].iter_mut().zip(&owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
-                unsafe { to.write(batch.as_ptr(), at + done as isize * out_step, out_step, n) };
+                unsafe { to.write(batch.as_ptr(), place, out_step, n) };
             }
         });
     });
 }
 
+/// The own numbers of the results from position `at` on, `step` apart; without any `to` stays as it is.
+#[inline]
+pub(super) fn own_numbers<C: Copy>(own: Option<&[C]>, at: isize, step: isize, to: &mut [C]) {
+    let Some(own) = own else { return };
+    for (i, to) in to.iter_mut().enumerate() {
+        // Positions of results are not negative, and below their number.
+        if let Some(&number) = own.get((at + i as isize * step) as usize) {
+            *to = number;
+        }
+    }
+}
+
 /// The same for few results of many elements: threads share a result, piece by piece.
-fn rows_in_pieces<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target, pieces: usize) {
+fn rows_in_pieces<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    data: Data,
+    own: Option<&[C]>,
+    to: Target,
+    pieces: usize,
+) {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     // (results, pieces)
     let mut partial = vec![F::START; results * pieces];
@@ -251,8 +311,9 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: 
     parallel(partial.len(), 1, |range| {
         for unit in range {
             let (result, start) = (unit / pieces, unit % pieces * PIECE);
-            plan.kept.runs(result, result + 1, |[from, _], _| {
-                let value = fold_piece::<C, F>(fold, plan, data, from, start, length.min(start + PIECE));
+            plan.kept.runs(result, result + 1, |[from, at], _| {
+                let number = own_number::<C, F>(own, at);
+                let value = fold_piece::<C, F>(fold, plan, data, number, from, start, length.min(start + PIECE));
                 // SAFETY: every unit has its own element of the vector.
                 unsafe { parts.get().add(unit).write(value) };
             });
@@ -264,27 +325,42 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: 
         for i in 0..len as isize {
             let mut all = Cascade::new(fold);
             parts.next().unwrap_or_default().iter().for_each(|&part| all.push(part));
-            let value = fold.finish(all.total());
+            let value = fold.finish(all.total(), own_number::<C, F>(own, at + i * out_step));
             // SAFETY: a position of the output from its walk.
             unsafe { to.write(&value, at + i * out_step, 1, 1) };
         }
     });
 }
 
+/// The own number of the result at a position.
+fn own_number<C: Copy, F: Fold<C>>(own: Option<&[C]>, at: isize) -> C {
+    let mut number = [F::START];
+    own_numbers(own, at, 1, &mut number);
+    number[0]
+}
+
 /// The fold of the elements `start..end` of one result.
-fn fold_piece<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize, start: usize, end: usize) -> C {
+fn fold_piece<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    data: Data,
+    own: C,
+    from: isize,
+    start: usize,
+    end: usize,
+) -> C {
     let mut all = Cascade::new(fold);
     let [along] = plan.reduced.inner();
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
             // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
-            all.push(dispatch(Run { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len }));
+            all.push(dispatch(Run { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, own }));
         });
         return all.total();
     }
     for_tiles::<C>(plan, data, from, start, end, |tile, _| {
         // SAFETY: the tile is a slice.
-        all.push(dispatch(Run { fold, from: tile.as_ptr(), len: tile.len() }));
+        all.push(dispatch(Run { fold, from: tile.as_ptr(), len: tile.len(), own }));
     });
     all.total()
 }
@@ -340,6 +416,7 @@ pub(super) struct Run<C, F> {
     pub fold: F,
     pub from: *const C,
     pub len: usize,
+    pub own: C,
 }
 
 impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
@@ -347,16 +424,17 @@ impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
     #[inline(always)]
     fn run(self) -> C {
         // SAFETY: whoever makes a run has `len` elements behind `from`.
-        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) })
+        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.own)
     }
 }
 
-/// The folds of `to.len()` runs of `length` elements, `step` apart.
+/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its own number.
 struct Rows<'a, C, F> {
     fold: F,
     from: *const C,
     step: isize,
     length: usize,
+    own: &'a [C],
     to: &'a mut [C],
 }
 
@@ -364,11 +442,10 @@ impl<C: Compute, F: Fold<C>> Job for Rows<'_, C, F> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (i, to) in self.to.iter_mut().enumerate() {
+        let Rows { fold, from, step, length, own, to } = self;
+        for (i, (to, &own)) in to.iter_mut().zip(own).enumerate() {
             // SAFETY: whoever makes this has `length` elements behind every start.
-            *to = fold_run(self.fold, unsafe {
-                std::slice::from_raw_parts(self.from.offset(i as isize * self.step), self.length)
-            });
+            *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, own);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Softmax and its logarithm along one dimension, and their derivatives, each in one go.
 //!
-//! A row that lies contiguous in memory is worked on where it is. Where another dimension lies innermost, a block of
-//! neighbouring rows is brought into a buffer and worked on side by side; other rows are brought there one by one.
+//! A row that lies contiguous in memory is worked on where it is. Where another dimension lies innermost, many rows are
+//! worked on side by side (`columns`), or, where they need to be converted, a block of neighbouring rows is brought into a
+//! buffer; other rows are brought there one by one.
 
-use super::convert::{Compute, compute_dtype};
-use super::fold::{Fold, Max, Sum, fold_run};
-use super::math;
+mod columns;
+
+use super::convert::compute_dtype;
+use super::fold::{Fold, Max, Sum, fold_block, fold_run};
+use super::fused::{Float, sum_by};
 use super::reduce::outermost_first;
 use super::simd::{Job, dispatch};
 use super::threads::{GRAIN, Ptr, parallel};
@@ -13,7 +16,6 @@ use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Result};
-use std::ops;
 
 /// What is computed for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,42 +43,6 @@ pub(crate) fn softmax<const N: usize>(
         DType::F32 => softmax_as::<f32, N>(row, inputs, dim, out),
         DType::F64 => softmax_as::<f64, N>(row, inputs, dim, out),
         _ => bail!(Backend, op, "there is no kernel for {}", out.dtype),
-    }
-}
-
-/// A computing type with exponentials.
-trait Float:
-    Compute
-    + Default
-    + ops::Add<Output = Self>
-    + ops::Sub<Output = Self>
-    + ops::Mul<Output = Self>
-    + ops::Div<Output = Self>
-    + ops::AddAssign
-{
-    fn exp(self) -> Self;
-    fn ln(self) -> Self;
-}
-
-impl Float for f32 {
-    #[inline(always)]
-    fn exp(self) -> f32 {
-        math::exp_f32(self)
-    }
-    #[inline(always)]
-    fn ln(self) -> f32 {
-        math::ln_f32(self)
-    }
-}
-
-impl Float for f64 {
-    #[inline(always)]
-    fn exp(self) -> f64 {
-        math::exp_f64(self)
-    }
-    #[inline(always)]
-    fn ln(self) -> f64 {
-        math::ln_f64(self)
     }
 }
 
@@ -136,12 +102,14 @@ where
     let grain = (GRAIN / length).max(1);
     if x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
         rows_in_place::<C, N>(row, x, y, &walk, length, grain);
+    } else if walk.inner_len() >= 16 && walk.inner() == [1; 3] && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE) {
+        columns::columns::<C, N>(row, x, y, &walk, length);
     } else if walk.inner_len() >= 8 && y.stride.unsigned_abs() > walk.inner()[2].unsigned_abs() {
         rows_in_blocks::<C, N>(row, x, y, &walk, length);
     } else {
         parallel(walk.numel(), grain, |range| {
-            let mut buffers: [Vec<C>; N] = std::array::from_fn(|_| vec![C::default(); length]);
-            let (mut result, inner) = (vec![C::default(); length], walk.inner());
+            let mut buffers: [Vec<C>; N] = std::array::from_fn(|_| vec![C::ZERO; length]);
+            let (mut result, inner) = (vec![C::ZERO; length], walk.inner());
             walk.runs(range.start, range.end, |at, len| {
                 for i in 0..len as isize {
                     let at: [isize; 3] = std::array::from_fn(|k| at[k] + i * inner[k]);
@@ -195,8 +163,8 @@ where
     let blocks = run.div_ceil(width);
     parallel(walk.numel() / run * blocks, (GRAIN / (length * width)).max(1), |range| {
         // (length, width)
-        let mut buffers: [Vec<C>; N] = std::array::from_fn(|_| vec![C::default(); length * width]);
-        let mut result = vec![C::default(); length * width];
+        let mut buffers: [Vec<C>; N] = std::array::from_fn(|_| vec![C::ZERO; length * width]);
+        let mut result = vec![C::ZERO; length * width];
         for block in range {
             let start = block / blocks * run + block % blocks * width;
             walk.runs(start, (start + width).min((block / blocks + 1) * run), |at, n| {
@@ -256,48 +224,45 @@ where
     }
 }
 
+/// Elements whose exponentials are added up while they are in the first-level cache.
+const NEAR: usize = 1024;
+
 #[inline(always)]
 fn softmax_row<C: Float>(x: &[C], y: &mut [C])
 where
     Max: Fold<C>,
     Sum: Fold<C>,
 {
-    let max = fold_run(Max, x);
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp());
-    let sum = fold_run(Sum, y);
-    y.iter_mut().for_each(|y| *y = *y / sum);
+    let max = fold_run(Max, x, C::ZERO);
+    let mut sum = C::ZERO;
+    for (y, x) in y.chunks_mut(NEAR).zip(x.chunks(NEAR)) {
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive());
+        sum = sum + fold_block(Sum, y, C::ZERO);
+    }
+    let inverse = C::lit(1.0) / sum;
+    y.iter_mut().for_each(|y| *y = *y * inverse);
 }
 
 #[inline(always)]
 fn log_softmax_row<C: Float>(x: &[C], y: &mut [C])
 where
     Max: Fold<C>,
-    Sum: Fold<C>,
 {
-    let max = fold_run(Max, x);
-    // The result's place holds the exponentials for a while.
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp());
-    let log = fold_run(Sum, y).ln();
+    let max = fold_run(Max, x, C::ZERO);
+    let log = sum_by([x], |[x]| (x - max).exp_nonpositive()).ln();
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - max - log);
 }
 
 #[inline(always)]
-fn softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C])
-where
-    Sum: Fold<C>,
-{
-    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g * y);
-    let dot = fold_run(Sum, to);
+fn softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C]) {
+    let dot = sum_by([g, y], |[g, y]| g * y);
     to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = y * (g - dot));
 }
 
 #[inline(always)]
-fn log_softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C])
-where
-    Sum: Fold<C>,
-{
-    let sum = fold_run(Sum, g);
-    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g - y.exp() * sum);
+fn log_softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C]) {
+    let sum = sum_by([g], |[g]| g);
+    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g - y.exp_nonpositive() * sum);
 }
 
 /// The same for `n` rows side by side: `x`, `y` and the result are (length, n).
@@ -319,7 +284,7 @@ where
     fn run(self) {
         let Block { row, x, y, to, n } = self;
         // What each row has one of: its maximum, and a sum of terms that stand in the result's place for a while.
-        let (mut max, mut sum) = ([Max::START; WIDTH], [C::default(); WIDTH]);
+        let (mut max, mut sum) = ([Max::START; WIDTH], [C::ZERO; WIDTH]);
         let (max, sum) = (&mut max[..n], &mut sum[..n]);
         match row {
             Row::Softmax | Row::LogSoftmax => {
@@ -327,12 +292,15 @@ where
                     max.iter_mut().zip(x).for_each(|(max, &x)| *max = Max.join(*max, x));
                 }
                 for (to, x) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
-                    to.iter_mut().zip(x.iter().zip(&*max)).for_each(|(to, (&x, &max))| *to = (x - max).exp());
+                    to.iter_mut()
+                        .zip(x.iter().zip(&*max))
+                        .for_each(|(to, (&x, &max))| *to = (x - max).exp_nonpositive());
                 }
                 sum_columns(to, sum);
                 if row == Row::Softmax {
+                    sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum);
                     for to in to.chunks_exact_mut(n) {
-                        to.iter_mut().zip(&*sum).for_each(|(to, &sum)| *to = *to / sum);
+                        to.iter_mut().zip(&*sum).for_each(|(to, &inverse)| *to = *to * inverse);
                     }
                 } else {
                     sum.iter_mut().for_each(|sum| *sum = sum.ln());
@@ -354,7 +322,7 @@ where
                 sum_columns(x, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
                     let terms = g.iter().zip(y).zip(&*sum);
-                    to.iter_mut().zip(terms).for_each(|(to, ((&g, &y), &sum))| *to = g - y.exp() * sum);
+                    to.iter_mut().zip(terms).for_each(|(to, ((&g, &y), &sum))| *to = g - y.exp_nonpositive() * sum);
                 }
             }
         }
@@ -367,12 +335,12 @@ fn sum_columns<C: Float>(x: &[C], sum: &mut [C]) {
     const GROUP: usize = 32;
     let n = sum.len();
     for group in x.chunks(n * GROUP) {
-        let mut part = [C::default(); WIDTH];
+        let mut part = [C::ZERO; WIDTH];
         let part = &mut part[..n];
         for x in group.chunks_exact(n) {
-            part.iter_mut().zip(x).for_each(|(part, &x)| *part += x);
+            part.iter_mut().zip(x).for_each(|(part, &x)| *part = *part + x);
         }
-        sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += *part);
+        sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = *sum + *part);
     }
 }
 

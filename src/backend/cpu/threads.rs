@@ -2,11 +2,12 @@
 //! not depend on the number of threads.
 
 use super::team::TEAM;
-use crate::error::bail;
 use crate::Result;
+use crate::error::bail;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Elements to work on below which a fork and join is not repaid. Small in debug builds, so that tests come by the seams.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 15 };
@@ -113,6 +114,23 @@ fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
     helpers > 0 && TEAM.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
 }
 
+/// Calls `f` with every item, on several threads if there are several, and returns the results in order.
+pub(crate) fn deal<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if items.len() <= 1 || num_threads() == 1 {
+        return items.into_iter().map(f).collect();
+    }
+    let slots: Vec<(Mutex<Option<T>>, Mutex<Option<R>>)> =
+        items.into_iter().map(|item| (Mutex::new(Some(item)), Mutex::new(None))).collect();
+    parallel(slots.len(), 1, |range| {
+        for (item, result) in &slots[range] {
+            // Nobody else takes the item, and no lock is held while `f` runs: neither can be poisoned.
+            let item = item.lock().unwrap_or_else(PoisonError::into_inner).take();
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = item.map(&f);
+        }
+    });
+    slots.into_iter().filter_map(|(_, result)| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
 /// A pointer that may go to other threads. Whoever uses it keeps the threads off each other's elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Ptr<T>(*mut T);
@@ -137,7 +155,6 @@ unsafe impl<T> Sync for Ptr<T> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
 
     /// Every index, by how often it was worked on.
     fn count(n: usize, grain: usize) -> Vec<usize> {
@@ -158,6 +175,15 @@ mod tests {
                     assert_eq!(with_num_threads(threads, || count(n, grain))?, vec![1; n], "{n} by {grain}, {threads}");
                 }
             }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn dealt_items_give_results_in_order() -> Result<()> {
+        for threads in [1, 2, 5] {
+            let squares = with_num_threads(threads, || deal((0..500).collect(), |i: usize| i * i))?;
+            assert!(squares.into_iter().eq((0..500).map(|i| i * i)), "{threads} threads");
         }
         Ok(())
     }

@@ -51,6 +51,36 @@ fn cross_entropy_is_what_its_definition_says() -> Result<()> {
     Ok(())
 }
 
+/// Rows of several blocks: the greatest element comes early or late, and the first blocks may have nothing finite.
+#[test]
+fn long_rows_are_what_the_definition_says() -> Result<()> {
+    let (rows, classes) = (4, 5000);
+    let mut values = normal([rows, classes], 1)?.to_vec::<f64>()?;
+    for i in 0..classes {
+        values[classes + i] += i as f64 * 0.05;
+        values[2 * classes + i] -= i as f64 * 0.05;
+        values[3 * classes + i] = if i < 3000 { f64::NEG_INFINITY } else { values[3 * classes + i] };
+    }
+    let target = Tensor::from_vec(vec![17_i64, 4999, 3, 4000], [rows])?;
+    let options = CrossEntropy { reduction: Reduction::None, ..CrossEntropy::default() };
+    let x = Tensor::from_vec(values.clone(), [rows, classes])?.requires_grad_(true)?;
+    let loss = x.cross_entropy(&target, &options)?;
+    loss.backward_with(&Tensor::from_vec(vec![1.0; rows], [rows])?)?;
+    let grads = x.grad().map(|g| g.to_vec::<f64>()).transpose()?.unwrap_or_default();
+    assert_eq!(grads.len(), rows * classes);
+    for (row, (&loss, &class)) in loss.to_vec::<f64>()?.iter().zip(&target.to_vec::<i64>()?).enumerate() {
+        let x = &values[row * classes..][..classes];
+        let want = x.iter().map(|x| x.exp()).sum::<f64>().ln() - x[class as usize];
+        assert!((loss - want).abs() <= 1e-12 * want, "row {row}: {loss}, not {want}");
+        let sum: f64 = x.iter().map(|x| x.exp()).sum();
+        for (i, (x, got)) in x.iter().zip(&grads[row * classes..]).enumerate() {
+            let want = x.exp() / sum - f64::from(u8::from(i == class as usize));
+            assert!((got - want).abs() <= 1e-12 * want.abs(), "{row}, {i}: {got}, not {want}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_fused_gradient_is_the_plain_one() -> Result<()> {
     let (x, target) = problem(100)?;
@@ -158,11 +188,18 @@ fn half_precision_is_computed_in_f32() -> Result<()> {
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, target) = problem(4000)?;
-    let options = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    for label_smoothing in [0.0, 0.1] {
+        let options = CrossEntropy { label_smoothing, ..CrossEntropy::default() };
+        alike_on_any_number_of_threads(&x, &target, &options)?;
+    }
+    Ok(())
+}
+
+fn alike_on_any_number_of_threads(x: &Tensor, target: &Tensor, options: &CrossEntropy) -> Result<()> {
     let run = |threads: usize| -> Result<(Tensor, Vec<Option<Tensor>>)> {
         crate::with_num_threads(threads, || {
-            let loss = x.cross_entropy(&target, &options)?;
-            Ok((loss.clone(), grad_with(&loss, &[&x], None, Backward::default())?))
+            let loss = x.cross_entropy(target, options)?;
+            Ok((loss.clone(), grad_with(&loss, &[x], None, Backward::default())?))
         })?
     };
     let (loss, grads) = run(1)?;

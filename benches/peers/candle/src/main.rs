@@ -34,7 +34,7 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
 ];
 
 fn main() -> ExitCode {
-    timing::run(&Timer::new("candle"), WORKLOADS)
+    timing::run(&Timer::new("candle", "RAYON_NUM_THREADS"), WORKLOADS)
 }
 
 fn normal(shape: impl Into<Shape>) -> Result<Tensor> {

@@ -87,23 +87,99 @@ mod x86 {
             }
         };
     }
-    macro_rules! load512 { ($m:expr, $p:expr) => { _mm512_maskz_loadu_ps($m, $p) }; }
-    macro_rules! store512 { ($m:expr, $p:expr, $x:expr) => { _mm512_mask_storeu_ps($p, $m, $x) }; }
-    macro_rules! load512d { ($m:expr, $p:expr) => { _mm512_maskz_loadu_pd($m, $p) }; }
-    macro_rules! store512d { ($m:expr, $p:expr, $x:expr) => { _mm512_mask_storeu_pd($p, $m, $x) }; }
-    macro_rules! load256 { ($m:expr, $p:expr) => { _mm256_maskload_ps($p, $m) }; }
-    macro_rules! store256 { ($m:expr, $p:expr, $x:expr) => { _mm256_maskstore_ps($p, $m, $x) }; }
-    macro_rules! load256d { ($m:expr, $p:expr) => { _mm256_maskload_pd($p, $m) }; }
-    macro_rules! store256d { ($m:expr, $p:expr, $x:expr) => { _mm256_maskstore_pd($p, $m, $x) }; }
+    macro_rules! load512 {
+        ($m:expr, $p:expr) => {
+            _mm512_maskz_loadu_ps($m, $p)
+        };
+    }
+    macro_rules! store512 {
+        ($m:expr, $p:expr, $x:expr) => {
+            _mm512_mask_storeu_ps($p, $m, $x)
+        };
+    }
+    macro_rules! load512d {
+        ($m:expr, $p:expr) => {
+            _mm512_maskz_loadu_pd($m, $p)
+        };
+    }
+    macro_rules! store512d {
+        ($m:expr, $p:expr, $x:expr) => {
+            _mm512_mask_storeu_pd($p, $m, $x)
+        };
+    }
+    macro_rules! load256 {
+        ($m:expr, $p:expr) => {
+            _mm256_maskload_ps($p, $m)
+        };
+    }
+    macro_rules! store256 {
+        ($m:expr, $p:expr, $x:expr) => {
+            _mm256_maskstore_ps($p, $m, $x)
+        };
+    }
+    macro_rules! load256d {
+        ($m:expr, $p:expr) => {
+            _mm256_maskload_pd($p, $m)
+        };
+    }
+    macro_rules! store256d {
+        ($m:expr, $p:expr, $x:expr) => {
+            _mm256_maskstore_pd($p, $m, $x)
+        };
+    }
 
-    vector!(__m512, f32, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps,
-        |n| ((1_u32 << n) - 1) as __mmask16, load512, store512);
-    vector!(__m512d, f64, 8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_fmadd_pd,
-        |n| ((1_u32 << n) - 1) as __mmask8, load512d, store512d);
-    vector!(__m256, f32, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_fmadd_ps,
-        |n| _mm256_loadu_si256(WINDOW.as_ptr().add(8 - n).cast()), load256, store256);
-    vector!(__m256d, f64, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_fmadd_pd,
-        |n| _mm256_loadu_si256(WINDOW64.as_ptr().add(4 - n).cast()), load256d, store256d);
+    vector!(
+        __m512,
+        f32,
+        16,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_fmadd_ps,
+        |n| ((1_u32 << n) - 1) as __mmask16,
+        load512,
+        store512
+    );
+    vector!(
+        __m512d,
+        f64,
+        8,
+        _mm512_set1_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_add_pd,
+        _mm512_fmadd_pd,
+        |n| ((1_u32 << n) - 1) as __mmask8,
+        load512d,
+        store512d
+    );
+    vector!(
+        __m256,
+        f32,
+        8,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_add_ps,
+        _mm256_fmadd_ps,
+        |n| _mm256_loadu_si256(WINDOW.as_ptr().add(8 - n).cast()),
+        load256,
+        store256
+    );
+    vector!(
+        __m256d,
+        f64,
+        4,
+        _mm256_set1_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_add_pd,
+        _mm256_fmadd_pd,
+        |n| _mm256_loadu_si256(WINDOW64.as_ptr().add(4 - n).cast()),
+        load256d,
+        store256d
+    );
 }
 
 macro_rules! plain {

@@ -69,6 +69,15 @@ pub(crate) fn exp_f64(x: f64) -> f64 {
     one_plus(hi, tail) * steps.0 * steps.1
 }
 
+/// e^x for x <= 0, where a result below 3.4e-308 is 0: for sums and fractions of numbers of which one is 1.
+#[inline(always)]
+pub(crate) fn exp_nonpositive_f64(x: f64) -> f64 {
+    const LEAST: f64 = -708.0;
+    // Not `max`, which would drop a NaN.
+    let y = exp_bounded(if x < LEAST { LEAST } else { x });
+    if x < LEAST { 0.0 } else { y }
+}
+
 /// e^x - 1, accurate near 0.
 #[inline(always)]
 pub(crate) fn expm1_f64(x: f64) -> f64 {

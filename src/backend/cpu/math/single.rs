@@ -57,6 +57,19 @@ pub(crate) fn exp_f32(x: f32) -> f32 {
     p * f32::from_bits(half << 23) * f32::from_bits(exponents.wrapping_sub(half) << 23)
 }
 
+/// e^x for x <= 0, where a result below 1.7e-38 is 0: for sums and fractions of numbers of which one is 1. A third of the
+/// work of [`exp_f32`] is saved; the error is up to 1.01 ulp.
+#[inline(always)]
+pub(crate) fn exp_nonpositive_f32(x: f32) -> f32 {
+    const LEAST: f32 = -87.0;
+    const Q: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_717, 0.001_381_462_7];
+    // Not `max`, which would drop a NaN.
+    let (k, hi, lo) = reduce_exp(if x < LEAST { LEAST } else { x });
+    let r = hi - lo;
+    let y = (1.0 + (r + r * r * polynomial(r, Q))) * power_of_two(k);
+    if x < LEAST { 0.0 } else { y }
+}
+
 /// e^x - 1, accurate near 0.
 #[inline(always)]
 pub(crate) fn expm1_f32(x: f32) -> f32 {

@@ -1,6 +1,6 @@
 //! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
 
-use super::{Data, Plan, Target};
+use super::{Data, Plan, Target, own_numbers};
 use crate::backend::cpu::convert::Compute;
 use crate::backend::cpu::fold::Fold;
 use crate::backend::cpu::simd::{Job, dispatch};
@@ -14,7 +14,7 @@ fn height_of_piece(row: usize) -> usize {
 }
 
 /// Folds rows into a row of results, in pieces of at most `WIDTH` columns.
-pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, to: Target) {
+pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, own: Option<&[C]>, to: Target) {
     let (results, height) = (plan.kept.numel(), plan.reduced.numel());
     let row = plan.kept.inner_len();
     let piece_height = height_of_piece(row);
@@ -31,13 +31,15 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
     parallel(results / row * tiles * pieces, (GRAIN / work).max(1), |range| {
         for unit in range {
             let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
-            let mut own = [F::START; WIDTH];
+            let (mut sums, mut owns) = ([F::START; WIDTH], [F::START; WIDTH]);
             plan.kept.runs(start, end, |[from, at], n| {
+                let (sums, owns) = (&mut sums[..n], &mut owns[..n]);
+                own_numbers(own, at, out_step, owns);
                 if pieces == 1 {
-                    fold_rows::<C, F>(fold, plan, data, from, 0, height, &mut own[..n]);
-                    own[..n].iter_mut().for_each(|x| *x = fold.finish(*x));
+                    fold_rows::<C, F>(fold, plan, data, owns, from, 0, height, sums);
+                    sums.iter_mut().zip(&*owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
                     // SAFETY: positions of the output from its walk; every unit has its own.
-                    unsafe { to.write(own.as_ptr(), at, out_step, n) };
+                    unsafe { to.write(sums.as_ptr(), at, out_step, n) };
                 } else {
                     // SAFETY: every unit has its own part of the vector.
                     let sums = unsafe { std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), n) };
@@ -45,6 +47,7 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
                         fold,
                         plan,
                         data,
+                        owns,
                         from,
                         piece * piece_height,
                         height.min((piece + 1) * piece_height),
@@ -70,10 +73,13 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
                 }
                 step *= 2;
             }
-            let sums = part(0);
-            sums.iter_mut().for_each(|x| *x = fold.finish(*x));
-            // SAFETY: positions of the output from its walk; every tile has its own.
-            plan.kept.runs(start, end, |[_, at], n| unsafe { to.write(sums.as_ptr(), at, out_step, n) });
+            let (sums, mut owns) = (part(0), [F::START; WIDTH]);
+            plan.kept.runs(start, end, |[_, at], n| {
+                own_numbers(own, at, out_step, &mut owns[..n]);
+                sums.iter_mut().zip(&owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
+                // SAFETY: positions of the output from its walk; every tile has its own.
+                unsafe { to.write(sums.as_ptr(), at, out_step, n) };
+            });
         }
     });
 }
@@ -81,11 +87,12 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
 /// Rows that are folded together before they meet the sums.
 const GROUP: usize = 8;
 
-/// Folds the rows `start..end` into `sums`.
+/// Folds the rows `start..end` into `sums`, which have the numbers `own`.
 fn fold_rows<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &Plan,
     data: Data,
+    own: &[C],
     from: isize,
     start: usize,
     end: usize,
@@ -99,7 +106,7 @@ fn fold_rows<C: Compute, F: Fold<C>>(
     plan.reduced.runs(start, end, |[at], rows| {
         if data.dtype == C::DTYPE && across == 1 {
             // SAFETY: the positions of the walks are those of elements (L2) of type C, `n` in each of the rows.
-            return unsafe { fold_in(fold, data.at(from, at).cast::<C>(), along, rows, sums) };
+            return unsafe { fold_in(fold, data.at(from, at).cast::<C>(), along, rows, own, sums) };
         }
         for done in (0..rows).step_by(room) {
             let group = room.min(rows - done);
@@ -114,7 +121,7 @@ fn fold_rows<C: Compute, F: Fold<C>>(
                 } else {
                     (0..group).for_each(|row| load(row, across, n, to.add(row * n)));
                 }
-                fold_in(fold, to, n as isize, group, sums);
+                fold_in(fold, to, n as isize, group, own, sums);
             }
         }
     });
@@ -124,21 +131,29 @@ fn fold_rows<C: Compute, F: Fold<C>>(
 ///
 /// # Safety
 /// There are `sums.len()` elements behind each start of a row.
-unsafe fn fold_in<C: Compute, F: Fold<C>>(fold: F, from: *const C, step: isize, rows: usize, sums: &mut [C]) {
+unsafe fn fold_in<C: Compute, F: Fold<C>>(
+    fold: F,
+    from: *const C,
+    step: isize,
+    rows: usize,
+    own: &[C],
+    sums: &mut [C],
+) {
     const WIDE: usize = 64;
     let n = sums.len();
     let together = WIDE / n;
     if together < 2 || step != n as isize || rows < together {
-        return dispatch(Columns { fold, from, step, rows, sums });
+        return dispatch(Columns { fold, from, step, rows, own, sums });
     }
     // Short rows without gaps: several are taken as one row that is long enough for vectors.
-    let mut wide = [F::START; WIDE];
+    let (mut wide, mut owns) = ([F::START; WIDE], [F::START; WIDE]);
     let (row, whole) = (together * n, rows / together);
-    dispatch(Columns { fold, from, step: row as isize, rows: whole, sums: &mut wide[..row] });
+    owns[..row].chunks_exact_mut(n).for_each(|part| part.copy_from_slice(own));
+    dispatch(Columns { fold, from, step: row as isize, rows: whole, own: &owns[..row], sums: &mut wide[..row] });
     wide[..row].chunks_exact(n).for_each(|part| Join { fold, into: &mut *sums, from: part }.run());
     // The rows that are left over.
     let rest = from.wrapping_add(whole * row);
-    Columns { fold, from: rest, step, rows: rows - whole * together, sums }.run();
+    Columns { fold, from: rest, step, rows: rows - whole * together, own, sums }.run();
 }
 
 /// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
@@ -147,6 +162,7 @@ struct Columns<'a, C, F> {
     from: *const C,
     step: isize,
     rows: usize,
+    own: &'a [C],
     sums: &'a mut [C],
 }
 
@@ -154,21 +170,24 @@ impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let Columns { fold, from, step, rows, sums } = self;
+        let Columns { fold, from, step, rows, own, sums } = self;
         let n = sums.len();
+        let own = &own[..n];
         // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
         let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
         let whole = rows - rows % GROUP;
         for r in (0..whole).step_by(GROUP) {
             let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = std::array::from_fn(|k| row(r + k));
             for i in 0..n {
-                let left = fold.join(fold.join(a[i], b[i]), fold.join(c[i], d[i]));
-                let right = fold.join(fold.join(e[i], f[i]), fold.join(g[i], h[i]));
+                let two = |a: &[C], b: &[C]| fold.join(fold.take(a[i], own[i]), fold.take(b[i], own[i]));
+                let (left, right) = (fold.join(two(a, b), two(c, d)), fold.join(two(e, f), two(g, h)));
                 sums[i] = fold.join(sums[i], fold.join(left, right));
             }
         }
         for r in whole..rows {
-            Join { fold, into: &mut *sums, from: row(r) }.run();
+            for (i, &x) in row(r).iter().enumerate() {
+                sums[i] = fold.join(sums[i], fold.take(x, own[i]));
+            }
         }
     }
 }

@@ -127,6 +127,57 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     Ok(())
 }
 
+fn run_shifted(by: Shifted, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Tensor> {
+    let shape: crate::Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
+    let mut out = Tensor::empty("reduce", shape, x.dtype(), x.device())?;
+    reduce_shifted("reduce", by, x.as_view(), dims, own.as_view(), &mut out.as_view_mut("reduce")?)?;
+    Ok(out)
+}
+
+/// What `reduce_shifted` computes, element by element: the differences first, then a sum.
+fn shifted_reference(by: Shifted, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Vec<f64>> {
+    let kept: Vec<isize> =
+        x.shape().iter().enumerate().map(|(d, &n)| if dims.contains(&d) { 1 } else { n as isize }).collect();
+    let own = own.to_dtype(DType::F64)?;
+    let difference = x.to_dtype(DType::F64)?.sub(&own.reshape(&kept[..])?)?;
+    let terms = match by {
+        Shifted::Deviation(_) => difference.square()?,
+        Shifted::LogSumExp => difference.exp()?,
+    };
+    let sums = reference(Reduce::Sum, &terms, dims)?.into_iter().zip(own.to_vec::<f64>()?);
+    Ok(sums
+        .map(|(sum, own)| match by {
+            Shifted::Deviation(n) => sum / n,
+            Shifted::LogSumExp => sum.ln() + own,
+        })
+        .collect())
+}
+
+#[test]
+fn every_result_is_folded_with_its_own_number() -> Result<()> {
+    let shapes: [&[usize]; 7] = [&[], &[5], &[3, 4], &[2, 3, 40], &[300, 20], &[700, 3], &[4, 70, 2, 3]];
+    for shape in shapes {
+        let x = Generator::seed(3).randn_with(shape, DType::F64)?.add(0.3)?;
+        for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::BF16, 1e-2)] {
+            for (name, x) in arrangements(&x.to_dtype(dtype)?)? {
+                for dims in subsets(x.rank()) {
+                    let own = run(Reduce::Max, &x, &dims, compute_dtype(dtype))?;
+                    for by in [Shifted::Deviation(7.0), Shifted::LogSumExp] {
+                        let got = run_shifted(by, &x, &dims, &own)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                        for (i, (&got, want)) in got.iter().zip(shifted_reference(by, &x, &dims, &own)?).enumerate() {
+                            let what = format!("{by:?} of {dtype} {:?} {name} over {dims:?} at {i}", x.shape());
+                            assert!(close(got, want, tolerance), "{what}: {got} for {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (x, own) = (Tensor::zeros([2, 3])?, Tensor::zeros([3])?);
+    assert!(run_shifted(Shifted::LogSumExp, &x, &[1], &own).is_err_and(|e| e.to_string().contains("3 f32")));
+    Ok(())
+}
+
 #[test]
 fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
     // One after the other in f32 this sum would stop growing at 2^24 sixteenths.
@@ -169,7 +220,13 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
         let x = Generator::seed(5).randn_with(&shape[..], DType::F32)?;
         for (name, x) in arrangements(&x)? {
             let dims = if x.rank() == shape.len() { dims.clone() } else { vec![0, 1] };
-            let bits = |threads| on_threads(threads, || run(Reduce::Sum, &x, &dims, DType::F32)?.to_vec::<f32>());
+            let mean = run(Reduce::Mean, &x, &dims, DType::F32)?;
+            let bits = |threads| {
+                on_threads(threads, || -> Result<Vec<f32>> {
+                    let deviation = run_shifted(Shifted::Deviation(1.0), &x, &dims, &mean)?.to_vec::<f32>()?;
+                    Ok([run(Reduce::Sum, &x, &dims, DType::F32)?.to_vec::<f32>()?, deviation].concat())
+                })
+            };
             let one: Vec<u32> = bits(1)?.iter().map(|x| x.to_bits()).collect();
             for threads in [2, 5] {
                 let more: Vec<u32> = bits(threads)?.iter().map(|x| x.to_bits()).collect();

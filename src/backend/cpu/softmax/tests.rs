@@ -92,9 +92,12 @@ fn rows_without_a_finite_maximum_are_nan_side_by_side_too() -> Result<()> {
 fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     let x = Generator::seed(8).randn_with([3, 400, 211], DType::F32)?;
     let y = Generator::seed(9).randn_with([3, 400, 211], DType::F32)?;
-    for dim in 0..3 {
+    // Along the first dimension of the second pair a row has several pieces.
+    let [tall, other] = [10, 11].map(|seed| Generator::seed(seed).randn_with([9000, 20], DType::F32));
+    let (tall, other) = (tall?, other?);
+    for (x, y, dim) in [(&x, &y, 0), (&x, &y, 1), (&x, &y, 2), (&tall, &other, 0)] {
         for row in ALL {
-            let inputs = if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) { vec![&x, &y] } else { vec![&x] };
+            let inputs = if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) { vec![x, y] } else { vec![x] };
             let bits = |threads| on_threads(threads, || run(row, &inputs, Some(dim))?.to_vec::<f32>());
             let one: Vec<u32> = bits(1)?.iter().map(|x| x.to_bits()).collect();
             for threads in [2, 5] {
@@ -102,6 +105,33 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
                 assert!(one == more, "{row:?} along {dim} on {threads} threads");
             }
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn long_rows_side_by_side_are_joined_from_their_pieces() -> Result<()> {
+    // The greatest element of a column comes early or late, and some begin with nothing but -∞, some are nothing else.
+    let (length, n) = (9001, 20);
+    let mut values = Generator::seed(12).randn_with([length, n], DType::F64)?.to_vec::<f64>()?;
+    for i in 0..length {
+        values[i * n + 1] += i as f64 * 0.01;
+        values[i * n + 2] -= i as f64 * 0.01;
+        for (column, until) in [(3, 5000), (4, 8999), (5, length)] {
+            values[i * n + column] = if i < until { f64::NEG_INFINITY } else { values[i * n + column] };
+        }
+    }
+    let x = Tensor::from_vec(values, [length, n])?;
+    let y = Generator::seed(13).randn_with([length, n], DType::F64)?.mul(0.01)?;
+    for row in ALL {
+        let grad = matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad);
+        let inputs = if grad { vec![&y, &y] } else { vec![&x] };
+        let (got, want) = (run(row, &inputs, Some(0))?.to_vec::<f64>()?, reference(row, &inputs, Some(0))?);
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            let same = got == want || (got.is_nan() && want.is_nan());
+            assert!(same || (got - want).abs() <= 1e-11 * want.abs().max(1e-3), "{row:?} at {i}: {got} for {want}");
+        }
+        assert_eq!(got.iter().filter(|x| x.is_nan()).count(), if grad { 0 } else { length });
     }
     Ok(())
 }
