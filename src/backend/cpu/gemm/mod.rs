@@ -11,6 +11,7 @@ mod kernel;
 mod pack;
 mod vector;
 
+use super::stream::prefetch;
 use super::threads::{Ptr, parallel};
 use crate::storage::Storage;
 use crate::{Device, Element, Result};
@@ -28,7 +29,7 @@ const ROWS: usize = 4096;
 /// Rows and columns of a piece of work: its part of a block of `b` takes less than half of the second cache.
 const PIECE: (usize, usize) = (192, 384);
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
-const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
+const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
 const FEW: usize = 64;
 
@@ -208,9 +209,8 @@ struct Part<T> {
     k: Range<usize>,
     i: Range<usize>,
     j: Range<usize>,
-    /// Rows and columns of a panel, and the number of panels.
+    /// Rows of a panel of `a`, and the numbers of panels of `a` and of `b`.
     height: usize,
-    width: usize,
     high: usize,
     wide: usize,
     packed_a: Ptr<T>,
@@ -223,7 +223,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let panel = kernels.vectors() * kernels.lanes;
         // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Rows of
         // `a` can be read where they are, four kilobytes of one after the other; columns lie too far apart.
-        let in_cache = k * n * size_of::<T>() <= 1 << 15;
+        let in_cache = k * n * size_of::<T>() <= 1 << 18;
         Plan {
             product,
             kernels,
@@ -239,9 +239,8 @@ impl<'a, T: Number> Plan<'a, T> {
     /// As [`gemm`].
     unsafe fn run(&self, op: &'static str) -> Result<()> {
         let &Product { m, n, k, .. } = self.product;
-        let (lanes, panel) = (self.kernels.lanes, self.kernels.vectors() * self.kernels.lanes);
-        // Panels may be narrower than the widest, and then there are more of them, each with its padding.
-        let most_b = if self.pack_b { self.block * (self.columns.div_ceil(panel) * panel + panel) } else { 0 };
+        let panel = self.kernels.vectors() * self.kernels.lanes;
+        let most_b = if self.pack_b { self.block * self.columns.next_multiple_of(self.kernels.lanes) } else { 0 };
         let most_a = if self.pack_a { self.block * self.rows } else { 0 };
         let mut space = Storage::new(op, Device::Cpu, (most_a + most_b) * size_of::<T>())?;
         let space = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<T>();
@@ -251,11 +250,10 @@ impl<'a, T: Number> Plan<'a, T> {
             for p in (0..k).step_by(self.block) {
                 for i in (0..m).step_by(self.rows) {
                     let i = i..m.min(i + self.rows);
-                    let width = even(j.len().div_ceil(lanes), self.kernels.vectors()) * lanes;
                     let height = even(i.len(), self.kernels.rows());
-                    let (high, wide) = (i.len().div_ceil(height), j.len().div_ceil(width));
+                    let (high, wide) = (i.len().div_ceil(height), j.len().div_ceil(panel));
                     let k = p..k.min(p + self.block);
-                    let part = Part { k, i, j: j.clone(), height, width, high, wide, packed_a, packed_b };
+                    let part = Part { k, i, j: j.clone(), height, high, wide, packed_a, packed_b };
                     // SAFETY: the caller's promise; the space has room for both packed operands of any part.
                     unsafe {
                         self.pack(&part);
@@ -267,10 +265,20 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(())
     }
 
+    /// The first column of a panel of `b`, its columns, and their number with the padding. All panels have as many
+    /// vectors, but for one: a last one of what is left would often be narrow, and narrow tiles are slow.
+    #[inline(always)]
+    fn panel(&self, part: &Part<T>, at: usize) -> (usize, usize, usize) {
+        let lanes = self.kernels.lanes;
+        let vectors = part.j.len().div_ceil(lanes);
+        let (first, end) = (at * vectors / part.wide * lanes, (at + 1) * vectors / part.wide * lanes);
+        (part.j.start + first, end.min(part.j.len()) - first, end - first)
+    }
+
     /// # Safety
     /// As [`gemm`]; the part's packed operands have room.
     unsafe fn pack(&self, part: &Part<T>) {
-        let Part { k, i, j, height, width, .. } = part;
+        let Part { k, i, height, .. } = part;
         // The panels of `b` serve all rows.
         let panels_b = if self.pack_b && i.start == 0 { part.wide } else { 0 };
         let panels_a = if self.pack_a { part.high } else { 0 };
@@ -278,7 +286,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if panels == 0 {
             return;
         }
-        let elements = k.len() * (panels_a * height + panels_b * width);
+        let elements = k.len() * (if panels_a > 0 { i.len() } else { 0 } + if panels_b > 0 { part.j.len() } else { 0 });
         // Copying takes about as long as 16 multiplications an element.
         let pieces = (elements * 16 / GRAIN).clamp(1, 32);
         let (a, b) = (self.product.a, self.product.b);
@@ -296,10 +304,9 @@ impl<'a, T: Number> Plan<'a, T> {
                             part.packed_a.get().add(at * height * k.len()),
                         );
                     } else {
-                        let column = j.start + at * width;
-                        let columns = (*width).min(j.end - column);
-                        let to = part.packed_b.get().add(at * width * k.len());
-                        pack::rows(b.from(k.start, column), k.len(), columns, to, *width);
+                        let (column, columns, width) = self.panel(part, at);
+                        let to = part.packed_b.get().add((column - part.j.start) * k.len());
+                        pack::rows(b.from(k.start, column), k.len(), columns, to, width);
                     }
                 }
             }
@@ -311,10 +318,11 @@ impl<'a, T: Number> Plan<'a, T> {
     unsafe fn multiply(&self, part: &Part<T>) {
         let work = part.i.len() * part.j.len() * part.k.len();
         // Panels in a piece of work. Where there are few pieces they are made smaller, so that the threads end together.
-        let (mut high, mut wide) = ((PIECE.0 / part.height).max(1), (PIECE.1 / part.width).max(1));
+        let width = part.j.len().div_ceil(part.wide);
+        let (mut high, mut wide) = ((PIECE.0 / part.height).max(1), (PIECE.1 / width).max(1));
         let pieces = |high: usize, wide: usize| part.high.div_ceil(high) * part.wide.div_ceil(wide);
-        while pieces(high, wide) < 8 && work / pieces(high, wide) > GRAIN && high * wide > 1 {
-            if wide == 1 || (high > 1 && high * part.height >= wide * part.width) {
+        while pieces(high, wide) < 16 && work / pieces(high, wide) > GRAIN && high * wide > 1 {
+            if wide == 1 || (high > 1 && high * part.height >= wide * width) {
                 high = high.div_ceil(2);
             } else {
                 wide = wide.div_ceil(2);
@@ -326,13 +334,32 @@ impl<'a, T: Number> Plan<'a, T> {
             for at in mine {
                 let (i, j) = (at % down * high, at / down * wide);
                 for i in i..part.high.min(i + high) {
-                    for j in j..part.wide.min(j + wide) {
+                    for (at, j) in (j..part.wide.min(j + wide)).enumerate() {
+                        self.prefetch(part, i + 1, at, wide);
                         // SAFETY: the caller's promise; the tiles of `out` are disjoint.
                         unsafe { self.tile(part, i, j) };
                     }
                 }
             }
         });
+    }
+
+    /// Asks for share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Without
+    /// this the first tile of the panel waits for every line of it.
+    #[inline(always)]
+    fn prefetch(&self, part: &Part<T>, i: usize, at: usize, shares: usize) {
+        let line = 64 / size_of::<T>();
+        let k = part.k.len();
+        if self.pack_a {
+            let (first, len) = (part.packed_a.get().wrapping_add(i * part.height * k), part.height * k / shares);
+            prefetch(first.wrapping_add(at * len).cast_const(), len);
+        } else if self.product.a.col == 1 {
+            let lines = k.div_ceil(line).div_ceil(shares);
+            for row in 0..part.height {
+                let first = self.product.a.at(part.i.start + i * part.height + row, part.k.start);
+                prefetch(first.wrapping_add(at * lines * line), lines * line);
+            }
+        }
     }
 
     /// Computes the tile of a panel of rows and a panel of columns.
@@ -342,16 +369,17 @@ impl<'a, T: Number> Plan<'a, T> {
     #[inline(always)]
     unsafe fn tile(&self, part: &Part<T>, i: usize, j: usize) {
         let Product { a, b, out, width, start, .. } = *self.product;
-        let (row, column, k) = (part.i.start + i * part.height, part.j.start + j * part.width, part.k.len());
-        let (rows, columns) = (part.height.min(part.i.end - row), part.width.min(part.j.end - column));
-        let vectors = columns.div_ceil(self.kernels.lanes);
+        let (row, k) = (part.i.start + i * part.height, part.k.len());
+        let rows = part.height.min(part.i.end - row);
+        let (column, columns, padded) = self.panel(part, j);
+        let vectors = padded / self.kernels.lanes;
         let (a, a_row, a_col) = if self.pack_a {
             (part.packed_a.get().wrapping_add(i * part.height * k).cast_const(), 1, rows as isize)
         } else {
             (a.at(row, part.k.start), a.row, a.col)
         };
         let (b, b_row) = if self.pack_b {
-            (part.packed_b.get().wrapping_add(j * part.width * k).cast_const(), part.width as isize)
+            (part.packed_b.get().wrapping_add((column - part.j.start) * k).cast_const(), padded as isize)
         } else {
             (b.at(part.k.start, column), b.row)
         };
