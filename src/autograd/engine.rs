@@ -5,7 +5,7 @@
 
 use super::anomaly;
 use super::mode::{GradMode, is_grad_enabled};
-use super::node::{Cx, Edges, Kind, Node, NodeRef};
+use super::node::{Body, Cx, Edges, Kind, Node, NodeRef};
 use crate::error::bail;
 use crate::{Result, Tensor};
 use std::collections::btree_map::Entry;
@@ -76,7 +76,7 @@ impl Pass<'_> {
             let cotangent = fit(cotangent, &node, "the cotangent given")?;
             pending.add(node, cotangent)?;
         }
-        while let Some((node, cotangent)) = pending.pop() {
+        while let Some((mut node, cotangent)) = pending.pop() {
             let cotangent = match node.extras.get() {
                 Some(extras) if !self.foreign.is_some_and(|foreign| foreign.contains(&node.seq)) => {
                     own_graph(extras.run_hooks(&node, cotangent)?)
@@ -84,36 +84,40 @@ impl Pass<'_> {
                 _ => cotangent,
             };
             if sink(&node, &cotangent)? && node.kind == Kind::Op {
-                self.step(&mut pending, &node, &cotangent)?;
+                self.step(&mut pending, &mut node, &cotangent)?;
             }
         }
         Ok(())
     }
 
-    fn step(&self, pending: &mut Pending, node: &NodeRef, cotangent: &Tensor) -> Result<()> {
-        let run = node.visit(self.retain_graph, &mut |edges, rule| {
-            // A NaN is reported below, at the place of the operation and not at that of its rule.
-            let grads = anomaly::suspended(|| rule(&Cx { node, edges: &edges, wanted: self.wanted }, cotangent))?;
-            if let Some(extras) = node.extras.get() {
-                extras.notify(node, cotangent, &grads);
-            }
-            self.deliver(pending, node, edges, grads)
-        })?;
-        if run { Ok(()) } else { Err(node.freed(self.op)) }
+    fn step(&self, pending: &mut Pending, node: &mut NodeRef, cotangent: &Tensor) -> Result<()> {
+        let body = if self.retain_graph { node.body() } else { Node::take_body(node) };
+        let Some(Body { edges, rule }) = body else {
+            return Err(node.freed(self.op));
+        };
+        // A NaN is reported below, at the place of the operation and not at that of its rule.
+        let grads = anomaly::suspended(|| rule(&Cx { node, edges: &edges, wanted: self.wanted }, cotangent))?;
+        // With it go the saved values.
+        drop(rule);
+        if let Some(extras) = node.extras.get() {
+            extras.notify(node, cotangent, &grads);
+        }
+        self.deliver(pending, node, edges, grads)
     }
 
     #[inline]
-    fn deliver(&self, pending: &mut Pending, node: &Node, edges: Edges, grads: super::Grads) -> Result<()> {
+    fn deliver(&self, pending: &mut Pending, node: &Node, mut edges: Edges, mut grads: super::Grads) -> Result<()> {
         if grads.len() != edges.len() {
             bail!(Graph, node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
         }
-        for (edge, grad) in edges.into_iter().zip(grads) {
-            let Some(edge) = edge else { continue };
+        // Taken out one by one: `into_iter` would move both lists first.
+        for (edge, grad) in edges.iter_mut().zip(&mut grads) {
+            let Some(edge) = edge.take() else { continue };
             if self.wanted.is_some_and(|wanted| !wanted.contains(&edge.seq)) {
                 continue;
             }
             // A rule that gives nothing where a gradient is needed would lose it in silence.
-            let Some(grad) = grad else {
+            let Some(grad) = grad.take() else {
                 bail!(
                     Graph,
                     node.name,
@@ -134,12 +138,17 @@ impl Pass<'_> {
 /// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing.
 #[inline]
 fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
+    let fits = *grad.layout().shape() == node.shape && grad.dtype() == node.dtype && grad.device() == node.device;
+    Ok(own_graph(if fits { grad } else { refit(grad, node, from)? }))
+}
+
+#[inline(never)]
+fn refit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
     let grad = if *grad.layout().shape() == node.shape { grad } else { grad.sum_to(from, &node.shape)? };
     if grad.device() != node.device {
         bail!(Device, from, "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
     }
-    let grad = if grad.dtype() == node.dtype { grad } else { grad.to_dtype(node.dtype)? };
-    Ok(own_graph(grad))
+    if grad.dtype() == node.dtype { Ok(grad) } else { grad.to_dtype(node.dtype) }
 }
 
 /// A pass that is not recorded passes on values alone: the graph that a cotangent, a saved value or what a hook returned

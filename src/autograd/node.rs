@@ -8,12 +8,13 @@ use super::tape::TapeEntry;
 use super::{anomaly, mode};
 use crate::error::{bail, err};
 use crate::layout::Shape;
+use crate::memory::{Shared, Vacant};
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// The cotangents a rule returns: one for each input, `None` where none was asked for.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 2]>;
@@ -33,8 +34,8 @@ pub(crate) enum Kind {
     Barrier,
 }
 
-/// A recorded operation. The last field is unsized so that a node and its closure are one allocation.
-pub(crate) struct Node<B: ?Sized = dyn Body> {
+/// A recorded operation.
+pub(crate) struct Node {
     pub seq: u64,
     pub name: &'static str,
     pub location: &'static Location<'static>,
@@ -45,88 +46,48 @@ pub(crate) struct Node<B: ?Sized = dyn Body> {
     pub saved_bytes: usize,
     pub tape: Option<TapeEntry>,
     pub extras: OnceLock<Box<Extras>>,
-    body: B,
+    /// `None` in a leaf or a barrier, and where it was taken away.
+    body: RwLock<Option<Body>>,
 }
 
 /// The part of a node that can be taken away.
-pub(crate) trait Body: Send + Sync {
-    /// Calls `f` with the edges and the rule, and takes them away for good unless `retain`. Returns false, without
-    /// calling it, if they are gone.
-    fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool>;
-
-    /// The edges alone; empty if they are gone.
-    fn edges(&self) -> Edges;
-
-    /// Drops edges, closure and saved values.
-    fn release(&self);
+#[derive(Clone)]
+pub(crate) struct Body {
+    pub edges: Edges,
+    /// Not in the node itself: that would make all pointers to nodes, and so all handles of tensors, wide ones, which the
+    /// compiler moves through memory and not in registers.
+    pub rule: Shared<RuleFn>,
 }
 
 pub(crate) type RuleFn = dyn Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync;
 
-struct Slot<F: Send + Sync + 'static>(RwLock<Option<(Edges, F)>>);
+impl Node {
+    /// A copy of the edges and the rule, which stay; `None` if they are gone.
+    pub fn body(&self) -> Option<Body> {
+        self.body.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 
-impl<F> Body for Slot<F>
-where
-    F: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
-{
-    fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
-        if retain {
-            match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-                Some((edges, rule)) => f(edges.clone(), rule).map(|()| true),
-                None => Ok(false),
-            }
-        } else {
-            // Bound first so that the lock is gone while the rule runs.
-            let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
-            match taken {
-                Some((edges, rule)) => f(edges, &rule).map(|()| true),
-                None => Ok(false),
-            }
+    /// The edges and the rule, for good; `None` if they are gone.
+    #[inline]
+    pub fn take_body(node: &mut NodeRef) -> Option<Body> {
+        // A node that nobody else has, as most are when their turn comes, needs no lock.
+        match node.get_mut() {
+            Some(node) => node.body.get_mut().unwrap_or_else(PoisonError::into_inner).take(),
+            None => node.body.write().unwrap_or_else(PoisonError::into_inner).take(),
         }
     }
 
-    fn edges(&self) -> Edges {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .map(|(edges, _)| edges.clone())
-            .unwrap_or_default()
-    }
-
-    fn release(&self) {
-        let taken = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(taken);
-    }
-}
-
-/// The body of a leaf or a barrier: nothing lies behind it.
-struct NoBody;
-
-impl Body for NoBody {
-    fn visit(&self, _: bool, _: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::new()
-    }
-
-    fn release(&self) {}
-}
-
-impl Node {
-    #[inline]
-    pub fn visit(&self, retain: bool, f: &mut dyn FnMut(Edges, &RuleFn) -> Result<()>) -> Result<bool> {
-        self.body.visit(retain, f)
-    }
-
+    /// The edges alone; empty if they are gone.
     pub fn edges(&self) -> Edges {
-        self.body.edges()
+        let body = self.body.read().unwrap_or_else(PoisonError::into_inner);
+        body.as_ref().map(|body| body.edges.clone()).unwrap_or_default()
     }
 
+    /// Drops edges, closure and saved values.
     pub fn release(&self) {
-        self.body.release();
+        // Bound first so that the lock is free again while values are dropped.
+        let taken = self.body.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(taken);
     }
 
     /// The rarely used part: the stored gradient and the hooks.
@@ -151,40 +112,47 @@ impl Node {
 /// that dropping a chain of any length does not recurse.
 struct Dying {
     active: bool,
-    queue: Vec<Box<dyn Send + Sync>>,
+    queue: Vec<Body>,
 }
 
 thread_local! {
     static DYING: RefCell<Dying> = const { RefCell::new(Dying { active: false, queue: Vec::new() }) };
 }
 
-impl<F: Send + Sync + 'static> Drop for Slot<F> {
+impl Drop for Node {
+    #[inline]
     fn drop(&mut self) {
-        let Some(body) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() else {
-            return;
-        };
+        if let Some(body) = self.body.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            body.drop_flat();
+        }
+    }
+}
+
+impl Body {
+    /// Drops it now, or leaves it to the drop of another body that is under way.
+    fn drop_flat(self) {
         let outermost = DYING.try_with(|dying| {
             let mut dying = dying.borrow_mut();
             !std::mem::replace(&mut dying.active, true)
         });
         match outermost {
             Ok(true) => {
-                drop(body);
+                drop(self);
                 // Popped outside the borrow: dropping it may push more.
                 while let Some(next) = DYING.with(|dying| dying.borrow_mut().queue.pop()) {
                     drop(next);
                 }
                 DYING.with(|dying| dying.borrow_mut().active = false);
             }
-            Ok(false) => DYING.with(|dying| dying.borrow_mut().queue.push(Box::new(body))),
+            Ok(false) => DYING.with(|dying| dying.borrow_mut().queue.push(self)),
             // The thread is ending and its queue is gone.
-            Err(_) => drop(body),
+            Err(_) => drop(self),
         }
     }
 }
 
 /// A shared node.
-pub(crate) type NodeRef = Arc<Node>;
+pub(crate) type NodeRef = Shared<Node>;
 
 /// Collects what a rule keeps, while it is being built.
 pub(crate) struct Saver<'a> {
@@ -306,7 +274,8 @@ impl Tensor {
         let mut saver = Saver { output: &self, edges: &edges, bytes: 0 };
         let rule = rule(&mut saver);
         let bytes = saver.bytes;
-        let node = new_node(&self, name, Kind::Op, tape, bytes, Slot(RwLock::new(Some((edges, rule)))));
+        let body = Body { edges, rule: Shared::new_unsized(rule, |inner| inner) };
+        let node = new_node(&self, name, Kind::Op, tape, bytes, Some(body));
         if let Some(entry) = &node.tape {
             entry.push(&node)?;
         }
@@ -319,7 +288,7 @@ impl Tensor {
         if !mode::is_grad_enabled() || inputs.iter().all(|t| t.node().is_none()) {
             return self;
         }
-        let barrier = new_node(&self, name, Kind::Barrier, None, 0, NoBody);
+        let barrier = new_node(&self, name, Kind::Barrier, None, 0, None);
         self.with_node(Some(barrier))
     }
 
@@ -329,7 +298,7 @@ impl Tensor {
         if !self.dtype().is_float() {
             bail!(DType, name, "only floating point tensors can require a gradient, not {}", self.dtype());
         }
-        let node = new_node(&self, "leaf", Kind::Leaf, tape, 0, NoBody);
+        let node = new_node(&self, "leaf", Kind::Leaf, tape, 0, None);
         if let Some(entry) = &node.tape {
             entry.push(&node)?;
         }
@@ -338,16 +307,17 @@ impl Tensor {
 }
 
 #[track_caller]
-#[inline]
-fn new_node<B: Body + 'static>(
+#[inline(always)]
+fn new_node(
     value: &Tensor,
     name: &'static str,
     kind: Kind,
     tape: Option<TapeEntry>,
     saved_bytes: usize,
-    body: B,
+    body: Option<Body>,
 ) -> NodeRef {
-    Arc::new(Node {
+    let block = Vacant::new();
+    block.fill(Node {
         seq: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         name,
         location: Location::caller(),
@@ -358,7 +328,7 @@ fn new_node<B: Body + 'static>(
         saved_bytes,
         tape,
         extras: OnceLock::new(),
-        body,
+        body: RwLock::new(body),
     })
 }
 

@@ -103,25 +103,32 @@ impl TapeEntry {
     }
 
     /// The entry of an operation on nodes of one tape; `None` if none of them is on one.
+    #[inline]
     pub fn of_inputs(op: &'static str, edges: &Edges) -> Result<Option<TapeEntry>> {
-        let Some(first) = edges.iter().flatten().find_map(|edge| edge.tape.as_ref()) else {
-            return Ok(None);
-        };
+        match edges.iter().flatten().find_map(|edge| edge.tape.as_ref()) {
+            Some(first) => first.beside_inputs(op, edges).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The entry of an operation of which this is the first input on a tape.
+    #[inline(never)]
+    fn beside_inputs(&self, op: &'static str, edges: &Edges) -> Result<TapeEntry> {
         for edge in edges.iter().flatten() {
             match &edge.tape {
-                Some(entry) if entry.core.id != first.core.id => {
-                    bail!(Graph, op, "variables of tape {} and of tape {} were mixed", first.core.id, entry.core.id)
+                Some(entry) if entry.core.id != self.core.id => {
+                    bail!(Graph, op, "variables of tape {} and of tape {} were mixed", self.core.id, entry.core.id)
                 }
                 Some(entry) => entry.check(op)?,
                 None => bail!(
                     Graph,
                     op,
                     "a variable of tape {} was mixed with a tensor that requires a gradient outside it: register that with variable(), or detach it",
-                    first.core.id
+                    self.core.id
                 ),
             }
         }
-        Ok(Some(TapeEntry::new(&first.core)))
+        Ok(self.beside())
     }
 
     /// Puts a new node on its tape.

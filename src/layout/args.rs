@@ -21,8 +21,18 @@ impl Shape {
         self.0.iter().product()
     }
 
+    #[inline]
     pub(crate) fn from_slice(sizes: &[usize]) -> Shape {
-        Shape(SmallVec::from_slice(sizes))
+        // Written out, since a copy of any length is a call, and every tensor and every node has a shape.
+        let inline: [usize; INLINE] = match *sizes {
+            [] => [0; INLINE],
+            [a] => [a, 0, 0, 0, 0],
+            [a, b] => [a, b, 0, 0, 0],
+            [a, b, c] => [a, b, c, 0, 0],
+            [a, b, c, d] => [a, b, c, d, 0],
+            _ => return Shape(SmallVec::from_slice(sizes)),
+        };
+        Shape(SmallVec::from_buf_and_len(inline, sizes.len()))
     }
 
     pub(crate) fn with(&self, dim: usize, size: usize) -> Shape {
@@ -40,11 +50,10 @@ impl Shape {
     }
 }
 
-// `SmallVec`'s own `Clone` goes element by element; shapes are cloned for every tensor made.
 impl Clone for Shape {
     #[inline]
     fn clone(&self) -> Shape {
-        Shape(SmallVec::from_slice(&self.0))
+        Shape::from_slice(self)
     }
 }
 

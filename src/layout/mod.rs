@@ -26,19 +26,30 @@ pub(crate) struct Layout {
     shape: Shape,
     strides: Strides,
     offset: usize,
+    // What follows from the above, and is asked for at every use of a tensor.
+    numel: usize,
+    contiguous: bool,
 }
 
 impl Layout {
     /// The row-major layout of a shape, from the first element of its storage on.
     #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
-        let strides = contiguous_strides(&shape);
-        Layout { shape, strides, offset: 0 }
+        let (strides, numel) = (contiguous_strides(&shape), shape.numel());
+        Layout { shape, strides, offset: 0, numel, contiguous: true }
+    }
+
+    /// As [`contiguous`](Self::contiguous), with the shape copied straight to its place.
+    #[inline(always)]
+    pub fn shaped(shape: &Shape) -> Layout {
+        let strides = contiguous_strides(shape);
+        Layout { shape: shape.clone(), strides, offset: 0, numel: shape.numel(), contiguous: true }
     }
 
     fn new(shape: Shape, strides: Strides, offset: usize) -> Layout {
         debug_assert_eq!(shape.len(), strides.len(), "L1");
-        Layout { shape, strides, offset }
+        let (numel, contiguous) = (shape.numel(), is_contiguous(&shape, &strides));
+        Layout { shape, strides, offset, numel, contiguous }
     }
 
     #[inline]
@@ -63,23 +74,14 @@ impl Layout {
 
     #[inline]
     pub fn numel(&self) -> usize {
-        self.shape.numel()
+        self.numel
     }
 
     /// Whether the elements lie in row-major order without gaps. Strides of dimensions of size 1 do not matter, and a
     /// layout without elements is contiguous.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        let mut expected = 1;
-        let mut contiguous = true;
-        for (&size, &stride) in self.shape.iter().zip(self.strides.iter()).rev() {
-            if size == 0 {
-                return true;
-            }
-            contiguous &= size == 1 || stride == expected;
-            expected *= size as isize;
-        }
-        contiguous
+        self.contiguous
     }
 
     /// The lowest and highest position in the storage that an element takes; `None` without elements.
@@ -110,6 +112,19 @@ impl Layout {
     }
 }
 
+fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
+    let mut expected = 1;
+    let mut contiguous = true;
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if size == 0 {
+            return true;
+        }
+        contiguous &= size == 1 || stride == expected;
+        expected *= size as isize;
+    }
+    contiguous
+}
+
 /// The position range of strided elements, computed wide enough not to overflow; `None` without elements.
 fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i128)> {
     if shape.contains(&0) {
@@ -129,10 +144,19 @@ fn extent(shape: &[usize], strides: &[isize], offset: usize) -> Option<(i128, i1
 
 #[inline]
 pub(crate) fn contiguous_strides(shape: &[usize]) -> Strides {
-    // Ranks that fit inline start from a whole buffer, which is quicker than growing one.
-    let inline = shape.len() <= INLINE;
-    let mut strides =
-        if inline { Strides::from_buf_and_len([1; INLINE], shape.len()) } else { Strides::from_elem(1, shape.len()) };
+    // The common ranks are written out: that way strides are computed in registers.
+    let at_least_one = |size: usize| size.max(1) as isize;
+    let inline: [isize; INLINE] = match *shape {
+        [] | [_] => [1; INLINE],
+        [_, b] => [at_least_one(b), 1, 1, 1, 1],
+        [_, b, c] => [at_least_one(b) * at_least_one(c), at_least_one(c), 1, 1, 1],
+        _ => return long_strides(shape),
+    };
+    Strides::from_buf_and_len(inline, shape.len())
+}
+
+fn long_strides(shape: &[usize]) -> Strides {
+    let mut strides = Strides::from_elem(1, shape.len());
     let mut step = 1_isize;
     for (stride, &size) in strides.iter_mut().zip(shape).rev() {
         *stride = step;

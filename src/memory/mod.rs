@@ -25,7 +25,10 @@
 mod count;
 pub(crate) mod magazine;
 pub(crate) mod pool;
+mod shared;
 mod system;
+
+pub(crate) use shared::{Shared, Vacant};
 
 use crate::{Device, Error, Result};
 use count::Counter;

@@ -85,8 +85,8 @@ pub(crate) fn zip(
     if a.device() != b.device() {
         bail!(Device, op, "one tensor is on {}, the other on {}", a.device(), b.device());
     }
-    if a.shape() == b.shape() {
-        return Tensor::build(op, a.layout().shape().clone(), dtype, a.device(), |out| {
+    if a.layout().shape() == b.layout().shape() {
+        return Tensor::build_shaped(op, a.layout().shape(), dtype, a.device(), |out| {
             backend::map(op, kernel, compute, [a.as_view(), b.as_view()], out)
         });
     }

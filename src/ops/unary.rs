@@ -48,7 +48,7 @@ fn apply<U: Unary>(unary: U, x: &Tensor) -> Result<Tensor> {
     if dtype == DType::Bool {
         bail!(DType, U::NAME, "a bool is not a number: cast with to_dtype first");
     }
-    let y = Tensor::build(U::NAME, x.layout().shape().clone(), dtype, x.device(), |y| {
+    let y = Tensor::build_shaped(U::NAME, x.layout().shape(), dtype, x.device(), |y| {
         backend::map(U::NAME, &unary.tile(), dtype, [x.as_view()], y)
     })?;
     y.record(U::NAME, &[x], |save| {
@@ -73,7 +73,7 @@ fn unary_grad<U: Unary>(unary: U, g: &Tensor, kept: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() {
         return unary.grad(Expr::from(g), Expr::from(kept)).finish(g);
     }
-    Tensor::build(U::NAME, g.layout().shape().clone(), g.dtype(), g.device(), |grad| {
+    Tensor::build_shaped(U::NAME, g.layout().shape(), g.dtype(), g.device(), |grad| {
         backend::map(U::NAME, &Floats(Grad(unary)), g.dtype(), [g.as_view(), kept.as_view()], grad)
     })
 }

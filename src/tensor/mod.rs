@@ -12,11 +12,11 @@ pub use create::NdArray;
 use crate::autograd::NodeRef;
 use crate::autograd::node::Kind;
 use crate::backend::{View, ViewMut};
-use crate::error::bail;
+use crate::error::{bail, err};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
+use crate::memory::{Shared, Vacant};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
-use std::sync::Arc;
 
 /// An array of any rank, of one dtype, on one device: a value that is cheap to clone.
 ///
@@ -33,12 +33,11 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Tensor {
     // Behind a pointer so that handles are small: they are moved, saved and returned far more often than made.
-    data: Arc<Data>,
+    data: Shared<Data>,
     node: Option<NodeRef>,
 }
 
 /// The values of a tensor, outside any graph.
-#[derive(Clone)]
 struct Data {
     storage: Storage,
     layout: Layout,
@@ -190,6 +189,7 @@ impl Tensor {
 
     /// A fresh contiguous tensor whose elements `fill` writes.
     #[inline]
+    #[allow(clippy::needless_pass_by_value)] // Most callers have made the shape for it.
     pub(crate) fn build(
         op: &'static str,
         shape: Shape,
@@ -197,15 +197,30 @@ impl Tensor {
         device: Device,
         fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
     ) -> Result<Tensor> {
-        let bytes = checked_bytes(op, &shape, dtype.size())?;
-        let (mut storage, layout) = (Storage::new(op, device, bytes)?, Layout::contiguous(shape));
-        fill(&mut ViewMut::new(op, &mut storage, &layout, dtype)?)?;
-        Ok(Tensor::from_parts(storage, layout, dtype))
+        Tensor::build_shaped(op, &shape, dtype, device, fill)
+    }
+
+    /// As [`build`](Self::build), of another tensor's shape, which is copied straight to its place.
+    #[inline]
+    pub(crate) fn build_shaped(
+        op: &'static str,
+        shape: &Shape,
+        dtype: DType,
+        device: Device,
+        fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
+    ) -> Result<Tensor> {
+        let storage = Storage::new(op, device, checked_bytes(op, shape, dtype.size())?)?;
+        let block = Vacant::new();
+        let data = block.fill(Data { storage, layout: Layout::shaped(shape), dtype });
+        let mut tensor = Tensor { data, node: None };
+        fill(&mut tensor.own_view_mut(op)?)?;
+        Ok(tensor)
     }
 
     /// A tensor over a storage whose layout was checked against it (L2).
+    #[inline]
     pub(crate) fn from_parts(storage: Storage, layout: Layout, dtype: DType) -> Tensor {
-        Tensor { data: Arc::new(Data { storage, layout, dtype }), node: None }
+        Tensor { data: Shared::new(Data { storage, layout, dtype }), node: None }
     }
 
     /// A view of this tensor's values under another layout, which must be derived from this one's (L2).
@@ -222,7 +237,7 @@ impl Tensor {
 
     /// Whether no other tensor shares this one's bytes.
     pub(crate) fn owns_memory(&self) -> bool {
-        Arc::strong_count(&self.data) == 1 && self.data.storage.is_unique()
+        self.data.is_sole() && self.data.storage.is_unique()
     }
 
     /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
@@ -230,10 +245,16 @@ impl Tensor {
         let writable = |data: &mut Data| {
             data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())
         };
-        if !Arc::get_mut(&mut self.data).is_some_and(writable) {
+        if !self.data.get_mut().is_some_and(writable) {
             self.own_copy(op)?;
         }
-        let data = Arc::make_mut(&mut self.data);
+        self.own_view_mut(op)
+    }
+
+    /// What kernels write, of a tensor whose bytes are its own.
+    #[inline]
+    fn own_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
+        let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
         ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
     }
 

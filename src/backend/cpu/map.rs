@@ -143,11 +143,13 @@ pub(crate) fn zip_in_place(
     Ok(())
 }
 
+#[inline]
 fn zip_in_place_as<C: Compute>(tile: &dyn Tile<2>, target: &mut ViewMut<'_>, other: View<'_>) {
     let own = Source { ptr: target.ptr(), layout: target.layout, dtype: target.dtype };
     map_sources::<C, 2>(tile, [own, Source::of(&other)], target);
 }
 
+#[inline]
 fn map_as<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [View<'_>; N], out: &mut ViewMut<'_>) {
     map_sources::<C, N>(tile, std::array::from_fn(|k| Source::of(&inputs[k])), out);
 }
@@ -161,6 +163,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    #[inline]
     fn of(view: &View<'a>) -> Source<'a> {
         Source { ptr: view.ptr(), layout: view.layout, dtype: view.dtype }
     }
@@ -198,6 +201,7 @@ fn map_sources<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'
     strided::<C, N>(tile, inputs, out);
 }
 
+#[inline(never)]
 fn strided<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'_>; N], out: &mut ViewMut<'_>) {
     // One walk over all operands and the output as the last; at most three operands.
     let mut layouts: [&Layout; 4] = [out.layout; 4];
