@@ -12,11 +12,12 @@ mod pack;
 mod vector;
 
 use super::stream::prefetch;
-use super::threads::{Ptr, parallel};
+use super::threads::{num_threads, parallel};
 use crate::storage::Storage;
 use crate::{Device, Element, Result};
 use kernel::{Kernels, Tile};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use kernel::Start;
 
@@ -26,8 +27,8 @@ const BLOCK: usize = 512;
 const COLUMNS: usize = 3072;
 /// Rows of `a` that are packed at a time.
 const ROWS: usize = 4096;
-/// Rows and columns of a piece of work: its part of a block of `b` takes less than half of the second cache.
-const PIECE: (usize, usize) = (192, 384);
+/// Columns that all rows go by before the next: their part of a block of `b` takes less than half of the second cache.
+const NEAR: usize = 384;
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
 const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
@@ -92,6 +93,15 @@ impl<T: Copy> Product<T> {
     pub(crate) fn rows(&self, start: usize, end: usize) -> Product<T> {
         Product { m: end - start, a: self.a.from(start, 0), out: self.out.wrapping_add(start * self.width), ..*self }
     }
+
+    /// The product for some of the columns of `out`.
+    fn columns(&self, from: usize, end: usize) -> Product<T> {
+        let start = match self.start {
+            Start::Row(row) => Start::Row(row.wrapping_add(from)),
+            start => start,
+        };
+        Product { n: end - from, b: self.b.from(0, from), out: self.out.wrapping_add(from), start, ..*self }
+    }
 }
 
 /// A type that matrices are multiplied in.
@@ -155,9 +165,46 @@ pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> 
         if m <= FEW_TURNED && b.col != 1 && b.row == 1 && a.col == 1 {
             turned(op, product)
         } else {
-            Plan::new(T::kernels(), product).run(op)
+            shared(op, product)
         }
     }
+}
+
+/// Deals a product out to the threads in parts that have nothing in common but what they read: a thread that used what
+/// another has packed would fetch it out of the other's cache.
+///
+/// # Safety
+/// As [`gemm`].
+unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
+    let kernels = T::kernels();
+    let plan = Plan::new(kernels, product);
+    // More parts than threads, so that one which is held up leaves less to wait for.
+    let wanted = (product.work() / GRAIN).min(2 * num_threads());
+    if num_threads() == 1 || wanted < 2 {
+        // SAFETY: the caller's promise.
+        return unsafe { plan.run(op) };
+    }
+    let &Product { m, n, .. } = product;
+    // What all parts read is packed by each, so the operand that is not packed should be the one they share.
+    let by_columns = match (plan.pack_a, plan.pack_b) {
+        (false, true) => n >= 2 * kernels.lanes,
+        (true, false) => m < 2 * kernels.rows(),
+        _ => n >= m,
+    };
+    let (len, unit) = if by_columns { (n, kernels.lanes) } else { (m, kernels.rows()) };
+    let part = len.div_ceil(wanted).next_multiple_of(unit);
+    let failed = Mutex::new(None);
+    parallel(len.div_ceil(part), 1, |range| {
+        for at in range {
+            let (start, end) = (at * part, len.min((at + 1) * part));
+            let part = if by_columns { product.columns(start, end) } else { product.rows(start, end) };
+            // SAFETY: the caller's promise; the parts of `out` are disjoint.
+            if let Err(error) = unsafe { Plan { product: &part, ..Plan::new(kernels, product) }.fitted().run(op) } {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// Few rows by a matrix that lies in memory column by column, as in a layer's `x · weightᵀ`: the transpose of
@@ -172,7 +219,7 @@ unsafe fn turned<T: Number>(op: &'static str, product: &Product<T>) -> Result<()
     let other = Product { m: n, n: m, a: b.t(), b: a.t(), out: space, width: m, start: Start::Zero, ..*product };
     // SAFETY: the caller's promise; the space has the result's elements.
     unsafe {
-        Plan::new(T::kernels(), &other).run(op)?;
+        shared(op, &other)?;
         for i in 0..m {
             for j in 0..n {
                 let (to, sum) = (out.add(i * width + j), space.add(j * m + i).read());
@@ -213,8 +260,8 @@ struct Part<T> {
     height: usize,
     high: usize,
     wide: usize,
-    packed_a: Ptr<T>,
-    packed_b: Ptr<T>,
+    packed_a: *mut T,
+    packed_b: *mut T,
 }
 
 impl<'a, T: Number> Plan<'a, T> {
@@ -235,6 +282,11 @@ impl<'a, T: Number> Plan<'a, T> {
         }
     }
 
+    /// With the sizes of blocks that the product asks for, whatever it is a part of.
+    fn fitted(self) -> Plan<'a, T> {
+        Plan { columns: self.product.n.min(COLUMNS), rows: self.product.m.min(ROWS), ..self }
+    }
+
     /// # Safety
     /// As [`gemm`].
     unsafe fn run(&self, op: &'static str) -> Result<()> {
@@ -244,7 +296,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let most_a = if self.pack_a { self.block * self.rows } else { 0 };
         let mut space = Storage::new(op, Device::Cpu, (most_a + most_b) * size_of::<T>())?;
         let space = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<T>();
-        let (packed_b, packed_a) = (Ptr::new(space), Ptr::new(space.wrapping_add(most_b)));
+        let (packed_b, packed_a) = (space, space.wrapping_add(most_b));
         for j in (0..n).step_by(self.columns) {
             let j = j..n.min(j + self.columns);
             for p in (0..k).step_by(self.block) {
@@ -282,66 +334,36 @@ impl<'a, T: Number> Plan<'a, T> {
         // The panels of `b` serve all rows.
         let panels_b = if self.pack_b && i.start == 0 { part.wide } else { 0 };
         let panels_a = if self.pack_a { part.high } else { 0 };
-        let panels = panels_a + panels_b;
-        if panels == 0 {
-            return;
-        }
-        let elements = k.len() * (if panels_a > 0 { i.len() } else { 0 } + if panels_b > 0 { part.j.len() } else { 0 });
-        // Copying takes about as long as 16 multiplications an element.
-        let pieces = (elements * 16 / GRAIN).clamp(1, 32);
         let (a, b) = (self.product.a, self.product.b);
-        parallel(panels, panels.div_ceil(pieces), |mine| {
-            for at in mine {
-                // SAFETY: the caller's promise; the panels are parts of the operands, and each has its place.
-                unsafe {
-                    if let Some(at) = at.checked_sub(panels_b) {
-                        let row = i.start + at * height;
-                        let rows = (*height).min(i.end - row);
-                        pack::columns(
-                            a.from(row, k.start),
-                            rows,
-                            k.len(),
-                            part.packed_a.get().add(at * height * k.len()),
-                        );
-                    } else {
-                        let (column, columns, width) = self.panel(part, at);
-                        let to = part.packed_b.get().add((column - part.j.start) * k.len());
-                        pack::rows(b.from(k.start, column), k.len(), columns, to, width);
-                    }
-                }
+        // SAFETY: the caller's promise; the panels are parts of the operands, and each has its place.
+        unsafe {
+            for at in 0..panels_b {
+                let (column, columns, width) = self.panel(part, at);
+                let to = part.packed_b.add((column - part.j.start) * k.len());
+                pack::rows(b.from(k.start, column), k.len(), columns, to, width);
             }
-        });
+            for at in 0..panels_a {
+                let row = i.start + at * height;
+                let rows = (*height).min(i.end - row);
+                pack::columns(a.from(row, k.start), rows, k.len(), part.packed_a.add(at * height * k.len()));
+            }
+        }
     }
 
     /// # Safety
     /// As [`gemm`]; the part's operands are packed.
     unsafe fn multiply(&self, part: &Part<T>) {
-        let work = part.i.len() * part.j.len() * part.k.len();
-        // Panels in a piece of work. Where there are few pieces they are made smaller, so that the threads end together.
         let width = part.j.len().div_ceil(part.wide);
-        let (mut high, mut wide) = ((PIECE.0 / part.height).max(1), (PIECE.1 / width).max(1));
-        let pieces = |high: usize, wide: usize| part.high.div_ceil(high) * part.wide.div_ceil(wide);
-        while pieces(high, wide) < 16 && work / pieces(high, wide) > GRAIN && high * wide > 1 {
-            if wide == 1 || (high > 1 && high * part.height >= wide * width) {
-                high = high.div_ceil(2);
-            } else {
-                wide = wide.div_ceil(2);
-            }
-        }
-        let down = part.high.div_ceil(high);
-        let grain = if work < 2 * GRAIN { pieces(high, wide) } else { 1 };
-        parallel(pieces(high, wide), grain, |mine| {
-            for at in mine {
-                let (i, j) = (at % down * high, at / down * wide);
-                for i in i..part.high.min(i + high) {
-                    for (at, j) in (j..part.wide.min(j + wide)).enumerate() {
-                        self.prefetch(part, i + 1, at, wide);
-                        // SAFETY: the caller's promise; the tiles of `out` are disjoint.
-                        unsafe { self.tile(part, i, j) };
-                    }
+        let wide = (NEAR / width).max(1);
+        for first in (0..part.wide).step_by(wide) {
+            for i in 0..part.high {
+                for (at, j) in (first..part.wide.min(first + wide)).enumerate() {
+                    self.prefetch(part, i + 1, at, wide);
+                    // SAFETY: the caller's promise.
+                    unsafe { self.tile(part, i, j) };
                 }
             }
-        });
+        }
     }
 
     /// Asks for share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Without
@@ -351,7 +373,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let line = 64 / size_of::<T>();
         let k = part.k.len();
         if self.pack_a {
-            let (first, len) = (part.packed_a.get().wrapping_add(i * part.height * k), part.height * k / shares);
+            let (first, len) = (part.packed_a.wrapping_add(i * part.height * k), part.height * k / shares);
             prefetch(first.wrapping_add(at * len).cast_const(), len);
         } else if self.product.a.col == 1 {
             let lines = k.div_ceil(line).div_ceil(shares);
@@ -374,12 +396,12 @@ impl<'a, T: Number> Plan<'a, T> {
         let (column, columns, padded) = self.panel(part, j);
         let vectors = padded / self.kernels.lanes;
         let (a, a_row, a_col) = if self.pack_a {
-            (part.packed_a.get().wrapping_add(i * part.height * k).cast_const(), 1, rows as isize)
+            (part.packed_a.wrapping_add(i * part.height * k).cast_const(), 1, rows as isize)
         } else {
             (a.at(row, part.k.start), a.row, a.col)
         };
         let (b, b_row) = if self.pack_b {
-            (part.packed_b.get().wrapping_add((column - part.j.start) * k).cast_const(), padded as isize)
+            (part.packed_b.wrapping_add((column - part.j.start) * k).cast_const(), padded as isize)
         } else {
             (b.at(part.k.start, column), b.row)
         };
