@@ -39,7 +39,8 @@ pub use device::Device;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};
 pub use layout::{Dims, Shape, Sizes, Slice};
-pub use ops::{Attention, CrossEntropy, Gelu, Reduction};
+pub use ops::{Attention, CrossEntropy, Gelu, MatmulPrecision, Reduction};
+pub use ops::{matmul_precision, with_matmul_precision};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
 pub use tensor::{NdArray, Operand, Tensor};
 

@@ -1,7 +1,7 @@
 //! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, no biases in the linear layers, the head not tied.
 
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module};
-use cotangent::{Attention, DType, Gelu, Result, Tensor};
+use cotangent::{Attention, Gelu, Result, Tensor};
 
 pub const VOCABULARY: usize = 65;
 pub const TIME: usize = 256;
@@ -39,13 +39,13 @@ impl Gpt {
         })
     }
 
-    /// `[batch, TIME]` tokens to `[batch, TIME, VOCABULARY]` logits, matrix products in `dtype`.
-    pub fn forward(&self, tokens: &Tensor, dtype: DType) -> Result<Tensor> {
+    /// `[batch, TIME]` tokens to `[batch, TIME, VOCABULARY]` logits.
+    pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
         let mut x = self.tokens.forward(tokens)?.add(&self.positions.weight)?;
         for block in &self.blocks {
-            x = block.forward(&x, dtype)?;
+            x = block.forward(&x)?;
         }
-        linear_in(dtype, &self.norm.forward(&x)?, &self.head)
+        self.head.forward(&self.norm.forward(&x)?)
     }
 }
 
@@ -61,27 +61,16 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let batch = x.size(0)?;
-        let qkv = linear_in(dtype, &self.norm1.forward(x)?, &self.qkv)?.chunk(3, -1)?;
+        let qkv = self.qkv.forward(&self.norm1.forward(x)?)?.chunk(3, -1)?;
         // [batch, TIME, WIDTH] to [batch, HEADS, TIME, WIDTH / HEADS].
         let split = |part: &Tensor| part.reshape([batch, TIME, HEADS, WIDTH / HEADS])?.transpose(1, 2);
-        let mixed = causal_attention(&split(&qkv[0])?, &split(&qkv[1])?, &split(&qkv[2])?, dtype)?;
+        let (q, k, v) = (split(&qkv[0])?, split(&qkv[1])?, split(&qkv[2])?);
+        let mixed = q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)?;
         let mixed = mixed.transpose(1, 2)?.reshape([batch, TIME, WIDTH])?;
-        let x = x.add(linear_in(dtype, &mixed, &self.out)?)?;
-        let hidden = linear_in(dtype, &self.norm2.forward(&x)?, &self.up)?.gelu(Gelu::Erf)?;
-        x.add(linear_in(dtype, &hidden, &self.down)?)
+        let x = x.add(self.out.forward(&mixed)?)?;
+        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu(Gelu::Erf)?;
+        x.add(self.down.forward(&hidden)?)
     }
-}
-
-/// A linear layer computed in `dtype`, whatever the dtype of its weights.
-pub fn linear_in(dtype: DType, x: &Tensor, layer: &Linear) -> Result<Tensor> {
-    let bias = layer.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
-    x.to_dtype(dtype)?.linear(&layer.weight.to_dtype(dtype)?, bias.as_ref())
-}
-
-/// Attention of `[.., time, size]` queries, keys and values, each position looking at itself and those before; products
-/// in `dtype`, the softmax in f32.
-pub fn causal_attention(q: &Tensor, k: &Tensor, v: &Tensor, dtype: DType) -> Result<Tensor> {
-    q.scaled_dot_product_attention(k, v, &Attention::CAUSAL)?.to_dtype(dtype)
 }

@@ -1,10 +1,10 @@
 //! Training steps: forward, loss, backward, optimiser.
 
-use crate::gpt::{Gpt, TIME, VOCABULARY, linear_in};
+use crate::gpt::{Gpt, TIME, VOCABULARY};
 use crate::timing::{Timer, memory_mib};
 use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{AdamW, Optimizer, Sgd};
-use cotangent::{CrossEntropy, DType, Reduction, Result, Tensor};
+use cotangent::{CrossEntropy, MatmulPrecision, Reduction, Result, Tensor, with_matmul_precision};
 
 /// One step: `loss` of the model, its gradients, the optimiser.
 fn step<M: Module>(
@@ -33,44 +33,39 @@ pub fn mlp_small(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
-/// 1024-4096-4096-1024, batch 256, mean squared error, AdamW.
 pub fn mlp_large(timer: &Timer) -> Result<()> {
-    mlp_large_with(timer, "mlp_large", |model, x| {
-        let [first, second, third] = model;
-        third.forward(&second.forward(&first.forward(x)?.relu()?)?.relu()?)
-    })
+    mlp_large_in(timer, "mlp_large", MatmulPrecision::Full)
 }
 
-/// The same with its linear layers in bf16; weights, loss and optimiser stay in f32.
 pub fn mlp_large_bf16(timer: &Timer) -> Result<()> {
-    mlp_large_with(timer, "mlp_large_bf16", |model, x| {
-        let [first, second, third] = model;
-        let x = linear_in(DType::BF16, x, first)?.relu()?;
-        let x = linear_in(DType::BF16, &x, second)?.relu()?;
-        linear_in(DType::BF16, &x, third)?.to_dtype(DType::F32)
-    })
+    mlp_large_in(timer, "mlp_large_bf16", MatmulPrecision::Bf16)
 }
 
-fn mlp_large_with(timer: &Timer, name: &str, forward: impl Fn([&Linear; 3], &Tensor) -> Result<Tensor>) -> Result<()> {
-    let mut model = vec![Linear::new(1024, 4096)?, Linear::new(4096, 4096)?, Linear::new(4096, 1024)?];
+/// 1024-4096-4096-1024, batch 256, mean squared error, AdamW.
+fn mlp_large_in(timer: &Timer, name: &str, precision: MatmulPrecision) -> Result<()> {
+    let mut model = Sequential::new()
+        .add(Linear::new(1024, 4096)?)
+        .add(ReLU)
+        .add(Linear::new(4096, 4096)?)
+        .add(ReLU)
+        .add(Linear::new(4096, 1024)?);
     let mut optimizer = AdamW::new(1e-3);
     let (x, y) = (Tensor::randn([256, 1024])?, Tensor::randn([256, 1024])?);
-    let step =
-        || step(&mut model, &mut optimizer, |m| forward([&m[0], &m[1], &m[2]], &x)?.mse_loss(&y, Reduction::Mean));
+    let forward = |model: &Sequential| with_matmul_precision(precision, || model.forward(&x));
+    let step = || step(&mut model, &mut optimizer, |model| forward(model)?.mse_loss(&y, Reduction::Mean));
     timer.time(name, step)?.print();
     Ok(())
 }
 
 pub fn gpt_tiny(timer: &Timer) -> Result<()> {
-    gpt_tiny_in(timer, "gpt_tiny", DType::F32)
+    gpt_tiny_in(timer, "gpt_tiny", MatmulPrecision::Full)
 }
 
-/// The same with its matrix products in bf16; weights, norms, softmax, loss and optimiser stay in f32.
 pub fn gpt_tiny_bf16(timer: &Timer) -> Result<()> {
-    gpt_tiny_in(timer, "gpt_tiny_bf16", DType::BF16)
+    gpt_tiny_in(timer, "gpt_tiny_bf16", MatmulPrecision::Bf16)
 }
 
-fn gpt_tiny_in(timer: &Timer, name: &str, dtype: DType) -> Result<()> {
+fn gpt_tiny_in(timer: &Timer, name: &str, precision: MatmulPrecision) -> Result<()> {
     let before = memory_mib("VmRSS");
     let batch = 8;
     let vocabulary = VOCABULARY as i64;
@@ -80,7 +75,7 @@ fn gpt_tiny_in(timer: &Timer, name: &str, dtype: DType) -> Result<()> {
     let options = CrossEntropy::default();
     let step = || {
         step(&mut model, &mut optimizer, |model| {
-            let logits = model.forward(&x, dtype)?.to_dtype(DType::F32)?;
+            let logits = with_matmul_precision(precision, || model.forward(&x))?;
             logits.reshape([batch * TIME, VOCABULARY])?.cross_entropy(&y, &options)
         })
     };

@@ -9,7 +9,7 @@ pub(crate) use cpu::arg::arg;
 pub(crate) use cpu::copy::{copy, fill, fill_parallel, read};
 pub(crate) use cpu::index::{Indices, gather, index_add, rows_within};
 pub(crate) use cpu::map::{map, zip_in_place};
-pub(crate) use cpu::matmul::matmul;
+pub(crate) use cpu::matmul::{has_bf16, matmul, matmul_bf16};
 pub(crate) use cpu::reduce::{reduce, reduce_shifted};
 pub(crate) use cpu::softmax::softmax;
 pub(crate) use view::{View, ViewMut};

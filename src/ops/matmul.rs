@@ -1,13 +1,14 @@
 //! Matrix products.
 
 use super::binary::common_dtype;
+use super::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use super::sample::{Op, Refusal, Sample, normal};
-use crate::autograd::Cx;
+use crate::autograd::{Cx, Grads};
 use crate::backend::cpu::convert::compute_dtype;
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 use smallvec::smallvec;
 
 impl Tensor {
@@ -81,9 +82,12 @@ impl Tensor {
         let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
         out.record("linear", &inputs, |save| {
             let (kept_x, kept_weight, biased) = (save.keep_for(1, &x), save.keep_for(0, &weight), bias.is_some());
+            let precision = matmul_precision();
             move |cx: &Cx, g: &Tensor| {
                 let for_weight = || rows(g)?.t()?.matmul(&rows(kept_x.get()?)?);
-                let mut grads = smallvec![cx.want(0, || g.matmul(kept_weight.get()?))?, cx.want(1, for_weight)?];
+                let mut grads: Grads = with_matmul_precision(precision, || {
+                    Ok::<_, Error>(smallvec![cx.want(0, || g.matmul(kept_weight.get()?))?, cx.want(1, for_weight)?])
+                })?;
                 if biased {
                     // The engine sums it to the bias's shape.
                     grads.push(Some(g.clone()));
@@ -101,7 +105,7 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
     let one_matrix = b.rank() == 2 && a.rank() > 2;
     product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
-        let (a, b) = (save.keep_for(1, &a), save.keep_for(0, &b));
+        let (a, b, precision) = (save.keep_for(1, &a), save.keep_for(0, &b), matmul_precision());
         move |cx: &Cx, g: &Tensor| {
             let for_a = || g.matmul(&b.get()?.transpose(-2, -1)?);
             // One matrix under a whole batch: its gradient is one product over all rows, not a sum of many.
@@ -109,7 +113,7 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
                 a if one_matrix => rows(a)?.t()?.matmul(&rows(g)?),
                 a => a.transpose(-2, -1)?.matmul(g),
             };
-            Ok(smallvec![cx.want(0, for_a)?, cx.want(1, for_b)?])
+            with_matmul_precision(precision, || Ok(smallvec![cx.want(0, for_a)?, cx.want(1, for_b)?]))
         }
     })
 }
@@ -122,6 +126,11 @@ fn number_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<DType> {
         DType::Bool => bail!(DType, op, "a bool is not a number: cast with to_dtype first"),
         dtype => Ok(dtype),
     }
+}
+
+/// Whether products of this dtype are to be those of bf16 numbers.
+fn is_bf16(dtype: DType) -> bool {
+    dtype == DType::BF16 || (dtype == DType::F32 && matmul_precision() == MatmulPrecision::Bf16)
 }
 
 /// All dimensions but the last as one.
@@ -139,7 +148,9 @@ fn folded(shape: &Shape) -> Shape {
 fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     // Half precision is computed in f32 and rounded once, at the end; small integers in i64.
     let (dtype, compute) = (a.dtype(), compute_dtype(a.dtype()));
-    let (a, b) = (a.detach().to_dtype(compute)?, b.detach().to_dtype(compute)?);
+    let bf16 = is_bf16(dtype) && backend::has_bf16();
+    let operand = if bf16 { dtype } else { compute };
+    let (a, b) = (a.detach().to_dtype(operand)?, b.detach().to_dtype(operand)?);
     let (la, lb, n) = (a.layout(), b.layout(), b.shape()[b.rank() - 1]);
     // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
     let fold = if b.rank() == 2 && a.rank() != 2 { la.reshape(&folded(la.shape())) } else { None };
@@ -164,7 +175,8 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
     let (va, vb) = (View { layout: &la, ..a.as_view() }, View { layout: &lb, ..b.as_view() });
     let out = Tensor::build(op, shape, compute, a.device(), |out| {
-        backend::matmul(op, va, vb, out, bias.as_ref().map(Tensor::as_view))
+        let multiply = if bf16 { backend::matmul_bf16 } else { backend::matmul };
+        multiply(op, va, vb, out, bias.as_ref().map(Tensor::as_view))
     })?;
     out.to_dtype(dtype)
 }
@@ -361,6 +373,34 @@ mod tests {
         assert_eq!(a.linear(&ones.t()?, Some(&bias))?.to_vec::<bf16>()?, [bf16::from_f32(272.0)], "273 rounds to even");
         let wide = a.matmul(&Tensor::ones([17, 1])?)?;
         assert_eq!((wide.dtype(), wide.item::<f32>()?), (DType::F32, 272.0));
+        Ok(())
+    }
+
+    /// Where the processor has no unit for bf16 all of this holds trivially.
+    #[test]
+    fn in_bf16_operands_are_rounded_and_sums_are_not() -> Result<()> {
+        let (x, w) = (Generator::seed(1).randn([5, 70, 40])?, Generator::seed(2).randn([90, 40])?);
+        let (x, w) = (x.requires_grad_(true)?, w.requires_grad_(true)?);
+        let bias = Generator::seed(3).randn([90])?;
+        let y = with_matmul_precision(MatmulPrecision::Bf16, || x.linear(&w, Some(&bias)))?;
+        assert_eq!(y.dtype(), DType::F32);
+        let rounded = |t: &Tensor| t.detach().to_dtype(DType::BF16)?.to_dtype(DType::F32);
+        let exact = backend::has_bf16();
+        let (want, tolerance) = match exact {
+            true => (rounded(&x)?.linear(&rounded(&w)?, Some(&bias))?, 1e-5),
+            false => (x.linear(&w, Some(&bias))?, 0.0),
+        };
+        assert!(y.allclose(&want, tolerance, tolerance)?);
+        // The backward pass is outside, and of the same precision all the same.
+        let g = Generator::seed(4).randn(y.shape())?;
+        let grads = found(grad_with(&y, &[&x, &w], Some(&g), Default::default())?);
+        if exact {
+            let (g, x, w) = (rounded(&g)?, rounded(&x)?, rounded(&w)?);
+            assert!(grads[0].allclose(&g.matmul(&w)?, 1e-4, 1e-4)?);
+            assert!(grads[1].allclose(&rows(&g)?.t()?.matmul(&rows(&x)?)?, 1e-4, 1e-3)?);
+            assert!(!grads[1].allclose(&rows(&g)?.t()?.matmul(&rows(&x)?)?.mul(1.001)?, 1e-5, 1e-5)?);
+        }
+        assert_eq!(matmul_precision(), MatmulPrecision::Full);
         Ok(())
     }
 

@@ -6,8 +6,9 @@ use crate::backend::cpu::copy::{copy, fill};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
-use crate::{DType, Element, Result, Scalar};
-use std::sync::Mutex;
+use crate::storage::Storage;
+use crate::{DType, Device, Element, Result, Scalar};
+use std::sync::{Mutex, PoisonError};
 
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
 const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
@@ -27,20 +28,68 @@ pub(crate) fn matmul(
 ) -> Result<()> {
     debug_assert!(out.layout.is_contiguous() && a.dtype == out.dtype && b.dtype == out.dtype);
     match out.dtype {
-        DType::F32 => batches::<f32>(op, &a, &b, out, row),
-        DType::F64 => batches::<f64>(op, &a, &b, out, row),
+        DType::F32 => batches::<f32, f32>(op, &a, &b, out, row, floats),
+        DType::F64 => batches::<f64, f64>(op, &a, &b, out, row, floats),
         // Wrapping arithmetic on two's complement is the same for both.
-        DType::I64 | DType::U64 => batches::<u64>(op, &a, &b, out, row),
+        DType::I64 | DType::U64 => batches::<u64, u64>(op, &a, &b, out, row, integers),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
 }
 
-fn batches<T: Multiply>(
+/// Whether this processor has a unit for products of bf16, which [`matmul_bf16`] needs.
+pub(crate) fn has_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return super::amx::available();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// As [`matmul`], for operands of f32, which are rounded to bf16, or of bf16; the sums, `row` and `out` are of f32.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn matmul_bf16(
+    op: &'static str,
+    a: View<'_>,
+    b: View<'_>,
+    out: &mut ViewMut<'_>,
+    row: Option<View<'_>>,
+) -> Result<()> {
+    debug_assert!(out.layout.is_contiguous() && a.dtype == b.dtype && out.dtype == DType::F32);
+    if !has_bf16() {
+        bail!(Backend, op, "this processor has no unit for bf16");
+    }
+    match a.dtype {
+        DType::F32 => batches::<f32, f32>(op, &a, &b, out, row, tiles),
+        DType::BF16 => batches::<half::bf16, f32>(op, &a, &b, out, row, tiles),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+/// There is no such unit elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn matmul_bf16(
+    op: &'static str,
+    _: View<'_>,
+    _: View<'_>,
+    _: &mut ViewMut<'_>,
+    _: Option<View<'_>>,
+) -> Result<()> {
+    bail!(Backend, op, "this processor has no unit for bf16")
+}
+
+/// What multiplies one pair of matrices.
+///
+/// # Safety
+/// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
+type Multiply<S, O> = unsafe fn(&'static str, &Product<S, O>) -> Result<()>;
+
+/// Operands of `S`, sums of `O`.
+fn batches<S: Element, O: Element>(
     op: &'static str,
     a: &View<'_>,
     b: &View<'_>,
     out: &mut ViewMut<'_>,
     row: Option<View<'_>>,
+    multiply: Multiply<S, O>,
 ) -> Result<()> {
     let at = a.layout.rank() - 2;
     let (m, n, k) = (a.layout.shape()[at], b.layout.shape()[at + 1], a.layout.shape()[at + 1]);
@@ -54,15 +103,15 @@ fn batches<T: Multiply>(
         }
         return Ok(());
     }
-    let start = row.map_or(Start::Zero, |row| Start::Row(row.first().cast::<T>()));
+    let start = row.map_or(Start::Zero, |row| Start::Row(row.first().cast::<O>()));
     let corners = |layout: &Layout| layout.select(op, -1, 0)?.select(op, -1, 0);
     let (la, lb) = (corners(a.layout)?, corners(b.layout)?);
     let walk = Walk::new(la.shape(), [&la, &lb]);
     let inner = walk.inner();
     let steps = |layout: &Layout| (layout.strides()[at], layout.strides()[at + 1]);
     let (a_steps, b_steps) = (steps(a.layout), steps(b.layout));
-    let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<T>()), Ptr::new(b.ptr().cast_mut().cast::<T>()));
-    let to = Ptr::new(out.first().cast::<T>());
+    let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<S>()), Ptr::new(b.ptr().cast_mut().cast::<S>()));
+    let to = Ptr::new(out.first().cast::<O>());
     let one = Product {
         m,
         n,
@@ -83,7 +132,7 @@ fn batches<T: Multiply>(
                 let done = unsafe {
                     let a = Matrix { ptr: a.get().offset(first[0] + i * inner[0]), ..one.a };
                     let b = Matrix { ptr: b.get().offset(first[1] + i * inner[1]), ..one.b };
-                    T::multiply(op, &Product { a, b, out: to.get().add(batch * m * n), ..one })
+                    multiply(op, &Product { a, b, out: to.get().add(batch * m * n), ..one })
                 };
                 if outcome.is_ok() {
                     outcome = done;
@@ -107,42 +156,64 @@ fn batches<T: Multiply>(
     failed.into_inner().ok().flatten().map_or(Ok(()), Err)
 }
 
-/// A type that matrices are multiplied in.
-trait Multiply: Element {
-    /// # Safety
-    /// All elements of the three matrices are inside their buffers, and nobody else uses `out` meanwhile.
-    unsafe fn multiply(op: &'static str, product: &Product<Self>) -> Result<()>;
-}
-
-impl<T: Number + std::ops::Mul<Output = T>> Multiply for T {
-    unsafe fn multiply(op: &'static str, product: &Product<T>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if product.work() <= TINY {
-                plain(product, |sum, x, y| sum + x * y, T::ZERO);
-                return Ok(());
-            }
-            gemm(op, product)
+/// # Safety
+/// As [`Multiply`].
+unsafe fn floats<T: Number + std::ops::Mul<Output = T>>(op: &'static str, product: &Product<T>) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if product.work() <= TINY {
+            plain(product, |sum, x, y| sum + x * y, T::ZERO);
+            return Ok(());
         }
+        gemm(op, product)
     }
 }
 
-impl Multiply for u64 {
-    unsafe fn multiply(_: &'static str, product: &Product<u64>) -> Result<()> {
-        let piece = (GRAIN / (product.n * product.k)).max(1);
-        parallel(product.m, piece, |rows| {
-            let part = product.rows(rows.start, rows.end);
-            // SAFETY: the caller's promise; the rows of `out` are disjoint.
-            unsafe { plain(&part, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)), 0) };
-        });
-        Ok(())
-    }
+/// # Safety
+/// As [`Multiply`].
+unsafe fn integers(_: &'static str, product: &Product<u64>) -> Result<()> {
+    let piece = (GRAIN / (product.n * product.k)).max(1);
+    parallel(product.m, piece, |rows| {
+        let part = product.rows(rows.start, rows.end);
+        // SAFETY: the caller's promise; the rows of `out` are disjoint.
+        unsafe { plain(&part, |sum, x, y| sum.wrapping_add(x.wrapping_mul(y)), 0) };
+    });
+    Ok(())
+}
+
+/// The unit for bf16. The longer side is dealt out, so that threads have nothing in common but what they read.
+///
+/// # Safety
+/// As [`Multiply`], and the processor has the unit.
+#[cfg(target_arch = "x86_64")]
+unsafe fn tiles<S: super::amx::Source>(op: &'static str, product: &Product<S, f32>) -> Result<()> {
+    // As much as a fork and join takes the unit, which is faster than all others.
+    const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 22 };
+    let &Product { m, n, .. } = product;
+    let (len, pieces) = (m.max(n), (product.work() / GRAIN).clamp(1, num_threads()));
+    let piece = len.div_ceil(pieces).next_multiple_of(32);
+    let failed = Mutex::new(None);
+    parallel(len.div_ceil(piece), 1, |range| {
+        for at in range {
+            let (start, end) = (at * piece, len.min((at + 1) * piece));
+            let part = if m >= n { product.rows(start, end) } else { product.columns(start, end) };
+            let space = Storage::new(op, Device::Cpu, super::amx::workspace(&part) * size_of::<u16>());
+            match space.map(|mut space| space.get_mut().map(|to| (to.cast::<u16>(), space))) {
+                // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space has the size asked for,
+                // one owner, and the alignment of all storage.
+                Ok(Some((to, _owner))) => unsafe { super::amx::multiply(&part, to) },
+                Ok(None) => {}
+                Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            }
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// The definition: three loops, the sum over the inner dimension from its first element on.
 ///
 /// # Safety
-/// As [`Multiply::multiply`].
+/// As [`Multiply`].
 #[inline(always)]
 unsafe fn plain<T: Copy>(product: &Product<T>, add: impl Fn(T, T, T) -> T, zero: T) {
     let &Product { m, n, k, a, b, out, width, start } = product;

@@ -1,5 +1,7 @@
 //! The kernels for the processor.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 pub(crate) mod arg;
 pub(crate) mod attention;
 pub(crate) mod bytes;

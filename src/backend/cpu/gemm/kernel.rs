@@ -67,6 +67,7 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
             for (j, vector) in row.iter_mut().enumerate() {
                 let from = b.add(j * V::LANES);
                 *vector = if j + 1 < N { V::load(from) } else { V::load_first(from, tile.last) };
+                V::prefetch(from.wrapping_offset(8 * tile.b_row));
             }
             for (i, sums) in sums.iter_mut().enumerate() {
                 let factor = V::splat(a.offset(i as isize * tile.a_row).read());
@@ -121,8 +122,8 @@ pub(super) mod x86 {
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
     // 24 registers of sums, and some for the operands, of 32; with AVX2 12 of 16.
-    kernels!(avx512_f32, f32, __m512, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8], [1 2 3]);
-    kernels!(avx512_f64, f64, __m512d, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8], [1 2 3]);
+    kernels!(avx512_f32, f32, __m512, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6], [1 2 3 4]);
+    kernels!(avx512_f64, f64, __m512d, #[target_feature(enable = "avx512f")], [1 2 3 4 5 6], [1 2 3 4]);
     kernels!(avx2_f32, f32, __m256, #[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [1 2]);
     kernels!(avx2_f64, f64, __m256d, #[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [1 2]);
 }

@@ -57,45 +57,46 @@ impl<T> Matrix<T> {
         Matrix { ptr: self.at(i, j), ..self }
     }
 
-    fn t(self) -> Matrix<T> {
+    pub(crate) fn t(self) -> Matrix<T> {
         Matrix { ptr: self.ptr, row: self.col, col: self.row }
     }
 }
 
-/// `out (m x n, row-major, rows `width` apart) = start + a (m x k) · b (k x n)`; none of the sizes is 0.
+/// `out (m x n, row-major, rows `width` apart) = start + a (m x k) · b (k x n)`; none of the sizes is 0. The elements of
+/// `out` may be of another type than those of the operands.
 #[derive(Clone, Copy)]
-pub(crate) struct Product<T> {
+pub(crate) struct Product<T, O = T> {
     pub m: usize,
     pub n: usize,
     pub k: usize,
     pub a: Matrix<T>,
     pub b: Matrix<T>,
-    pub out: *mut T,
+    pub out: *mut O,
     pub width: usize,
-    pub start: Start<T>,
+    pub start: Start<O>,
 }
 
 // SAFETY: pointers are only numbers; the threads that share a product write to disjoint parts of `out`.
-unsafe impl<T> Sync for Product<T> {}
+unsafe impl<T, O> Sync for Product<T, O> {}
 // SAFETY: as above; a matrix, and a row to start from, are only read.
 unsafe impl<T> Sync for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Start<T> {}
 
-impl<T> Product<T> {
+impl<T, O> Product<T, O> {
     pub(crate) fn work(&self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k)
     }
 }
 
-impl<T: Copy> Product<T> {
+impl<T: Copy, O: Copy> Product<T, O> {
     /// The product for some of the rows of `out`.
-    pub(crate) fn rows(&self, start: usize, end: usize) -> Product<T> {
+    pub(crate) fn rows(&self, start: usize, end: usize) -> Product<T, O> {
         Product { m: end - start, a: self.a.from(start, 0), out: self.out.wrapping_add(start * self.width), ..*self }
     }
 
     /// The product for some of the columns of `out`.
-    fn columns(&self, from: usize, end: usize) -> Product<T> {
+    pub(crate) fn columns(&self, from: usize, end: usize) -> Product<T, O> {
         let start = match self.start {
             Start::Row(row) => Start::Row(row.wrapping_add(from)),
             start => start,

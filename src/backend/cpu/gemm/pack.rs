@@ -9,10 +9,10 @@ use super::{Matrix, Number};
 pub(super) unsafe fn columns<T: Number>(a: Matrix<T>, rows: usize, k: usize, to: *mut T) {
     // SAFETY: the caller's promise.
     unsafe {
-        if a.row == 1 && rows == 8 {
+        if a.row == 1 && rows == 6 {
             // Most panels have the full height; with a constant the copy is a register's load and store.
             for p in 0..k {
-                to.add(p * 8).cast::<[T; 8]>().write(a.at(0, p).cast::<[T; 8]>().read());
+                to.add(p * 6).cast::<[T; 6]>().write(a.at(0, p).cast::<[T; 6]>().read());
             }
         } else {
             strided(a.t(), k, rows, to, rows);
