@@ -54,9 +54,8 @@ impl Gpt {
     pub fn forward(&self, characters: &Tensor) -> Result<Tensor> {
         let mut x = self.embedding.forward(characters)?;
         let positions = Rotary::new(x.size(1)?, self.blocks.first().map_or(2, |b| b.attention.head_size(&x)))?;
-        let future = Tensor::ones([x.size(1)?, x.size(1)?])?.triu(1)?.gt(0.0)?;
         for block in &self.blocks {
-            x = block.forward(&x, &positions, &future)?;
+            x = block.forward(&x, &positions)?;
         }
         self.norm.forward(&x)?.linear(&self.embedding.weight, None)
     }
@@ -74,8 +73,8 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, positions: &Rotary, future: &Tensor) -> Result<Tensor> {
-        let x = x.add(self.attention.forward(&self.norm1.forward(x)?, positions, future)?)?;
+    fn forward(&self, x: &Tensor, positions: &Rotary) -> Result<Tensor> {
+        let x = x.add(self.attention.forward(&self.norm1.forward(x)?, positions)?)?;
         let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu(Gelu::Erf)?;
         x.add(self.down.forward(&hidden)?)
     }
@@ -91,8 +90,8 @@ impl Attention {
         x.shape().last().map_or(0, |width| width / self.heads)
     }
 
-    /// `x` is `[batch, time, width]`; `future` is true where a position may not look.
-    fn forward(&self, x: &Tensor, positions: &Rotary, future: &Tensor) -> Result<Tensor> {
+    /// `x` is `[batch, time, width]`.
+    fn forward(&self, x: &Tensor, positions: &Rotary) -> Result<Tensor> {
         let (batch, time, width) = (x.size(0)?, x.size(1)?, x.size(2)?);
         let size = self.head_size(x);
         // [batch, time, width] to [batch, heads, time, size].
@@ -100,9 +99,8 @@ impl Attention {
         let query = positions.turn(&split(self.query.forward(x)?)?)?;
         let key = positions.turn(&split(self.key.forward(x)?)?)?;
         let value = split(self.value.forward(x)?)?;
-        let scores = query.matmul(&key.transpose(-2, -1)?)?.scale(1.0 / (size as f64).sqrt())?;
-        let weights = scores.masked_fill(future, f64::NEG_INFINITY)?.softmax(-1)?;
-        self.out.forward(&weights.matmul(&value)?.transpose(1, 2)?.reshape([batch, time, width])?)
+        let mixed = query.scaled_dot_product_attention(&key, &value, &cotangent::Attention::CAUSAL)?;
+        self.out.forward(&mixed.transpose(1, 2)?.reshape([batch, time, width])?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! From an op's name and arguments in the fixtures to the call.
 
 use super::json::{dtype, float, integer, list, signed, sizes, tensor, text};
-use cotangent::{CrossEntropy, Dims, Gelu, Reduction, Result, Slice, Tensor};
+use cotangent::{Attention, CrossEntropy, Dims, Gelu, Reduction, Result, Slice, Tensor};
 use serde_json::Value;
 
 /// The op's result or results; `None` if no such op is known here.
@@ -135,6 +135,10 @@ fn training(op: &str, args: &Value, inputs: &[Tensor]) -> Option<Result<Tensor>>
             let mut next = |used: &str| if args[used] == true { affine.next() } else { None };
             let (weight, bias) = (next("weight"), next("bias"));
             x.layer_norm(sizes(&args["normalized_shape"]), weight, bias, float(&args["eps"]))
+        }
+        ("scaled_dot_product_attention", [query, key, value, mask @ ..]) => {
+            let (causal, scale) = (args["causal"] == true, args["scale"].as_f64());
+            query.scaled_dot_product_attention(key, value, &Attention { mask: mask.first(), causal, scale })
         }
         ("dropout", [x]) => x.dropout(float(&args["p"]), args["training"] == true),
         _ => return None,

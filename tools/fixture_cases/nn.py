@@ -24,7 +24,12 @@ def layer_norm(x, *affine, normalized_shape, weight, bias, eps):
     return F.layer_norm(x, normalized_shape, w, b, eps)
 
 
+def attention(query, key, value, mask=None, *, causal, scale):
+    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, scale=scale)
+
+
 FUNCTIONS = {
+    "scaled_dot_product_attention": attention,
     "mse_loss": lambda x, y, reduction: F.mse_loss(x, y, reduction=reduction),
     "cross_entropy": cross_entropy,
     "nll_loss": nll_loss,
@@ -167,10 +172,33 @@ def layer_cases(book):
         book.add("dropout", [book.draw("dropout").uniform([4], dtype=dtype)], {"p": 0.3, "training": False})
 
 
+def attention_cases(book):
+    name = "scaled_dot_product_attention"
+    plain = {"causal": False, "scale": None}
+    shapes = [([3, 4], [3, 4], [3, 4]), ([2, 3, 4], [2, 5, 4], [2, 5, 2]), ([2, 2, 5, 3], [2, 2, 5, 3], [2, 2, 5, 3]), ([70, 4], [66, 4], [66, 3])]
+    for three in shapes:
+        for args in plain, {"causal": True, "scale": None}, {"causal": False, "scale": 0.3}:
+            draw = book.draw(name)
+            book.add(name, [draw.uniform(s) for s in three], args)
+    for mask in ([3, 5], [2, 1, 5]):
+        draw = book.draw(name)
+        inputs = [draw.uniform(s) for s in ([2, 3, 4], [2, 5, 4], [2, 5, 2])]
+        book.add(name, [*inputs, draw.uniform(mask)], plain, note="a mask of floats")
+        seen = draw.uniform(mask) > -0.3
+        book.add(name, [*inputs, seen], plain, grad=[True, True, True, False], note="a mask of bools")
+    draw = book.draw(name)
+    inputs = [draw.uniform(s) for s in ([2, 4], [2, 4], [2, 3])]
+    blind = tensor([[True, False], [False, False]])
+    book.add(name, [*inputs, blind], plain, grad=[True, True, True, False], note="a query that sees nothing")
+    draw = book.draw(name)
+    book.add(name, [draw.uniform(s, dtype="f32") for s in ([2, 9, 8], [2, 9, 8], [2, 9, 8])], {"causal": True, "scale": None})
+
+
 def book():
     out = Book("nn", FUNCTIONS)
     mse_cases(out)
     class_cases(out)
     probability_cases(out)
     layer_cases(out)
+    attention_cases(out)
     return out

@@ -81,7 +81,7 @@ impl Tiles {
     pub unsafe fn configure() -> Self {
         // SAFETY: the processor has the instruction, which reads the 64 bytes of a valid configuration.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly, preserves_flags))
+            asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly, preserves_flags));
         };
         Tiles { thread: PhantomData }
     }

@@ -110,8 +110,8 @@ fn check<S: Source>(
     let [m, n, k] = sizes;
     let numbers = std::cell::RefCell::new(Numbers((m * 7919 + n * 104_729 + k) as u32));
     let some = |n| make(&mut numbers.borrow_mut(), n);
-    let (_a, a) = matrix(&some, m, k, layouts[0]);
-    let (_b, b) = matrix(&some, k, n, layouts[1]);
+    let (_a, a) = matrix(some, m, k, layouts[0]);
+    let (_b, b) = matrix(some, k, n, layouts[1]);
     let width = n + gap;
     let row = numbers.borrow_mut().some(n);
     let mut out = numbers.borrow_mut().some(m * width);

@@ -16,6 +16,7 @@ use super::threads::{num_threads, parallel};
 use crate::storage::Storage;
 use crate::{Device, Element, Result};
 use kernel::{Kernels, Tile};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -36,6 +37,9 @@ const FEW: usize = 64;
 
 /// Rows up to which it pays to compute the transpose, for the sake of a matrix that would have to be packed.
 const FEW_TURNED: usize = 16;
+
+/// Panels that are packed side by side: a row of the operand is read in one go.
+const TOGETHER: usize = 8;
 
 /// A matrix to read: its first element, and the steps to the next row and the next column.
 #[derive(Clone, Copy)]
@@ -275,7 +279,7 @@ impl<'a, T: Number> Plan<'a, T> {
         Plan {
             product,
             kernels,
-            pack_a: a.col != 1 && n > 2 * panel && k > 16,
+            pack_a: !matches!(a.col, 0 | 1) && n > 2 * panel && k > 16,
             pack_b: b.col != 1 || (m > FEW && !in_cache),
             block: even(k, BLOCK),
             columns: n.min(COLUMNS),
@@ -338,15 +342,24 @@ impl<'a, T: Number> Plan<'a, T> {
         let (a, b) = (self.product.a, self.product.b);
         // SAFETY: the caller's promise; the panels are parts of the operands, and each has its place.
         unsafe {
-            for at in 0..panels_b {
-                let (column, columns, width) = self.panel(part, at);
-                let to = part.packed_b.add((column - part.j.start) * k.len());
-                pack::rows(b.from(k.start, column), k.len(), columns, to, width);
+            for first in (0..panels_b).step_by(TOGETHER) {
+                let panel = |at: usize| {
+                    let (column, columns, width) = self.panel(part, first + at);
+                    let to = part.packed_b.add((column - part.j.start) * k.len());
+                    pack::Panel { from: b.from(k.start, column), len: columns, to, width }
+                };
+                let panels: SmallVec<[_; TOGETHER]> = (0..TOGETHER.min(panels_b - first)).map(panel).collect();
+                pack::rows(&panels, k.len());
             }
-            for at in 0..panels_a {
-                let row = i.start + at * height;
-                let rows = (*height).min(i.end - row);
-                pack::columns(a.from(row, k.start), rows, k.len(), part.packed_a.add(at * height * k.len()));
+            for first in (0..panels_a).step_by(TOGETHER) {
+                let panel = |at: usize| {
+                    let row = i.start + (first + at) * height;
+                    let rows = (*height).min(i.end - row);
+                    let to = part.packed_a.add((first + at) * height * k.len());
+                    pack::Panel { from: a.from(row, k.start).t(), len: rows, to, width: rows }
+                };
+                let panels: SmallVec<[_; TOGETHER]> = (0..TOGETHER.min(panels_a - first)).map(panel).collect();
+                pack::rows(&panels, k.len());
             }
         }
     }

@@ -2,44 +2,67 @@
 
 use super::{Matrix, Number};
 
-/// Writes `rows` x `k` elements of `a` as `k` short columns, one after the other.
+/// A panel to be packed: rows of `len` elements, which `to` has as rows of `width`; the rest of these are zeros.
+pub(super) struct Panel<T> {
+    pub from: Matrix<T>,
+    pub len: usize,
+    pub to: *mut T,
+    pub width: usize,
+}
+
+/// Packs `k` rows of panels that are neighbours. A panel of columns is packed as one of rows of the transpose.
 ///
 /// # Safety
-/// `a` has these elements, `to` has room for them.
-pub(super) unsafe fn columns<T: Number>(a: Matrix<T>, rows: usize, k: usize, to: *mut T) {
+/// The operand has these elements, `to` has room for `k` rows of `width`.
+pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
+    let in_rows = panels.iter().all(|panel| panel.from.col == 1);
     // SAFETY: the caller's promise.
     unsafe {
-        if a.row == 1 && rows == 6 {
-            // Most panels have the full height; with a constant the copy is a register's load and store.
-            for p in 0..k {
-                to.add(p * 6).cast::<[T; 6]>().write(a.at(0, p).cast::<[T; 6]>().read());
+        if in_rows && panels.iter().all(|panel| panel.len == SHORT && panel.width == SHORT) {
+            return short(panels, k);
+        }
+        for &Panel { from, len, to, width } in panels {
+            if len < width {
+                for p in 0..k {
+                    std::slice::from_raw_parts_mut(to.add(p * width + len), width - len).fill(T::ZERO);
+                }
             }
-        } else {
-            strided(a.t(), k, rows, to, rows);
+            if in_rows {
+                continue;
+            }
+            match (from.row, from.col) {
+                (1, _) => turned(from, k, len, to, width),
+                // One number for all columns, as the cotangent of a sum has.
+                (_, 0) => (0..k).for_each(|p| {
+                    std::slice::from_raw_parts_mut(to.add(p * width), len).fill(from.at(p, 0).read());
+                }),
+                _ => strided(from, k, len, to, width),
+            }
+        }
+        if in_rows {
+            for p in 0..k {
+                for &Panel { from, len, to, width } in panels {
+                    std::ptr::copy_nonoverlapping(from.at(p, 0), to.add(p * width), len);
+                }
+            }
         }
     }
 }
 
-/// Writes `k` x `columns` elements of `b` as rows of `width`, the rest of which are zeros.
+/// The height of most panels of the left operand.
+const SHORT: usize = 6;
+
+/// Rows of a length known beforehand, for which a copy is a load and a store or two.
 ///
 /// # Safety
-/// `b` has these elements, `to` has room for `k` rows of `width`.
-pub(super) unsafe fn rows<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if columns < width {
-            for p in 0..k {
-                std::slice::from_raw_parts_mut(to.add(p * width + columns), width - columns).fill(T::ZERO);
+/// As [`rows`]; all rows are of [`SHORT`] successive elements.
+unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
+    for p in 0..k {
+        for panel in panels {
+            // SAFETY: the caller's promise.
+            unsafe {
+                panel.to.add(p * SHORT).cast::<[T; SHORT]>().write(panel.from.at(p, 0).cast::<[T; SHORT]>().read());
             }
-        }
-        if b.col == 1 {
-            for p in 0..k {
-                std::ptr::copy_nonoverlapping(b.at(p, 0), to.add(p * width), columns);
-            }
-        } else if b.row == 1 {
-            turned(b, k, columns, to, width);
-        } else {
-            strided(b, k, columns, to, width);
         }
     }
 }
