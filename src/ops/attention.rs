@@ -127,7 +127,7 @@ impl Problem {
     }
 
     #[track_caller]
-    fn fused(self: &Problem) -> Result<Tensor> {
+    fn fused(&self) -> Result<Tensor> {
         let Problem { query, key, value, mask, causal, scale, .. } = self;
         let mask = mask.as_ref().map(Tensor::detach);
         let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
@@ -153,12 +153,16 @@ impl Problem {
                 let operands = Operands::new(query, key, value, mask, causal, scale)?;
                 let g = g.contiguous()?;
                 let empty = |t: &Tensor| Tensor::empty(NAME, t.layout().shape().clone(), t.dtype(), t.device());
-                let (mut a, mut b, mut c) = (empty(query)?, empty(key)?, empty(value)?);
+                let mut grads: Grads =
+                    smallvec![cx.want(0, || empty(query))?, cx.want(1, || empty(key))?, cx.want(2, || empty(value))?];
                 operands.with(|inputs| {
-                    let grads = [&mut a.as_view_mut(NAME)?, &mut b.as_view_mut(NAME)?, &mut c.as_view_mut(NAME)?];
+                    let mut views = grads.iter_mut().map(|t| t.as_mut().map(|t| t.as_view_mut(NAME)).transpose());
+                    let mut next = || views.next().transpose().map(Option::flatten);
+                    let (mut a, mut b, mut c) = (next()?, next()?, next()?);
+                    let grads = [a.as_mut(), b.as_mut(), c.as_mut()];
                     attention::backward(NAME, &inputs, sums.as_view(), values.as_view(), g.as_view(), grads)
                 })?;
-                Ok(smallvec![Some(a), Some(b), Some(c)])
+                Ok(grads)
             }
         })
     }
@@ -378,6 +382,24 @@ mod tests {
             for (a, b) in run(threads)?[0].iter().zip(&one[0]) {
                 assert!(a.equal(b)?, "{threads} threads");
             }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn each_gradient_can_be_asked_for_alone() -> Result<()> {
+        let x = inputs(DType::F64, 70, 80)?;
+        let run = |wanted: &[&Tensor], [q, k, v]: [&Tensor; 3]| -> Result<Vec<Tensor>> {
+            let y = q.scaled_dot_product_attention(k, v, &Attention::CAUSAL)?;
+            Ok(grad_with(&y.square()?.sum()?, wanted, None, Backward::default())?.into_iter().flatten().collect())
+        };
+        let [q, k, v] = &x;
+        let all = run(&[q, k, v], [q, k, v])?;
+        let (dq, dk, dv) = (q.detach(), k.detach(), v.detach());
+        for (at, alone) in
+            [run(&[q], [q, &dk, &dv])?, run(&[k], [&dq, k, &dv])?, run(&[v], [&dq, &dk, v])?].iter().enumerate()
+        {
+            assert!(alone.len() == 1 && alone[0].equal(&all[at])?, "input {at}");
         }
         Ok(())
     }

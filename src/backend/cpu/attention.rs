@@ -7,13 +7,12 @@
 use super::fused::Float;
 use super::gemm::{Matrix, Number, Product, Start, gemm};
 use super::simd::{Job, dispatch};
-use super::threads::{Ptr, num_threads, parallel};
+use super::threads::{Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
-use std::sync::Mutex;
 
 /// Queries in a block: four of the widest vectors.
 const QUERIES: usize = 64;
@@ -45,14 +44,14 @@ pub(crate) fn forward(
     }
 }
 
-/// Writes the cotangents of query, key and value, given those of the result; all contiguous.
+/// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
 pub(crate) fn backward(
     op: &'static str,
     inputs: &Inputs<'_>,
     sums: View<'_>,
     out: View<'_>,
     g: View<'_>,
-    grads: [&mut ViewMut<'_>; 3],
+    grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {
     match out.dtype {
         DType::F32 => backward_as::<f32>(op, inputs, sums, out, g, grads),
@@ -132,27 +131,23 @@ fn heads<C: Real>(inputs: &Inputs<'_>, f: impl Fn(Head<C>, usize) -> Result<()> 
         scale: C::lit(*scale),
     };
     let inner = walk.inner();
-    let failed = Mutex::new(None);
     let run = |start: usize, end: usize| {
-        let mut at = start;
+        let (mut at, mut outcome) = (start, Ok(()));
         walk.runs(start, end, |first, len| {
             for i in 0..len as isize {
-                if let (Err(error), Ok(mut failed)) =
-                    (f(head(std::array::from_fn(|n| first[n] + i * inner[n])), at), failed.lock())
-                {
-                    *failed = Some(error);
+                if outcome.is_ok() {
+                    outcome = f(head(std::array::from_fn(|n| first[n] + i * inner[n])), at);
                 }
                 at += 1;
             }
         });
+        outcome
     };
     // Few heads leave the threads to the products inside.
     if walk.numel() < num_threads() {
-        run(0, walk.numel());
-    } else {
-        parallel(walk.numel(), 1, |range| run(range.start, range.end));
+        return run(0, walk.numel());
     }
-    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    try_parallel(walk.numel(), 1, |range| run(range.start, range.end))
 }
 
 /// Uninitialised room for `n` numbers, and its owner.
@@ -203,10 +198,10 @@ fn backward_as<C: Real>(
     sums: View<'_>,
     out: View<'_>,
     g: View<'_>,
-    grads: [&mut ViewMut<'_>; 3],
+    grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {
     let [sums, out, g] = [sums, out, g].map(|view| Ptr::new(view.first().cast_mut().cast::<C>()));
-    let [for_query, for_key, for_value] = grads.map(|view| Ptr::new(view.first().cast::<C>()));
+    let [for_query, for_key, for_value] = grads.map(|view| view.map(|view| Ptr::new(view.first().cast::<C>())));
     heads::<C>(inputs, |head, at| {
         let Head { t, s, d, e, .. } = head;
         let (_owner, scores) = room::<C>(op, 2 * s * QUERIES)?;
@@ -214,9 +209,11 @@ fn backward_as<C: Real>(
         // for the scores' cotangents.
         unsafe {
             let slopes = scores.add(s * QUERIES);
-            let (for_key, for_value) = (for_key.get().add(at * s * d), for_value.get().add(at * s * e));
-            std::slice::from_raw_parts_mut(for_key, s * d).fill(<C as Float>::ZERO);
-            std::slice::from_raw_parts_mut(for_value, s * e).fill(<C as Float>::ZERO);
+            let own = |all: &Option<Ptr<C>>, len: usize| all.as_ref().map(|all| all.get().add(at * len));
+            let (for_key, for_value) = (own(&for_key, s * d), own(&for_value, s * e));
+            for (sums, len) in [(for_key, s * d), (for_value, s * e)] {
+                sums.into_iter().for_each(|to| std::slice::from_raw_parts_mut(to, len).fill(<C as Float>::ZERO));
+            }
             for from in (0..t).step_by(QUERIES) {
                 let (count, keys) = (QUERIES.min(t - from), head.keys(t.min(from + QUERIES)));
                 let row = at * t + from;
@@ -237,10 +234,16 @@ fn backward_as<C: Real>(
                 let high = Matrix { ptr: slopes.cast_const(), row: 1, col: QUERIES as isize };
                 let onto =
                     |a, b, out, width| Product { m: keys, n: width, k: count, a, b, out, width, start: Start::Out };
-                gemm(op, &onto(wide(scores), g, for_value, e))?;
-                gemm(op, &onto(wide(slopes), query, for_key, d))?;
-                let (out, start) = (for_query.get().add(row * d), Start::Zero);
-                gemm(op, &Product { m: count, n: d, k: keys, a: high, b: head.key, out, width: d, start })?;
+                if let Some(to) = for_value {
+                    gemm(op, &onto(wide(scores), g, to, e))?;
+                }
+                if let Some(to) = for_key {
+                    gemm(op, &onto(wide(slopes), query, to, d))?;
+                }
+                if let Some(all) = &for_query {
+                    let (out, start) = (all.get().add(row * d), Start::Zero);
+                    gemm(op, &Product { m: count, n: d, k: keys, a: high, b: head.key, out, width: d, start })?;
+                }
             }
         }
         Ok(())

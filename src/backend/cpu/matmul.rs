@@ -1,24 +1,21 @@
 //! Batches of matrix products of strided operands. A transposed operand is never copied as a whole.
 
-use super::gemm::{Matrix, Number, Product, Start, gemm};
-use super::threads::{Ptr, num_threads, parallel};
+use super::gemm::{GRAIN, Matrix, Number, Product, Start, gemm};
+use super::threads::{Ptr, num_threads, parallel, try_parallel};
 use crate::backend::cpu::copy::{copy, fill};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
-use crate::storage::Storage;
-use crate::{DType, Device, Element, Result, Scalar};
-use std::sync::{Mutex, PoisonError};
-
-/// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
-const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 19 };
+use crate::{DType, Element, Result, Scalar};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::{Device, storage::Storage};
 
 /// Multiplications below which the bookkeeping of `gemm` costs more than they do.
 const TINY: usize = 128;
 
-/// `out = a · b`, plus `row`, a contiguous vector, in every row. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with the same batch dimensions, in which
-/// operands may repeat with stride 0. `out` is contiguous and has the elements of `[batch.., m, n]`, whatever its shape.
-/// All have one dtype, a computing type.
+/// `out = a · b`, plus `row`, a contiguous vector, in every row. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with
+/// the same batch dimensions, in which operands may repeat with stride 0. `out` is contiguous and has the elements of
+/// `[batch.., m, n]`, whatever its shape. All have one dtype, a computing type.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
@@ -38,14 +35,13 @@ pub(crate) fn matmul(
 
 /// Whether this processor has a unit for products of bf16, which [`matmul_bf16`] needs.
 pub(crate) fn has_bf16() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     return super::amx::available();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
     false
 }
 
 /// As [`matmul`], for operands of f32, which are rounded to bf16, or of bf16; the sums, `row` and `out` are of f32.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn matmul_bf16(
     op: &'static str,
     a: View<'_>,
@@ -54,26 +50,16 @@ pub(crate) fn matmul_bf16(
     row: Option<View<'_>>,
 ) -> Result<()> {
     debug_assert!(out.layout.is_contiguous() && a.dtype == b.dtype && out.dtype == DType::F32);
-    if !has_bf16() {
-        bail!(Backend, op, "this processor has no unit for bf16");
-    }
     match a.dtype {
-        DType::F32 => batches::<f32, f32>(op, &a, &b, out, row, tiles),
-        DType::BF16 => batches::<half::bf16, f32>(op, &a, &b, out, row, tiles),
-        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        DType::F32 if has_bf16() => batches::<f32, f32>(op, &a, &b, out, row, tiles),
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        DType::BF16 if has_bf16() => batches::<half::bf16, f32>(op, &a, &b, out, row, tiles),
+        dtype => {
+            let _ = row;
+            bail!(Backend, op, "this processor has no unit that multiplies {dtype} as bf16")
+        }
     }
-}
-
-/// There is no such unit elsewhere.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn matmul_bf16(
-    op: &'static str,
-    _: View<'_>,
-    _: View<'_>,
-    _: &mut ViewMut<'_>,
-    _: Option<View<'_>>,
-) -> Result<()> {
-    bail!(Backend, op, "this processor has no unit for bf16")
 }
 
 /// What multiplies one pair of matrices.
@@ -144,16 +130,10 @@ fn batches<S: Element, O: Element>(
     };
     let (count, work) = (walk.numel(), one.work());
     // Few large products are each computed by all threads, many are dealt out. The bits are the same.
-    if count < num_threads() || work >= GRAIN << 4 {
+    if count < num_threads() || work >= GRAIN << 5 {
         return run(0, count);
     }
-    let failed = Mutex::new(None);
-    parallel(count, (GRAIN / work).max(1), |range| {
-        if let (Err(error), Ok(mut failed)) = (run(range.start, range.end), failed.lock()) {
-            *failed = Some(error);
-        }
-    });
-    failed.into_inner().ok().flatten().map_or(Ok(()), Err)
+    try_parallel(count, (GRAIN / work).max(1), |range| run(range.start, range.end))
 }
 
 /// # Safety
@@ -185,29 +165,24 @@ unsafe fn integers(_: &'static str, product: &Product<u64>) -> Result<()> {
 ///
 /// # Safety
 /// As [`Multiply`], and the processor has the unit.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 unsafe fn tiles<S: super::amx::Source>(op: &'static str, product: &Product<S, f32>) -> Result<()> {
-    // As much as a fork and join takes the unit, which is faster than all others.
-    const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 22 };
     let &Product { m, n, .. } = product;
-    let (len, pieces) = (m.max(n), (product.work() / GRAIN).clamp(1, num_threads()));
+    // The unit does some sixteen times as much in the time that repays a fork.
+    let (len, pieces) = (m.max(n), (product.work() / (GRAIN << 4)).clamp(1, num_threads()));
     let piece = len.div_ceil(pieces).next_multiple_of(32);
-    let failed = Mutex::new(None);
-    parallel(len.div_ceil(piece), 1, |range| {
+    try_parallel(len.div_ceil(piece), 1, |range| {
         for at in range {
             let (start, end) = (at * piece, len.min((at + 1) * piece));
             let part = if m >= n { product.rows(start, end) } else { product.columns(start, end) };
-            let space = Storage::new(op, Device::Cpu, super::amx::workspace(&part) * size_of::<u16>());
-            match space.map(|mut space| space.get_mut().map(|to| (to.cast::<u16>(), space))) {
-                // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space has the size asked for,
-                // one owner, and the alignment of all storage.
-                Ok(Some((to, _owner))) => unsafe { super::amx::multiply(&part, to) },
-                Ok(None) => {}
-                Err(error) => *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
-            }
+            let mut space = Storage::new(op, Device::Cpu, super::amx::workspace(&part) * size_of::<u16>())?;
+            let to = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<u16>();
+            // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space, which is fresh and so has one
+            // owner, has the size asked for and the alignment of all storage.
+            unsafe { super::amx::multiply(&part, to) };
         }
-    });
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        Ok(())
+    })
 }
 
 /// The definition: three loops, the sum over the inner dimension from its first element on.

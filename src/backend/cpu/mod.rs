@@ -1,6 +1,6 @@
 //! The kernels for the processor.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) mod amx;
 pub(crate) mod arg;
 pub(crate) mod attention;

@@ -1,9 +1,9 @@
 //! The threads that help with large operations: one team for the process, which takes one job at a time.
 //!
-//! A fork costs about a microsecond while the team is awake. Its members look for the next job for a short while before
-//! they sleep, since in training the next large operation is microseconds away, and waking a thread takes longer than
-//! many operations do. When two threads of the program ask at once, or a job asks from within, one of them is refused and
-//! does its work alone: a program with threads of its own is never given more busy threads than the team has members.
+//! Members look for the next job for a short while before they sleep, since in training the next large operation is
+//! microseconds away, and waking a thread takes longer than many operations do. When two threads of the program ask at
+//! once, or a job asks from within, one of them is refused and does its work alone: however many threads the program has,
+//! there is no more than one team of helpers beside them.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

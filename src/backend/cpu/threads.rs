@@ -114,6 +114,17 @@ fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
     helpers > 0 && TEAM.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
 }
 
+/// As [`parallel`], for pieces that can fail: one of the errors, if there are any. The other pieces are done all the same.
+pub(crate) fn try_parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
+    let failed = Mutex::new(None);
+    parallel(n, grain, |range| {
+        if let Err(error) = f(range) {
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
 /// Calls `f` with every item, on several threads if there are several, and returns the results in order.
 pub(crate) fn deal<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
     if items.len() <= 1 || num_threads() == 1 {
@@ -177,6 +188,22 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn the_error_of_a_piece_reaches_the_caller() -> Result<()> {
+        let run = |bad: usize| {
+            with_num_threads(3, || {
+                try_parallel(9, 1, |range| match range.contains(&bad) {
+                    true => bail!(Value, "test", "piece {bad}"),
+                    false => Ok(()),
+                })
+            })
+        };
+        for bad in 0..9 {
+            assert!(run(bad)?.is_err_and(|error| error.to_string().contains(&format!("piece {bad}"))));
+        }
+        run(9)?
     }
 
     #[test]

@@ -4,25 +4,24 @@
 //! together ("packed"), and those of `a` where they lie far apart; then tiles are computed, in an order in which a panel
 //! of `a` stays in the nearest cache and a block of `b` in the next. Small products do without packing.
 //!
-//! Every element is a sum over blocks of sums over the block in order, whatever the tile or thread that computes it. So
-//! results depend neither on the number of threads nor on the other rows and columns of the product.
+//! Every element is a sum over blocks of sums over the block in order, whatever the tile or thread that computes it, so
+//! results do not depend on the number of threads.
 
 mod kernel;
 mod pack;
 mod vector;
 
 use super::stream::prefetch;
-use super::threads::{num_threads, parallel};
+use super::threads::{num_threads, try_parallel};
 use crate::storage::Storage;
 use crate::{Device, Element, Result};
 use kernel::{Kernels, Tile};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 pub(crate) use kernel::Start;
 
-/// Elements of the inner dimension in a block: a panel of `a` takes a third of the first cache.
+/// Elements of the inner dimension in a block: a panel of `a` takes a quarter of the first cache.
 const BLOCK: usize = 512;
 /// Columns of `b` that are packed at a time.
 const COLUMNS: usize = 3072;
@@ -31,7 +30,7 @@ const ROWS: usize = 4096;
 /// Columns that all rows go by before the next: their part of a block of `b` takes less than half of the second cache.
 const NEAR: usize = 384;
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
-const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
+pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
 const FEW: usize = 64;
 
@@ -112,13 +111,11 @@ impl<T: Copy, O: Copy> Product<T, O> {
 /// A type that matrices are multiplied in.
 pub(crate) trait Number: Element + std::ops::Add<Output = Self> {
     const ZERO: Self;
-    /// The side of the squares that [`turn`](Number::turn) takes.
-    const SQUARE: usize;
 
     /// The kernels for this processor.
     fn kernels() -> &'static Kernels<Self>;
 
-    /// What turns rows of a square into its columns, if the processor has a way faster than one by one.
+    /// What turns the rows of a square of [`pack::SIDE`] into columns, if there is a way faster than one by one.
     fn turn() -> Option<unsafe fn(*const Self, isize, *mut Self, usize)>;
 }
 
@@ -126,7 +123,6 @@ macro_rules! numbers {
     ($($t:ident $avx512:ident $avx2:ident $plain:ident),+) => {$(
         impl Number for $t {
             const ZERO: $t = 0.0;
-            const SQUARE: usize = 16;
 
             #[inline]
             fn kernels() -> &'static Kernels<$t> {
@@ -198,18 +194,15 @@ unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()
     };
     let (len, unit) = if by_columns { (n, kernels.lanes) } else { (m, kernels.rows()) };
     let part = len.div_ceil(wanted).next_multiple_of(unit);
-    let failed = Mutex::new(None);
-    parallel(len.div_ceil(part), 1, |range| {
+    try_parallel(len.div_ceil(part), 1, |range| {
         for at in range {
             let (start, end) = (at * part, len.min((at + 1) * part));
             let part = if by_columns { product.columns(start, end) } else { product.rows(start, end) };
             // SAFETY: the caller's promise; the parts of `out` are disjoint.
-            if let Err(error) = unsafe { Plan { product: &part, ..Plan::new(kernels, product) }.fitted().run(op) } {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            }
+            unsafe { plan.for_part(&part).run(op)? };
         }
-    });
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        Ok(())
+    })
 }
 
 /// Few rows by a matrix that lies in memory column by column, as in a layer's `x · weightᵀ`: the transpose of
@@ -274,7 +267,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let &Product { m, n, k, a, b, .. } = product;
         let panel = kernels.vectors() * kernels.lanes;
         // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Rows of
-        // `a` can be read where they are, four kilobytes of one after the other; columns lie too far apart.
+        // `a` can be read where they are, a block of one after the other; columns lie too far apart.
         let in_cache = k * n * size_of::<T>() <= 1 << 18;
         Plan {
             product,
@@ -287,9 +280,11 @@ impl<'a, T: Number> Plan<'a, T> {
         }
     }
 
-    /// With the sizes of blocks that the product asks for, whatever it is a part of.
-    fn fitted(self) -> Plan<'a, T> {
-        Plan { columns: self.product.n.min(COLUMNS), rows: self.product.m.min(ROWS), ..self }
+    /// The plan for a part of the product, which is packed as the whole would be.
+    fn for_part<'p>(&self, product: &'p Product<T>) -> Plan<'p, T> {
+        let &Plan { kernels, pack_a, pack_b, block, .. } = self;
+        let (columns, rows) = (product.n.min(COLUMNS), product.m.min(ROWS));
+        Plan { product, kernels, pack_a, pack_b, block, columns, rows }
     }
 
     /// # Safety
@@ -322,8 +317,8 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(())
     }
 
-    /// The first column of a panel of `b`, its columns, and their number with the padding. All panels have as many
-    /// vectors, but for one: a last one of what is left would often be narrow, and narrow tiles are slow.
+    /// The first column of a panel of `b`, its columns, and their number with the padding. Panels have as many
+    /// vectors as each other, or one more: a last panel of what is left would often be narrow, and narrow tiles are slow.
     #[inline(always)]
     fn panel(&self, part: &Part<T>, at: usize) -> (usize, usize, usize) {
         let lanes = self.kernels.lanes;

@@ -2,6 +2,9 @@
 
 use super::{Matrix, Number};
 
+/// The side of the squares that a matrix is turned in.
+pub(super) const SIDE: usize = 16;
+
 /// A panel to be packed: rows of `len` elements, which `to` has as rows of `width`; the rest of these are zeros.
 pub(super) struct Panel<T> {
     pub from: Matrix<T>,
@@ -72,16 +75,15 @@ unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
 /// # Safety
 /// As [`rows`].
 unsafe fn turned<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
-    let side = T::SQUARE;
     let Some(turn) = T::turn() else {
         // SAFETY: the caller's promise.
         return unsafe { strided(b, k, columns, to, width) };
     };
-    let (whole_k, whole_columns) = (k - k % side, columns - columns % side);
+    let (whole_k, whole_columns) = (k - k % SIDE, columns - columns % SIDE);
     // SAFETY: the caller's promise; the squares and the two edges are parts of the whole.
     unsafe {
-        for j in (0..whole_columns).step_by(side) {
-            for p in (0..whole_k).step_by(side) {
+        for j in (0..whole_columns).step_by(SIDE) {
+            for p in (0..whole_k).step_by(SIDE) {
                 turn(b.at(p, j), b.col, to.add(p * width + j), width);
             }
         }
