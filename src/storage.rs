@@ -8,7 +8,10 @@
 //! 3. Bytes are written only through a handle that is the sole owner of its buffer ([`Storage::get_mut`]), and never
 //!    in a foreign buffer.
 //! 4. No `Weak` to a buffer is ever made.
+//! 5. The memory of a late buffer is that of the storage it gets when it is computed, which has no other handle and
+//!    never changes. Until then it has none: whoever reads or writes calls [`Storage::settle`] first.
 
+use crate::backend::late::{self, Late, Step};
 use crate::memory::pool::Block;
 use crate::memory::{CPU, magazine};
 use crate::{Device, Result};
@@ -34,6 +37,8 @@ enum Origin {
     Pool,
     /// Memory of someone else, kept alive by its owner.
     Foreign { _owner: Arc<dyn Any + Send + Sync> },
+    /// No memory yet, but the way to compute its contents; then the memory that holds them.
+    Late(Box<Late>),
 }
 
 // SAFETY: a buffer owns its memory (invariant 1) and no thread has a special claim to it. Sharing it between threads
@@ -66,7 +71,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         match (&self.origin, self.device) {
-            (Origin::Foreign { .. }, _) => {}
+            (Origin::Foreign { .. } | Origin::Late(_), _) => {}
             (Origin::Class(_) | Origin::Pool, Device::Cpu) => {
                 CPU.counter.sub(None, self.capacity);
                 CPU.pool().release(self.block());
@@ -131,6 +136,13 @@ impl Storage {
         Self::from_buffer(Arc::new(buffer), bytes)
     }
 
+    /// `bytes` bytes whose contents are computed when they are first needed.
+    pub(crate) fn late(step: Step, bytes: usize) -> Storage {
+        let (start, device) = (NonNull::dangling(), step.device());
+        let origin = Origin::Late(Box::new(Late::new(step)));
+        Self::from_buffer(Arc::new(Buffer { start, capacity: bytes, device, origin }), bytes)
+    }
+
     #[inline]
     fn cpu(op: &'static str, bytes: usize) -> Result<Storage> {
         if bytes.wrapping_sub(1) < magazine::LARGEST {
@@ -168,24 +180,63 @@ impl Storage {
         self.buffer.device
     }
 
-    /// The first byte, valid for reads of [`bytes`](Self::bytes) bytes as long as a handle lives. Not to be written
-    /// through: that takes [`get_mut`](Self::get_mut).
+    /// Computes the contents, if that was put off. From then on this costs a glance.
+    ///
+    /// # Errors
+    /// If memory runs out; the contents can still be computed later.
+    #[inline]
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.pending().is_some() { late::settle(&[self]) } else { Ok(()) }
+    }
+
+    /// What there is to compute before the bytes can be read.
+    #[inline]
+    pub(crate) fn pending(&self) -> Option<&Late> {
+        match &self.buffer.origin {
+            Origin::Late(late) if late.memory().is_none() => Some(late),
+            _ => None,
+        }
+    }
+
+    /// The first byte, valid for reads of [`bytes`](Self::bytes) bytes as long as a handle lives, once the contents are
+    /// [settled](Self::settle). Not to be written through: that takes [`get_mut`](Self::get_mut).
     #[inline]
     pub(crate) fn as_ptr(&self) -> *const u8 {
-        self.buffer.start.as_ptr()
+        self.start().as_ptr()
+    }
+
+    #[inline]
+    fn start(&self) -> NonNull<u8> {
+        match &self.buffer.origin {
+            Origin::Late(late) => late.memory().map_or(self.buffer.start, |memory| memory.buffer.start),
+            _ => self.buffer.start,
+        }
+    }
+
+    /// What tells this buffer from all others that exist.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.buffer).addr()
+    }
+
+    /// The number of handles. Others may come and go meanwhile, but not if the caller has them all.
+    pub(crate) fn handles(&self) -> usize {
+        let count = Arc::strong_count(&self.buffer);
+        // As in `is_sole`.
+        fence(Ordering::Acquire);
+        count
     }
 
     /// The first byte, valid for reads and writes of [`bytes`](Self::bytes) bytes as long as this handle is borrowed;
     /// `None` when another handle shares the buffer, or when the memory is foreign: then the writer makes a copy.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<*mut u8> {
-        self.is_unique().then(|| self.buffer.start.as_ptr())
+        self.is_unique().then(|| self.start().as_ptr())
     }
 
     /// Whether [`get_mut`](Self::get_mut) would answer. Only with `&mut` can one rely on it staying so.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
-        !matches!(self.buffer.origin, Origin::Foreign { .. }) && is_sole(&self.buffer)
+        !matches!(self.buffer.origin, Origin::Foreign { .. }) && self.pending().is_none() && is_sole(&self.buffer)
     }
 
     /// Whether two handles share one buffer.

@@ -140,6 +140,7 @@ fn rewinding_frees_memory_even_where_handles_live_on() -> Result<()> {
     for _ in 0..20 {
         handle = handle.tanh()?;
     }
+    handle.compute()?;
     let result = 256 * 256 * 4;
     assert_eq!((tape.len(), tape.saved_bytes()), (21, 20 * result));
     assert!(in_use()? >= before + 20 * result);

@@ -77,6 +77,8 @@ impl Tensor {
             }
             Ok(true)
         })?;
+        // What was put off would keep the saved values alive.
+        Tensor::settle(found.iter().map(|(_, grad)| grad))?;
         for (node, grad) in found {
             let mut slot = node.extras().grad();
             match slot.take() {
@@ -176,6 +178,7 @@ pub(crate) fn cotangents_at(
         // Behind a target the pass goes on only if another one lies there.
         Ok(node.edges().iter().flatten().any(|edge| wanted.contains(&edge.seq)) || !seqs.contains(&node.seq))
     })?;
+    Tensor::settle(found.values())?;
     Ok(found)
 }
 

@@ -70,7 +70,7 @@ impl Pass<'_> {
         roots: Vec<(NodeRef, Tensor)>,
         mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
-        let _mode = GradMode::set(self.create_graph);
+        let _mode = GradMode::pass(self.create_graph);
         let mut pending = Pending::default();
         for (node, cotangent) in roots {
             let cotangent = fit(cotangent, &node, "the cotangent given")?;

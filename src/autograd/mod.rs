@@ -37,6 +37,7 @@ pub use dot::{GraphStats, graph_stats, to_dot};
 pub use function::{Function, FunctionContext, Saves, apply};
 pub use gradcheck::{GradCheck, gradcheck, gradgradcheck};
 pub use hooks::{HookHandle, NodeEvent};
+pub(crate) use mode::in_pass;
 pub use mode::{GradMode, enable_grad, is_grad_enabled, no_grad};
 pub use tape::{Gradients, Mark, Tape};
 pub use transforms::{hessian, hvp, jacobian, jvp, value_and_grad, vjp};

@@ -5,6 +5,12 @@ use std::marker::PhantomData;
 
 thread_local! {
     static ENABLED: Cell<bool> = const { Cell::new(true) };
+    static IN_PASS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a backward pass is under way on this thread.
+pub(crate) fn in_pass() -> bool {
+    IN_PASS.get()
 }
 
 /// Whether operations on this thread are recorded.
@@ -46,6 +52,7 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
 #[derive(Debug)]
 pub struct GradMode {
     before: bool,
+    before_pass: bool,
     // The mode belongs to the thread that set it.
     _not_send: PhantomData<*const ()>,
 }
@@ -62,12 +69,20 @@ impl GradMode {
     }
 
     pub(crate) fn set(enabled: bool) -> GradMode {
-        GradMode { before: ENABLED.replace(enabled), _not_send: PhantomData }
+        GradMode { before: ENABLED.replace(enabled), before_pass: IN_PASS.get(), _not_send: PhantomData }
+    }
+
+    /// The mode of a backward pass, which is recorded or not.
+    pub(crate) fn pass(recorded: bool) -> GradMode {
+        let guard = GradMode::set(recorded);
+        IN_PASS.set(true);
+        guard
     }
 }
 
 impl Drop for GradMode {
     fn drop(&mut self) {
         ENABLED.set(self.before);
+        IN_PASS.set(self.before_pass);
     }
 }

@@ -263,6 +263,7 @@ impl Tape {
             }
             Ok(true)
         })?;
+        Tensor::settle(by_variable.values())?;
         self.core.entries().backward_time = start.elapsed();
         Ok(Gradients { tape: self.core.id, by_variable })
     }

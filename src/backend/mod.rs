@@ -3,6 +3,7 @@
 //! This module is the seam between tensors and devices: it takes [`View`]s and hands them to the device's kernels.
 
 pub(crate) mod cpu;
+pub(crate) mod late;
 mod view;
 
 pub(crate) use cpu::arg::arg;

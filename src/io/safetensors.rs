@@ -66,10 +66,11 @@ pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) 
     let header = Metadata::new(notes, infos).map_err(|error| malformed(SAVE, path, &error))?;
     let mut header = serde_json::to_vec(&header).map_err(|error| malformed(SAVE, path, &error))?;
     header.resize(header.len().next_multiple_of(8), b' ');
+    let views = tensors.iter().map(|(_, tensor)| tensor.as_view()).collect::<Result<Vec<_>>>()?;
     write_whole(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
-        tensors.iter().try_for_each(|(_, tensor)| file.write_all(bytes::as_bytes(tensor.as_view()).unwrap_or_default()))
+        views.iter().try_for_each(|&view| file.write_all(bytes::as_bytes(view).unwrap_or_default()))
     })
     .map_err(|source| failed(SAVE, path, source))
 }

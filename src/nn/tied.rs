@@ -21,7 +21,7 @@ impl Leaf {
         match tensor.grad_node() {
             Some(node) => Some(Leaf::Node(node.seq)),
             None if tensor.numel() == 0 => None,
-            None => Some(Leaf::Bytes(tensor.storage().as_ptr().addr(), tensor.offset())),
+            None => Some(Leaf::Bytes(tensor.storage().id(), tensor.offset())),
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::binary::common_dtype;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
-use crate::backend::View;
 use crate::backend::cpu::attention::{self, Inputs};
 use crate::backend::cpu::convert::compute_dtype;
 use crate::error::bail;
@@ -160,7 +159,7 @@ impl Problem {
                     let mut next = || views.next().transpose().map(Option::flatten);
                     let (mut a, mut b, mut c) = (next()?, next()?, next()?);
                     let grads = [a.as_mut(), b.as_mut(), c.as_mut()];
-                    attention::backward(NAME, &inputs, sums.as_view(), values.as_view(), g.as_view(), grads)
+                    attention::backward(NAME, &inputs, sums.as_view()?, values.as_view()?, g.as_view()?, grads)
                 })?;
                 Ok(grads)
             }
@@ -250,13 +249,14 @@ impl Operands {
         Ok(Operands { tensors: [rows(query)?, rows(key)?, rows(value)?], mask, causal, scale })
     }
 
-    fn with<R>(&self, f: impl FnOnce(Inputs<'_>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(Inputs<'_>) -> Result<R>) -> Result<R> {
         let [query, key, value] = &self.tensors;
         let rank = query.rank();
         let scores: Shape = query.shape()[..rank - 1].iter().copied().chain([key.shape()[rank - 2]]).collect();
         let layout = self.mask.as_ref().map(|mask| mask.layout().broadcast_to(&scores));
-        let mask = self.mask.as_ref().zip(layout.as_ref()).map(|(mask, layout)| View { layout, ..mask.as_view() });
-        let (query, key, value) = (query.as_view(), key.as_view(), value.as_view());
+        let mask =
+            self.mask.as_ref().zip(layout.as_ref()).map(|(mask, layout)| mask.as_view_with(layout)).transpose()?;
+        let (query, key, value) = (query.as_view()?, key.as_view()?, value.as_view()?);
         f(Inputs { query, key, value, mask, causal: self.causal, scale: self.scale })
     }
 }

@@ -1,9 +1,9 @@
 //! Arithmetic on two tensors, which broadcast against each other both ways.
 
 use super::formula::{Expr, Num, Wrapping};
+use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, Grads};
-use crate::backend;
 use crate::backend::cpu::map::{Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::layout::broadcast;
@@ -76,24 +76,16 @@ pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType
 #[inline]
 pub(crate) fn zip(
     op: &'static str,
-    kernel: &dyn Tile<2>,
+    kernel: impl Tile<2> + Send + 'static,
     a: &Tensor,
     b: &Tensor,
     compute: DType,
     dtype: DType,
 ) -> Result<Tensor> {
-    if a.device() != b.device() {
-        bail!(Device, op, "one tensor is on {}, the other on {}", a.device(), b.device());
-    }
     if a.layout().shape() == b.layout().shape() {
-        return Tensor::build_shaped(op, a.layout().shape(), dtype, a.device(), |out| {
-            backend::map(op, kernel, compute, [a.as_view(), b.as_view()], out)
-        });
+        return map(op, kernel, compute, [a, b], a.layout().shape(), dtype);
     }
-    let shape = broadcast(op, &[a.layout().shape(), b.layout().shape()])?;
-    let (la, lb) = (a.layout().broadcast_to(&shape), b.layout().broadcast_to(&shape));
-    let views = [backend::View { layout: &la, ..a.as_view() }, backend::View { layout: &lb, ..b.as_view() }];
-    Tensor::build(op, shape, dtype, a.device(), |out| backend::map(op, kernel, compute, views, out))
+    map(op, kernel, compute, [a, b], &broadcast(op, &[a.layout().shape(), b.layout().shape()])?, dtype)
 }
 
 /// The operation with its derivative.

@@ -24,7 +24,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let shape = self.layout().shape().clone();
-        let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| backend::copy(self.as_view(), out))?;
+        let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| backend::copy(self.as_view()?, out))?;
         if !dtype.is_float() {
             return Ok(out.record_barrier("to_dtype", &[self]));
         }
@@ -48,7 +48,7 @@ impl Tensor {
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         let shape = self.layout().shape().clone();
-        Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(self.as_view(), out))
+        Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(self.as_view()?, out))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Comparisons, which give bools, and choosing by a bool.
 
 use super::binary::{common_dtype, zip};
+use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::Cx;
 use crate::backend::cpu::map::{Formula, Numbers};
-use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::{DType, Operand, Result, Tensor};
@@ -36,7 +36,7 @@ macro_rules! comparisons {
                 let rhs = rhs.into();
                 let rhs = rhs.resolve(self.dtype(), self.device())?;
                 let compute = common_dtype(stringify!($name), self.dtype(), rhs.dtype())?;
-                let out = zip(stringify!($name), &Numbers($kernel), self, &rhs, compute, DType::Bool)?;
+                let out = zip(stringify!($name), Numbers($kernel), self, &rhs, compute, DType::Bool)?;
                 Ok(out.record_barrier(stringify!($name), &[self, &rhs]))
             }
         )+}
@@ -194,15 +194,7 @@ fn where_tensors(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     let dtype = common_dtype("where_", a.dtype(), b.dtype())?;
     let shape = broadcast("where_", &[condition.layout().shape(), a.layout().shape(), b.layout().shape()])?;
-    let layouts = [condition, a, b].map(|t| t.layout().broadcast_to(&shape));
-    let views = [
-        View { layout: &layouts[0], ..condition.as_view() },
-        View { layout: &layouts[1], ..a.as_view() },
-        View { layout: &layouts[2], ..b.as_view() },
-    ];
-    let out = Tensor::build("where_", shape, dtype, condition.device(), |out| {
-        backend::map("where_", &Numbers(Select), dtype, views, out)
-    })?;
+    let out = map("where_", Numbers(Select), dtype, [condition, a, b], &shape, dtype)?;
     out.record("where_", &[a, b], |save| {
         let condition = save.keep(&condition.detach());
         move |cx: &Cx, g: &Tensor| {

@@ -43,7 +43,7 @@ fn extreme_dim(op: &'static str, which: Extreme, x: &Tensor, dim: isize, keepdim
     plan.some_to_choose_from(op)?;
     let mut values = Tensor::empty(op, plan.to.clone(), x.dtype(), x.device())?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(which, x.as_view(), &plan.dims, Some(&mut values.as_view_mut(op)?), &mut indices.as_view_mut(op)?)?;
+    backend::arg(which, x.as_view()?, &plan.dims, Some(&mut values.as_view_mut(op)?), &mut indices.as_view_mut(op)?)?;
     let values = values.record(op, &[x], |save| {
         let indices = save.keep(&indices);
         move |_: &Cx, g: &Tensor| {
@@ -63,7 +63,7 @@ fn place(op: &'static str, which: Extreme, x: &Tensor, dims: &Dims, keepdim: boo
     let plan = Plan::new(op, x, dims, keepdim)?;
     plan.some_to_choose_from(op)?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(which, x.as_view(), &plan.dims, None, &mut indices.as_view_mut(op)?)?;
+    backend::arg(which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
     Ok(indices.record_barrier(op, &[x]))
 }
 

@@ -43,9 +43,9 @@ fn check_device(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
 /// the graph.
 fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
     check_device(op, x, index)?;
-    let indices = Indices::check(op, index.as_view(), x.shape()[dim])?;
+    let indices = Indices::check(op, index.as_view()?, x.shape()[dim])?;
     let mut out = Tensor::empty(op, shape.clone(), x.dtype(), x.device())?;
-    backend::gather(x.as_view(), dim, &indices, &mut out.as_view_mut(op)?)?;
+    backend::gather(x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 
@@ -79,7 +79,7 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
     }
     check_device(op, base, source)?;
     let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
-    backend::copy(base.as_view(), &mut sum.as_view_mut(op)?)?;
+    backend::copy(base.as_view()?, &mut sum.as_view_mut(op)?)?;
     summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
         let (shape, index) = (source.layout().shape().clone(), save.keep_for(1, index));
         move |cx: &Cx, g: &Tensor| {
@@ -91,9 +91,9 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
 /// `sum`, which is of a computing type, with the elements of `source` added to it; outside the graph.
 fn summed(op: &'static str, mut sum: Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     check_device(op, &sum, index)?;
-    let indices = Indices::check(op, index.as_view(), sum.shape()[dim])?;
+    let indices = Indices::check(op, index.as_view()?, sum.shape()[dim])?;
     let source = source.detach().to_dtype(sum.dtype())?;
-    backend::index_add(op, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view())?;
+    backend::index_add(op, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
     Ok(sum)
 }
 
@@ -282,7 +282,7 @@ fn triangle(op: &'static str, x: &Tensor, kept: impl Fn(usize, usize) -> Range<u
         bail!(Shape, op, "shape {:?} has no rows and columns", x.shape());
     };
     let mut out = Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?;
-    backend::rows_within(x.as_view(), |row| kept(row, columns), &mut out.as_view_mut(op)?)?;
+    backend::rows_within(x.as_view()?, |row| kept(row, columns), &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 

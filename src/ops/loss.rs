@@ -1,13 +1,13 @@
 //! Losses.
 
-use super::binary::{common_dtype, zip};
+use super::binary::common_dtype;
 use super::formula::{Num, Real};
+use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend::cpu::convert::compute_dtype;
 use crate::backend::cpu::cross_entropy::{self, Classes};
 use crate::backend::cpu::map::{Floats, Formula};
-use crate::backend::{self, View};
 use crate::error::{bail, err};
 use crate::layout::Shape;
 use crate::{DType, Result, Tensor};
@@ -86,7 +86,7 @@ impl Tensor {
         }
         let dtype = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
         let (a, b) = (self.to_dtype(dtype)?, target.to_dtype(dtype)?);
-        let squares = zip("mse_loss", &Floats(Squared), &a, &b, dtype, dtype)?;
+        let squares = map("mse_loss", Floats(Squared), dtype, [&a, &b], a.layout().shape(), dtype)?;
         let count = squares.numel() as f64;
         let factor = if reduction == Reduction::Mean { 2.0 / count } else { 2.0 };
         reduction.apply(&squares, count, dtype)?.record("mse_loss", &[&a, &b], |save| {
@@ -191,11 +191,7 @@ fn mse_slope(g: &Tensor, a: &Tensor, b: &Tensor, factor: f64) -> Result<Tensor> 
     if is_grad_enabled() {
         return g.mul(factor)?.mul(a.sub(b)?);
     }
-    let layout = g.layout().broadcast_to(a.layout().shape());
-    let views = [View { layout: &layout, ..g.as_view() }, a.as_view(), b.as_view()];
-    Tensor::build("mse_loss", a.layout().shape().clone(), a.dtype(), a.device(), |out| {
-        backend::map("mse_loss", &Floats(Slope(factor)), a.dtype(), views, out)
-    })
+    map("mse_loss", Floats(Slope(factor)), a.dtype(), [g, a, b], a.layout().shape(), a.dtype())
 }
 
 /// The dimension of the classes.
@@ -258,7 +254,7 @@ impl Problem {
         let weight = options.weight.as_ref().map(|w| w.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
         let (ignore, smoothing) = (options.ignore_index, options.label_smoothing);
         let mut problem = Problem { target, weight, ignore, smoothing, classes, count: 0.0 };
-        for (row, &class) in problem.target.as_slice::<i64>().unwrap_or_default().iter().enumerate() {
+        for (row, &class) in problem.target.as_slice::<i64>()?.unwrap_or_default().iter().enumerate() {
             if Some(class) != ignore && !(0..classes as i64).contains(&class) {
                 bail!(Index, op, "class {class} at position {row} of the target is out of range for {classes} classes");
             }
@@ -280,8 +276,8 @@ impl Problem {
     /// What the kernel is told.
     fn kernel(&self) -> Result<Classes<'_>> {
         let strided = || err!(Backend, "cross_entropy", "the target is not contiguous");
-        let target = self.target.as_slice::<i64>().ok_or_else(strided)?;
-        let weight = self.weight.as_ref().map(|w| w.as_slice::<f64>().ok_or_else(strided)).transpose()?;
+        let target = self.target.as_slice::<i64>()?.ok_or_else(strided)?;
+        let weight = self.weight.as_ref().map(|w| w.as_slice::<f64>()?.ok_or_else(strided)).transpose()?;
         Ok(Classes { target, ignore: self.ignore, weight, smoothing: self.smoothing })
     }
 }
@@ -293,7 +289,7 @@ fn fused(x: &Tensor, problem: Problem, reduction: Reduction) -> Result<Tensor> {
     let mut stats = Tensor::empty("cross_entropy", [rows, 2].into(), compute, x.device())?;
     let losses = Tensor::build("cross_entropy", rows.into(), compute, x.device(), |losses| {
         let stats = &mut stats.as_view_mut("cross_entropy")?;
-        cross_entropy::forward("cross_entropy", x.as_view(), problem.kernel()?, stats, losses)
+        cross_entropy::forward("cross_entropy", x.as_view()?, problem.kernel()?, stats, losses)
     })?;
     let loss = reduction.apply(&losses, problem.count, x.dtype())?;
     loss.record("cross_entropy", &[x], |save| {
@@ -318,7 +314,7 @@ fn fused(x: &Tensor, problem: Problem, reduction: Reduction) -> Result<Tensor> {
 
 fn fused_grad(x: &Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
     Tensor::build("cross_entropy", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
-        cross_entropy::backward("cross_entropy", x.as_view(), problem.kernel()?, stats.as_view(), g.as_view(), out)
+        cross_entropy::backward("cross_entropy", x.as_view()?, problem.kernel()?, stats.as_view()?, g.as_view()?, out)
     })
 }
 

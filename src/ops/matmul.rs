@@ -4,8 +4,8 @@ use super::binary::common_dtype;
 use super::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads};
+use crate::backend;
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
 use crate::{DType, Error, Result, Tensor};
@@ -173,10 +173,10 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
         }
     };
     let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
-    let (va, vb) = (View { layout: &la, ..a.as_view() }, View { layout: &lb, ..b.as_view() });
+    let (va, vb) = (a.as_view_with(&la)?, b.as_view_with(&lb)?);
     let out = Tensor::build(op, shape, compute, a.device(), |out| {
         let multiply = if bf16 { backend::matmul_bf16 } else { backend::matmul };
-        multiply(op, va, vb, out, bias.as_ref().map(Tensor::as_view))
+        multiply(op, va, vb, out, bias.as_ref().map(Tensor::as_view).transpose()?)
     })?;
     out.to_dtype(dtype)
 }

@@ -12,6 +12,7 @@ mod index;
 mod join;
 mod list;
 mod loss;
+pub(crate) mod map;
 mod matmul;
 mod norm;
 mod operators;

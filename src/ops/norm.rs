@@ -2,6 +2,7 @@
 
 use super::binary::common_dtype;
 use super::formula::Real;
+use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
 use crate::backend;
@@ -104,8 +105,8 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
     let (w, b) = (w?, b?);
     let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
     let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
-        let (w, b) = (w.as_ref().map(Tensor::as_view), b.as_ref().map(Tensor::as_view));
-        layer_norm::forward("layer_norm", input.as_view(), w, b, eps, &mut stats.as_view_mut("layer_norm")?, out)
+        let (w, b) = (w.as_ref().map(Tensor::as_view).transpose()?, b.as_ref().map(Tensor::as_view).transpose()?);
+        layer_norm::forward("layer_norm", input.as_view()?, w, b, eps, &mut stats.as_view_mut("layer_norm")?, out)
     })?;
     let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
     out.record("layer_norm", &inputs, |save| {
@@ -179,8 +180,8 @@ fn fused_grad(
         x_grad.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
         sums.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
     );
-    let w = weight.as_ref().map(Tensor::as_view);
-    layer_norm::backward(op, input.as_view(), g.as_view(), stats.as_view(), w, to_x.as_mut(), to_sums.as_mut())?;
+    let w = weight.as_ref().map(Tensor::as_view).transpose()?;
+    layer_norm::backward(op, input.as_view()?, g.as_view()?, stats.as_view()?, w, to_x.as_mut(), to_sums.as_mut())?;
     let total = |wanted: bool, which: isize| {
         let sums = sums.as_ref().filter(|_| wanted);
         sums.map(|sums| sums.select(1, which)?.sum_dim(0, false)?.reshape(normalized)).transpose()
@@ -221,9 +222,7 @@ impl<T: Real> Formula<T, 2> for Masked {
 /// [`Masked`] with its derivative, which is the same again.
 #[track_caller]
 fn masked(x: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor> {
-    let out = Tensor::build("dropout", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
-        backend::map("dropout", &Floats(Masked(scale)), x.dtype(), [x.as_view(), mask.as_view()], out)
-    })?;
+    let out = map("dropout", Floats(Masked(scale)), x.dtype(), [x, mask], x.layout().shape(), x.dtype())?;
     out.record("dropout", &[x], |save| {
         let mask = save.keep(mask);
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])

@@ -1,6 +1,7 @@
 //! Sums, means and variances over some or all dimensions.
 
 use super::formula::Real;
+use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend;
@@ -50,23 +51,24 @@ impl Plan {
     /// The reduction itself, outside the graph.
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
-        backend::reduce(op, by, x.as_view(), &self.dims, &mut out.as_view_mut(op)?)?;
+        backend::reduce(op, by, x.as_view()?, &self.dims, &mut out.as_view_mut(op)?)?;
         Ok(out)
     }
 
     /// A reduction with a number for each result, which is of the computing type; outside the graph.
     pub fn reduce_shifted(&self, op: &'static str, by: Shifted, x: &Tensor, own: &Tensor) -> Result<Tensor> {
         let mut out = Tensor::empty(op, self.to.clone(), x.dtype(), x.device())?;
-        backend::reduce_shifted(op, by, x.as_view(), &self.dims, own.as_view(), &mut out.as_view_mut(op)?)?;
+        backend::reduce_shifted(op, by, x.as_view()?, &self.dims, own.as_view()?, &mut out.as_view_mut(op)?)?;
         Ok(out)
     }
 
     /// A function of each element and of two numbers that belong to its result; outside the graph.
-    pub fn map(&self, op: &'static str, f: &dyn Tile<3>, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    pub fn map<F>(&self, op: &'static str, f: F, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor>
+    where
+        F: Tile<3> + Send + 'static,
+    {
         let (a, b) = (self.spread(&a.detach())?, self.spread(&b.detach())?);
-        Tensor::build(op, self.from.clone(), x.dtype(), x.device(), |out| {
-            backend::map(op, f, x.dtype(), [x.as_view(), a.as_view(), b.as_view()], out)
-        })
+        map(op, f, x.dtype(), [x, &a, &b], &self.from, x.dtype())
     }
 
     #[track_caller]
@@ -124,7 +126,7 @@ fn variance(op: &'static str, x: &Tensor, dims: &Dims, correction: usize, keepdi
         move |_: &Cx, g: &Tensor| {
             if !is_grad_enabled() {
                 let slope = Floats(VarianceSlope(2.0 / freedom));
-                return Ok(smallvec![Some(plan.map(op, &slope, &x, &mean, g)?)]);
+                return Ok(smallvec![Some(plan.map(op, slope, &x, &mean, g)?)]);
             }
             let deviation = x.sub(&plan.spread(&plan.mean(op, &x)?)?)?;
             Ok(smallvec![Some(plan.spread(&g.mul(2.0 / freedom)?)?.mul(&deviation)?)])

@@ -17,7 +17,7 @@ use smallvec::smallvec;
 fn rows<const N: usize>(op: &'static str, row: Row, inputs: [&Tensor; N], dim: Option<usize>) -> Result<Tensor> {
     let like = inputs[0];
     let mut out = Tensor::empty(op, like.layout().shape().clone(), like.dtype(), like.device())?;
-    backend::softmax(op, row, inputs.map(Tensor::as_view), dim, &mut out.as_view_mut(op)?)?;
+    backend::softmax(op, row, Tensor::views(inputs, inputs.map(Tensor::layout))?, dim, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 
@@ -104,7 +104,7 @@ impl Tensor {
             move |cx: &Cx, g: &Tensor| {
                 if !is_grad_enabled() {
                     let slope = Floats(Share);
-                    return Ok(smallvec![Some(plan.map("logsumexp", &slope, &x, &cx.output(&y), g)?)]);
+                    return Ok(smallvec![Some(plan.map("logsumexp", slope, &x, &cx.output(&y), g)?)]);
                 }
                 let weights = x.sub(&plan.spread(&cx.output(&y))?)?.exp()?;
                 Ok(smallvec![Some(plan.spread(g)?.mul(&weights)?)])

@@ -1,9 +1,9 @@
 //! Elementwise functions of one tensor.
 
 use super::formula::{Expr, Num, Real, Wrapping};
+use super::map::map;
 use super::sample::{Op, Sample, unary_samples};
 use crate::autograd::{Cx, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::map::{Floats, Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::{DType, Result, Tensor};
@@ -25,7 +25,7 @@ pub(crate) trait Unary: Copy + Send + Sync + 'static {
     const REAL: bool;
 
     /// The kernel.
-    fn tile(self) -> impl Tile<1>;
+    fn tile(self) -> impl Tile<1> + Send + 'static;
 
     /// The input's cotangent from the result's and what was kept.
     fn grad<T: Real>(self, g: T, kept: T) -> T;
@@ -48,9 +48,7 @@ fn apply<U: Unary>(unary: U, x: &Tensor) -> Result<Tensor> {
     if dtype == DType::Bool {
         bail!(DType, U::NAME, "a bool is not a number: cast with to_dtype first");
     }
-    let y = Tensor::build_shaped(U::NAME, x.layout().shape(), dtype, x.device(), |y| {
-        backend::map(U::NAME, &unary.tile(), dtype, [x.as_view()], y)
-    })?;
+    let y = map(U::NAME, unary.tile(), dtype, [x], x.layout().shape(), dtype)?;
     y.record(U::NAME, &[x], |save| {
         let kept = match U::KEEP {
             Keep::Nothing => None,
@@ -73,9 +71,7 @@ fn unary_grad<U: Unary>(unary: U, g: &Tensor, kept: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() {
         return unary.grad(Expr::from(g), Expr::from(kept)).finish(g);
     }
-    Tensor::build_shaped(U::NAME, g.layout().shape(), g.dtype(), g.device(), |grad| {
-        backend::map(U::NAME, &Floats(Grad(unary)), g.dtype(), [g.as_view(), kept.as_view()], grad)
-    })
+    map(U::NAME, Floats(Grad(unary)), g.dtype(), [g, kept], g.layout().shape(), g.dtype())
 }
 
 /// Defines elementwise operations. Each block gives the domain (`Real`: floats, integers are cast first; `Num`: integers
@@ -111,7 +107,7 @@ macro_rules! unary {
             const REAL: bool = unary!(@real $domain);
 
             #[inline]
-            fn tile(self) -> impl Tile<1> {
+            fn tile(self) -> impl Tile<1> + Send + 'static {
                 unary!(@tile $domain self)
             }
 

@@ -60,6 +60,7 @@ pub fn clip_grad_value(model: &dyn Module, clip_value: f64) -> Result<()> {
 fn powers(grad: &Tensor, p: f64) -> Result<f64> {
     let grad = grad.detach().contiguous()?;
     let grad = if grad.dtype() == DType::F64 { grad } else { grad.to_dtype(DType::F32)? };
+    let grad = grad.as_view()?;
     let f32s = grad.as_slice::<f32>().map(|x| power_sum(x, p));
     Ok(f32s.or_else(|| grad.as_slice::<f64>().map(|x| power_sum(x, p))).unwrap_or(0.0))
 }

@@ -75,7 +75,7 @@ impl Store {
         self.update::<f64, N>(op, method, &mut ready)?;
         for Ready { group, wide, .. } in ready {
             if let Some(wide) = wide {
-                crate::backend::copy(wide.as_view(), &mut group.tensor.as_view_mut(op)?)?;
+                crate::backend::copy(wide.as_view()?, &mut group.tensor.as_view_mut(op)?)?;
             }
         }
         Ok(())
@@ -102,7 +102,7 @@ impl Store {
                 }
             }
             let rule = method.rule::<T>(&group.name, step);
-            let gradient = gradient.as_slice::<T>().ok_or_else(lacking)?;
+            let gradient = gradient.as_slice::<T>()?.ok_or_else(lacking)?;
             let parameter = match wide {
                 Some(wide) => wide.as_mut_slice::<T>(op)?,
                 None => group.tensor.as_mut_slice::<T>(op)?,

@@ -11,7 +11,7 @@ pub use create::NdArray;
 
 use crate::autograd::NodeRef;
 use crate::autograd::node::Kind;
-use crate::backend::{View, ViewMut};
+use crate::backend::{View, ViewMut, late};
 use crate::error::{bail, err};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
 use crate::memory::{Shared, Vacant};
@@ -142,6 +142,24 @@ impl Tensor {
         Tensor { data: self.data.clone(), node: None }
     }
 
+    /// Computes the values now. Elementwise operations on large tensors are put off until someone needs the result, so
+    /// that a chain of them goes through memory once; nothing but the time at which they are computed tells.
+    ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// let x = Tensor::ones([1 << 20])?;
+    /// let start = std::time::Instant::now();
+    /// x.exp()?.mul(&x)?.compute()?;
+    /// println!("{:?}", start.elapsed());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out. The values can still be computed later.
+    pub fn compute(&self) -> Result<()> {
+        self.data.storage.settle()
+    }
+
     /// Whether two handles show the same values of the same storage, which says more than equal values.
     pub fn is_same(&self, other: &Tensor) -> bool {
         self.data.storage.ptr_eq(&other.data.storage)
@@ -229,10 +247,41 @@ impl Tensor {
         Tensor::from_parts(self.data.storage.clone(), layout, self.data.dtype)
     }
 
-    /// What kernels read.
+    /// What kernels read. What was put off is computed first, which can fail for want of memory.
     #[inline]
-    pub(crate) fn as_view(&self) -> View<'_> {
-        View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
+    pub(crate) fn as_view(&self) -> Result<View<'_>> {
+        self.data.storage.settle()?;
+        Ok(View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype })
+    }
+
+    /// Several of these, each under a layout derived from the tensor's own (L2).
+    #[inline]
+    pub(crate) fn views<'a, const N: usize>(
+        tensors: [&'a Tensor; N],
+        layouts: [&'a Layout; N],
+    ) -> Result<[View<'a>; N]> {
+        tensors.iter().try_for_each(|tensor| tensor.data.storage.settle())?;
+        let view =
+            |k: usize| View { storage: &tensors[k].data.storage, layout: layouts[k], dtype: tensors[k].data.dtype };
+        Ok(std::array::from_fn(view))
+    }
+
+    /// The same under another layout, which must be derived from this one's (L2).
+    #[inline]
+    pub(crate) fn as_view_with<'a>(&'a self, layout: &'a Layout) -> Result<View<'a>> {
+        Ok(View { layout, ..self.as_view()? })
+    }
+
+    /// Whether the values are yet to be computed.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.data.storage.pending().is_some()
+    }
+
+    /// Computes what was put off of these tensors, together.
+    pub(crate) fn settle<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
+        let pending: Vec<&Storage> = tensors.into_iter().filter(|t| t.is_pending()).map(Tensor::storage).collect();
+        if pending.is_empty() { Ok(()) } else { late::settle(&pending) }
     }
 
     /// Whether no other tensor shares this one's bytes.
@@ -242,6 +291,7 @@ impl Tensor {
 
     /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
     pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
+        self.data.storage.settle()?;
         let writable = |data: &mut Data| {
             data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())
         };

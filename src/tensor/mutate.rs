@@ -6,6 +6,7 @@ use crate::autograd::node::Kind;
 use crate::backend;
 use crate::error::bail;
 use crate::ops::binary::{self, Arithmetic};
+use crate::ops::map::map;
 use crate::{Result, Scalar};
 
 impl Tensor {
@@ -77,7 +78,7 @@ impl Tensor {
         }
         let layout = source.layout().expand("copy_", &(&shape).into())?;
         let source = source.detach().with_layout(layout);
-        backend::copy(source.as_view(), &mut self.as_view_mut("copy_")?)?;
+        backend::copy(source.as_view()?, &mut self.as_view_mut("copy_")?)?;
         self.forget_history();
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Tensor {
         let layout = rhs.layout().expand(op, &self.layout().shape().into())?;
         // The right-hand side may share the buffer; keeping it makes the buffer shared, so that it is copied below.
         let rhs = rhs.detach().with_layout(layout);
-        backend::zip_in_place(op, arithmetic.tile(), &mut self.as_view_mut(op)?, rhs.as_view())
+        backend::zip_in_place(op, arithmetic.tile(), &mut self.as_view_mut(op)?, rhs.as_view()?)
     }
 
     /// Adds a cotangent; neither side is needed afterwards, so whichever buffer is free is written to.
@@ -115,16 +116,23 @@ impl Tensor {
             *self = binary::arithmetic(Arithmetic::Add, self, &other)?;
             return Ok(());
         }
-        if !self.owns_memory() && other.owns_memory() {
-            std::mem::swap(self, &mut other);
-        }
         // The sum has another value than what either graph describes.
         self.node = None;
+        if self.is_pending() || other.is_pending() {
+            // Part of the chain that is under way, instead of passes of their own.
+            let shape = self.layout().shape().clone();
+            *self = map("accumulate", Arithmetic::Add.tile(), self.dtype(), [self, &other], &shape, self.dtype())?;
+            return Ok(());
+        }
+        if !self.owns_memory() && other.owns_memory() {
+            std::mem::swap(self, &mut other);
+            self.node = None;
+        }
         backend::zip_in_place(
             "accumulate",
             Arithmetic::Add.tile(),
             &mut self.as_view_mut("accumulate")?,
-            other.as_view(),
+            other.as_view()?,
         )
     }
 

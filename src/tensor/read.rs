@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::print::{self, Elem};
-use crate::backend;
+use crate::backend::{self, View};
 use crate::dtype::with_dtype;
 use crate::error::bail;
 use crate::{DType, Element, Result, Scalar};
@@ -16,7 +16,7 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_type::<T>("to_vec")?;
         let whole = self.detach().contiguous()?;
-        Ok(whole.as_slice::<T>().map(<[T]>::to_vec).unwrap_or_default())
+        Ok(whole.as_slice::<T>()?.map(<[T]>::to_vec).unwrap_or_default())
     }
 
     /// The element of a tensor that has one.
@@ -28,7 +28,7 @@ impl Tensor {
         if self.numel() != 1 {
             bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
         }
-        Ok(T::from_scalar(backend::read(self.as_view(), self.offset())))
+        Ok(T::from_scalar(backend::read(self.as_view()?, self.offset())))
     }
 
     /// The element at an index, as a number; negative indices count from the end.
@@ -54,7 +54,7 @@ impl Tensor {
             }
             position += at * stride;
         }
-        Ok(backend::read(self.as_view(), position as usize))
+        Ok(backend::read(self.as_view()?, position as usize))
     }
 
     /// Whether two tensors have the same shape, dtype and values; NaN equals nothing.
@@ -88,8 +88,8 @@ impl Tensor {
     pub(crate) fn has_nan(&self) -> Result<bool> {
         let whole = self.detach().contiguous()?;
         Ok(match self.dtype() {
-            DType::F64 => whole.as_slice::<f64>().is_some_and(|x| x.iter().any(|x| x.is_nan())),
-            DType::F32 => whole.as_slice::<f32>().is_some_and(|x| x.iter().any(|x| x.is_nan())),
+            DType::F64 => whole.as_slice::<f64>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
+            DType::F32 => whole.as_slice::<f32>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
             DType::F16 | DType::BF16 => whole.to_dtype(DType::F32)?.has_nan()?,
             _ => false,
         })
@@ -103,8 +103,8 @@ impl Tensor {
     }
 
     /// The elements in memory order, if they are of type `T` and lie without gaps.
-    pub(crate) fn as_slice<T: Element>(&self) -> Option<&[T]> {
-        self.as_view().as_slice::<T>()
+    pub(crate) fn as_slice<T: Element>(&self) -> Result<Option<&[T]>> {
+        Ok(self.as_view()?.as_slice::<T>())
     }
 
     /// The elements to write to, if they are of type `T`; shared or strided ones are copied first.
@@ -118,10 +118,10 @@ impl Tensor {
         Ok(self.as_view_mut(op)?.into_slice::<T>())
     }
 
-    fn elem(&self, index: &[usize]) -> Elem {
+    fn elem(&self, view: View<'_>, index: &[usize]) -> Elem {
         let at =
             index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
-        match (backend::read(self.as_view(), at as usize), self.dtype()) {
+        match (backend::read(view, at as usize), self.dtype()) {
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
             (Scalar::F64(x), DType::BF16) => Elem::BF16(x as f32),
@@ -136,13 +136,21 @@ impl Tensor {
 /// The elements as NumPy prints them, shortened when there are many.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&print::format_array(self.shape(), &|index| self.elem(index), print::Style::Str, 0))
+        let view = match self.as_view() {
+            Ok(view) => view,
+            Err(error) => return write!(f, "(not computed: {error})"),
+        };
+        f.write_str(&print::format_array(self.shape(), &|index| self.elem(view, index), print::Style::Str, 0))
     }
 }
 
 /// The elements with shape, dtype, device and the operation that made them.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = match self.as_view() {
+            Ok(view) => view,
+            Err(error) => return write!(f, "Tensor(not computed: {error})"),
+        };
         let graph = match (self.grad_fn(), self.requires_grad()) {
             (Some(name), _) => format!(", grad_fn={name}"),
             (None, true) => ", requires_grad=true".to_string(),
@@ -150,7 +158,7 @@ impl fmt::Debug for Tensor {
         };
         f.write_str(&print::format_debug(
             self.shape(),
-            &|index| self.elem(index),
+            &|index| self.elem(view, index),
             self.dtype().name(),
             &self.device().to_string(),
             &graph,

@@ -304,7 +304,7 @@ mod tests {
         let shape: Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
         let mut values = Tensor::empty("arg", shape.clone(), x.dtype(), x.device())?;
         let mut indices = Tensor::empty("arg", shape, DType::I64, x.device())?;
-        arg(which, x.as_view(), dims, Some(&mut values.as_view_mut("arg")?), &mut indices.as_view_mut("arg")?)?;
+        arg(which, x.as_view()?, dims, Some(&mut values.as_view_mut("arg")?), &mut indices.as_view_mut("arg")?)?;
         Ok((values, indices))
     }
 

@@ -103,6 +103,25 @@ impl<F: Formula<i64, N> + Formula<u64, N>, const N: usize> IntTile<N> for Number
     run_as!(i64, u64);
 }
 
+/// A kernel kept elsewhere.
+impl<const N: usize> Tile<N> for &'static dyn Tile<N> {
+    #[inline]
+    unsafe fn f32(&self, x: [*const f32; N], y: *mut f32, n: usize) {
+        // SAFETY: the contract is the same.
+        unsafe { (**self).f32(x, y, n) }
+    }
+
+    #[inline]
+    unsafe fn f64(&self, x: [*const f64; N], y: *mut f64, n: usize) {
+        // SAFETY: the contract is the same.
+        unsafe { (**self).f64(x, y, n) }
+    }
+
+    fn ints(&self) -> Option<&dyn IntTile<N>> {
+        (**self).ints()
+    }
+}
+
 /// Elements computed at a time where they have to be converted or gathered: small enough for the first-level cache.
 const TILE: usize = 512;
 

@@ -247,7 +247,13 @@ mod tests {
         let rank = a.rank();
         let shape: Shape = a.shape()[..rank - 1].iter().copied().chain([b.shape()[rank - 1]]).collect();
         let mut out = Tensor::full_with(shape, f64::NAN, DType::F64)?.to_dtype(a.dtype())?;
-        matmul("test", a.as_view(), b.as_view(), &mut out.as_view_mut("test")?, row.map(Tensor::as_view))?;
+        matmul(
+            "test",
+            a.as_view()?,
+            b.as_view()?,
+            &mut out.as_view_mut("test")?,
+            row.map(Tensor::as_view).transpose()?,
+        )?;
         Ok(out)
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod amx;
 pub(crate) mod arg;
 pub(crate) mod attention;
 pub(crate) mod bytes;
+pub(crate) mod chain;
 pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod cross_entropy;

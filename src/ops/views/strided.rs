@@ -86,7 +86,7 @@ fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
     let shape = Shape::from([len]);
     let mut storage =
         Storage::zeroed("as_strided", x.device(), checked_bytes("as_strided", &shape, x.dtype().size())?)?;
-    backend::copy(x.as_view(), &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
+    backend::copy(x.as_view()?, &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
     Tensor::from_parts(storage, Layout::contiguous(shape), x.dtype()).record("add_up", &[x], |_| {
         let layout = layout.clone();
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(read_out(g, &layout)?)])

@@ -57,7 +57,7 @@ fn reference(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<Vec<f64>> {
 fn run(by: Reduce, x: &Tensor, dims: &[usize], dtype: DType) -> Result<Tensor> {
     let shape: Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
     let mut out = Tensor::empty("reduce", shape, dtype, x.device())?;
-    reduce("reduce", by, x.as_view(), dims, &mut out.as_view_mut("reduce")?)?;
+    reduce("reduce", by, x.as_view()?, dims, &mut out.as_view_mut("reduce")?)?;
     Ok(out)
 }
 
@@ -130,7 +130,7 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
 fn run_shifted(by: Shifted, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Tensor> {
     let shape: crate::Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
     let mut out = Tensor::empty("reduce", shape, x.dtype(), x.device())?;
-    reduce_shifted("reduce", by, x.as_view(), dims, own.as_view(), &mut out.as_view_mut("reduce")?)?;
+    reduce_shifted("reduce", by, x.as_view()?, dims, own.as_view()?, &mut out.as_view_mut("reduce")?)?;
     Ok(out)
 }
 

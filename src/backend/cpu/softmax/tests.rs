@@ -8,8 +8,8 @@ fn run(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Tensor> {
     let mut out = Tensor::empty("softmax", inputs[0].layout().shape().clone(), inputs[0].dtype(), inputs[0].device())?;
     let mut to = out.as_view_mut("softmax")?;
     match inputs {
-        [x] => softmax("softmax", row, [x.as_view()], dim, &mut to)?,
-        [g, y, ..] => softmax("softmax", row, [g.as_view(), y.as_view()], dim, &mut to)?,
+        [x] => softmax("softmax", row, [x.as_view()?], dim, &mut to)?,
+        [g, y, ..] => softmax("softmax", row, [g.as_view()?, y.as_view()?], dim, &mut to)?,
         [] => {}
     }
     Ok(out)

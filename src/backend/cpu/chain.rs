@@ -1,0 +1,244 @@
+//! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
+//! kept, nothing leaves the cache.
+
+use super::convert::Compute;
+use super::map::Tile;
+use super::threads::{GRAIN, Ptr, parallel};
+use crate::DType;
+use crate::backend::View;
+use crate::backend::late::Kernel;
+use crate::layout::Walk;
+use smallvec::SmallVec;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// Elements of a tile: a dozen of them fit the second-level cache with room to spare, and calls are few.
+const TILE: usize = 1024;
+
+/// One kernel of a chain.
+pub(crate) struct Part<'a> {
+    pub kernel: &'a Kernel,
+    pub operands: SmallVec<[Operand<'a>; 3]>,
+    pub dtype: DType,
+    /// Fresh memory for all of the result, if it is kept.
+    pub to: Option<*mut u8>,
+}
+
+/// What a part reads.
+pub(crate) enum Operand<'a> {
+    /// The result of an earlier part.
+    Part(usize),
+    /// Elements in memory, under a layout with as many elements as the chain.
+    Memory(View<'a>),
+}
+
+/// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
+pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
+    match compute {
+        DType::F64 => Plan::<f64>::new(parts).run(numel),
+        _ => Plan::<f32>::new(parts).run(numel),
+    }
+}
+
+/// Where a kernel finds a tile of numbers in the computing type.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In memory, at the tile's own position.
+    Direct(Ptr<u8>),
+    /// In a buffer of the thread's own.
+    Buffer(usize),
+}
+
+/// Elements that have to be gathered or converted.
+struct Load {
+    from: Ptr<u8>,
+    dtype: DType,
+    walk: Walk<1>,
+    buffer: usize,
+}
+
+impl Load {
+    /// One element again and again: the buffer stays as it is from tile to tile.
+    fn is_constant(&self, numel: usize) -> bool {
+        self.walk.inner() == [0] && self.walk.inner_len() == numel
+    }
+}
+
+/// A part with its places.
+struct Line<'a> {
+    kernel: &'a Kernel,
+    from: SmallVec<[Place; 3]>,
+    to: Place,
+    /// Elements of another type than the computing one are rounded to it, here if they are kept.
+    narrow: Option<(DType, Option<Ptr<u8>>)>,
+}
+
+struct Plan<'a, C> {
+    loads: Vec<Load>,
+    lines: Vec<Line<'a>>,
+    buffers: usize,
+    _compute: std::marker::PhantomData<C>,
+}
+
+impl<'a, C: Compute> Plan<'a, C> {
+    fn new(parts: &[Part<'a>]) -> Plan<'a, C> {
+        let mut loads: Vec<(View<'a>, usize)> = Vec::new();
+        let mut buffers = Buffers::new(parts);
+        let mut lines: Vec<Line<'a>> = Vec::with_capacity(parts.len());
+        for (at, part) in parts.iter().enumerate() {
+            let place = |operand: &Operand<'a>| match operand {
+                Operand::Part(earlier) => lines[*earlier].to,
+                Operand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
+                    Place::Direct(Ptr::new(view.first().cast_mut()))
+                }
+                Operand::Memory(view) => {
+                    let same = |(other, _): &&(View<'_>, usize)| {
+                        other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
+                    };
+                    let known = loads.iter().find(same).map(|&(_, buffer)| buffer);
+                    Place::Buffer(known.unwrap_or_else(|| {
+                        let buffer = buffers.fresh();
+                        loads.push((*view, buffer));
+                        buffer
+                    }))
+                }
+            };
+            let from = part.operands.iter().map(place).collect();
+            let kept = part.to.map(Ptr::new);
+            let (to, narrow) = match kept {
+                Some(to) if part.dtype == C::DTYPE => (Place::Direct(to), None),
+                _ => (Place::Buffer(buffers.take()), (part.dtype != C::DTYPE).then_some((part.dtype, kept))),
+            };
+            buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
+            lines.push(Line { kernel: part.kernel, from, to, narrow });
+        }
+        let load = |(view, buffer): (View<'a>, usize)| Load {
+            from: Ptr::new(view.ptr().cast_mut()),
+            dtype: view.dtype,
+            walk: Walk::new(view.layout.shape(), [view.layout]),
+            buffer,
+        };
+        Plan {
+            loads: loads.into_iter().map(load).collect(),
+            lines,
+            buffers: buffers.count,
+            _compute: std::marker::PhantomData,
+        }
+    }
+
+    fn run(&self, numel: usize) {
+        parallel(numel, GRAIN, |range| self.run_range(range, numel));
+    }
+
+    fn run_range(&self, range: Range<usize>, numel: usize) {
+        let mut own: Vec<MaybeUninit<C>> = Vec::with_capacity(self.buffers * TILE);
+        // A tile in its own dtype, no element of which is larger than one of the computing type.
+        let mut narrow = [const { MaybeUninit::<C>::uninit() }; TILE];
+        let (own, narrow) = (own.as_mut_ptr().cast::<C>(), narrow.as_mut_ptr().cast::<u8>());
+        for (count, start) in range.clone().step_by(TILE).enumerate() {
+            let n = TILE.min(range.end - start);
+            for load in self.loads.iter().filter(|load| count == 0 || !load.is_constant(numel)) {
+                // SAFETY: the vector has room for every buffer's tile. It is not given to anyone else.
+                let to = unsafe { own.add(load.buffer * TILE) };
+                // SAFETY: `n` elements from `start` on are elements of the operand.
+                unsafe { self.load(load, start, n, to) };
+            }
+            for line in &self.lines {
+                let place = |place: Place| match place {
+                    // SAFETY: memory of at least `start + n` elements of the computing type.
+                    Place::Direct(first) => unsafe { first.get().cast::<C>().add(start) },
+                    // SAFETY: as above.
+                    Place::Buffer(buffer) => unsafe { own.add(buffer * TILE) },
+                };
+                let (from, to): (SmallVec<[*const C; 3]>, _) =
+                    (line.from.iter().map(|&p| place(p).cast_const()).collect(), place(line.to));
+                // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
+                // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
+                // buffer that no operand that is still needed lies in.
+                unsafe { line.kernel.run(&from, to, n) };
+                if let Some((dtype, kept)) = line.narrow {
+                    // SAFETY: as above; kept memory has the elements' own size.
+                    unsafe {
+                        let kept = kept.map(|first| first.get().add(start * dtype.size()));
+                        let rounded = kept.unwrap_or(narrow);
+                        C::store(dtype, to, rounded, 1, n);
+                        C::load(dtype, rounded, 1, to, n);
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `start + n` is at most the number of the operand's elements, and `to` has room for `n`.
+    unsafe fn load(&self, load: &Load, start: usize, n: usize, to: *mut C) {
+        let [step] = load.walk.inner();
+        let mut done = 0;
+        load.walk.runs(start, start + n, |[at], len| {
+            // SAFETY: the walk yields positions of the layout, inside its storage (L2), `n` in all.
+            unsafe {
+                let first = load.from.get().offset(at * load.dtype.size() as isize);
+                C::load(load.dtype, first, step, to.add(done), len);
+            }
+            done += len;
+        });
+    }
+}
+
+impl Kernel {
+    /// # Safety
+    /// As for [`Tile`], with as many operands as the kernel takes.
+    unsafe fn run<C: Compute>(&self, x: &[*const C], y: *mut C, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self, x) {
+                (Kernel::One(tile), &[a]) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
+                (Kernel::Two(tile), &[a, b]) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
+                (Kernel::Three(tile), &[a, b, c]) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
+                _ => debug_assert!(false, "{} operands", x.len()),
+            }
+        }
+    }
+}
+
+/// Hands out buffers, and takes those of results back that no later part reads.
+struct Buffers {
+    count: usize,
+    free: Vec<usize>,
+    /// For each part, the last one that reads it.
+    last: Vec<usize>,
+}
+
+impl Buffers {
+    fn new(parts: &[Part<'_>]) -> Buffers {
+        let mut last: Vec<usize> = (0..parts.len()).collect();
+        for (at, part) in parts.iter().enumerate() {
+            for operand in &part.operands {
+                if let Operand::Part(earlier) = operand {
+                    last[*earlier] = at;
+                }
+            }
+        }
+        Buffers { count: 0, free: Vec::new(), last }
+    }
+
+    /// A buffer for a part's result.
+    fn take(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| self.fresh())
+    }
+
+    /// A buffer that nothing else is ever written to: operands are loaded before the first part runs.
+    fn fresh(&mut self) -> usize {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Takes back the buffers that were read for the last time by part `at`.
+    fn free_after(&mut self, at: usize, place: impl Fn(usize) -> Place) {
+        for earlier in 0..=at {
+            if let (true, Place::Buffer(buffer)) = (self.last[earlier] == at, place(earlier)) {
+                self.free.push(buffer);
+            }
+        }
+    }
+}

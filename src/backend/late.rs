@@ -1,0 +1,287 @@
+//! Elementwise operations that are put off, so that a chain of them goes through memory once.
+//!
+//! An operation on a large tensor costs what it takes to bring its operands in and its result out, not the arithmetic
+//! between. So its result is at first only a [`Step`]: the kernel, and handles to the operands. When someone wants the
+//! bytes, that step and all the pending ones behind it are computed together, tile by tile in the cache (`cpu::chain`).
+//! A result between is written to memory only if somebody besides the chain has a handle to it: it may be asked for
+//! later, and nothing is computed twice.
+//!
+//! What is refused is refused when the operation is called; later only memory can run out.
+//!
+//! Chains keep their operands alive, so their length is bounded ([`MOST_STEPS`], [`MOST_OPERANDS`]).
+//!
+//! Threads: whoever computes a chain takes the steps out one by one, the youngest first. Whoever finds one taken waits
+//! until it is computed, or put back after a failure. A thread that waits for a step holds only younger ones, so that no
+//! two can wait for each other.
+
+use super::View;
+use super::cpu::chain::{self, Operand, Part};
+use super::cpu::convert::compute_dtype;
+use super::cpu::map::Tile;
+use super::cpu::threads::GRAIN;
+use crate::layout::Layout;
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Elements below which an operation is done at once: its operands stay in the cache anyway.
+pub(crate) const WORTHWHILE: usize = if cfg!(debug_assertions) { 16 } else { GRAIN };
+/// A chain that would become longer is computed up to there.
+const MOST_STEPS: usize = 32;
+/// Tensors of the result's size that a chain may keep alive.
+const MOST_OPERANDS: usize = 4;
+
+/// The kernel of a step, by the number of its operands.
+pub(crate) enum Kernel {
+    One(Box<dyn Tile<1> + Send>),
+    Two(Box<dyn Tile<2> + Send>),
+    Three(Box<dyn Tile<3> + Send>),
+}
+
+macro_rules! kernels {
+    ($($n:literal $variant:ident),+) => {$(
+        impl From<Box<dyn Tile<$n> + Send>> for Kernel {
+            fn from(tile: Box<dyn Tile<$n> + Send>) -> Kernel {
+                Kernel::$variant(tile)
+            }
+        }
+    )+};
+}
+kernels!(1 One, 2 Two, 3 Three);
+
+/// What a step reads: a storage under a layout of the step's shape.
+pub(crate) struct Input {
+    pub storage: Storage,
+    pub layout: Layout,
+    pub dtype: DType,
+}
+
+/// An operation that is put off. Its result is contiguous.
+pub(crate) struct Step {
+    /// For messages.
+    pub op: &'static str,
+    pub kernel: Kernel,
+    /// Of the inputs' common type, which the kernel is run for: f32 or f64.
+    pub compute: DType,
+    pub dtype: DType,
+    pub numel: usize,
+    pub inputs: SmallVec<[Input; 3]>,
+}
+
+impl Step {
+    /// The storage for its result, with a promise instead of contents.
+    ///
+    /// # Errors
+    /// If memory runs out while operands are computed that cannot be part of the chain.
+    pub fn put_off(mut self) -> Result<Storage> {
+        self.compute = compute_dtype(self.compute);
+        for input in &self.inputs {
+            if input.storage.pending().is_some_and(|late| !late.joins(&self, input)) {
+                input.storage.settle()?;
+            }
+        }
+        let (steps, operands) = self.extent();
+        if steps > MOST_STEPS || operands.len() > MOST_OPERANDS {
+            let pending: SmallVec<[&Storage; 3]> =
+                self.inputs.iter().map(|input| &input.storage).filter(|storage| storage.pending().is_some()).collect();
+            settle(&pending)?;
+        }
+        let bytes = self.numel * self.dtype.size();
+        Ok(Storage::late(self, bytes))
+    }
+
+    pub fn device(&self) -> Device {
+        self.inputs.first().map_or(Device::Cpu, |input| input.storage.device())
+    }
+
+    /// How many steps, at most, a chain up to this one has, and the tensors of its size that it keeps alive.
+    fn extent(&self) -> (usize, SmallVec<[usize; MOST_OPERANDS]>) {
+        let (mut steps, mut operands) = (1_usize, SmallVec::new());
+        for input in &self.inputs {
+            let own = [input.storage.id()];
+            let behind = match input.storage.pending() {
+                Some(late) => {
+                    steps = steps.saturating_add(late.steps);
+                    &late.operands[..]
+                }
+                // What is broadcast is small.
+                None if input.storage.bytes() >= self.numel * input.dtype.size() => &own,
+                None => &[],
+            };
+            for &id in behind {
+                if !operands.contains(&id) {
+                    operands.push(id);
+                }
+            }
+        }
+        (steps, operands)
+    }
+}
+
+/// The state of a storage that is computed late.
+pub(crate) struct Late {
+    memory: OnceLock<Storage>,
+    /// Gone when there is memory, and while a thread computes it.
+    step: Mutex<Option<Box<Step>>>,
+    /// Told when there is memory, or the step is back.
+    changed: Condvar,
+    /// Operands are older than what is computed of them.
+    age: u64,
+    numel: usize,
+    compute: DType,
+    dtype: DType,
+    steps: usize,
+    operands: SmallVec<[usize; MOST_OPERANDS]>,
+}
+
+impl Late {
+    pub fn new(step: Step) -> Late {
+        static AGE: AtomicU64 = AtomicU64::new(0);
+        let (steps, operands) = step.extent();
+        Late {
+            memory: OnceLock::new(),
+            age: AGE.fetch_add(1, Ordering::Relaxed),
+            numel: step.numel,
+            compute: step.compute,
+            dtype: step.dtype,
+            steps,
+            operands,
+            step: Mutex::new(Some(Box::new(step))),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The computed contents.
+    #[inline]
+    pub fn memory(&self) -> Option<&Storage> {
+        self.memory.get()
+    }
+
+    /// Whether this can be computed together with a step that reads it: element for element, in the same type.
+    fn joins(&self, step: &Step, input: &Input) -> bool {
+        let in_order = input.layout.is_contiguous() && input.layout.offset() == 0;
+        in_order && self.numel == step.numel && self.compute == step.compute && self.dtype == input.dtype
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Step>>> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The step, for the caller to compute; `None` if there is nothing to do any more.
+    fn take(&self) -> Option<Box<Step>> {
+        let mut step = self.lock();
+        while self.memory.get().is_none() {
+            if let Some(step) = step.take() {
+                return Some(step);
+            }
+            step = self.changed.wait(step).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn put_back(&self, step: Box<Step>) {
+        *self.lock() = Some(step);
+        self.changed.notify_all();
+    }
+
+    fn finish(&self, memory: Storage) {
+        // The lock keeps a waiter from missing the call between its look and its sleep.
+        let _step = self.lock();
+        // Only who has taken the step gets here.
+        let _ = self.memory.set(memory);
+        self.changed.notify_all();
+    }
+}
+
+/// A step taken for computation.
+struct Taken {
+    storage: Storage,
+    step: Box<Step>,
+    /// Where its result goes, if it is kept.
+    memory: Option<Storage>,
+}
+
+/// Computes what is pending of `wanted` and of what it is made from, in as few passes as it takes.
+///
+/// # Errors
+/// If memory runs out; everything that was pending still is.
+#[cold]
+pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
+    let mut taken = take_chain(wanted);
+    while let Some(last) = taken.last() {
+        // Only what has as many elements, and is computed in the same type, can share a pass.
+        let (numel, compute) = (last.step.numel, last.step.compute);
+        let alike = |taken: &Taken| taken.step.numel == numel && taken.step.compute == compute;
+        let (mut chain, rest): (Vec<_>, Vec<_>) = taken.into_iter().partition(alike);
+        taken = rest;
+        if let Err(error) = compute_chain(&mut chain, wanted) {
+            for Taken { storage, step, .. } in chain.into_iter().chain(taken) {
+                if let Some(late) = storage.pending() {
+                    late.put_back(step);
+                }
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the pending steps behind `wanted`; operands come before what is made of them.
+fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
+    let mut waiting = BTreeMap::new();
+    let add = |waiting: &mut BTreeMap<u64, Storage>, storage: &Storage| {
+        if let Some(late) = storage.pending() {
+            waiting.entry(late.age).or_insert_with(|| storage.clone());
+        }
+    };
+    wanted.iter().for_each(|storage| add(&mut waiting, storage));
+    let mut taken = Vec::new();
+    while let Some((_, storage)) = waiting.pop_last() {
+        if let Some(step) = storage.pending().and_then(Late::take) {
+            step.inputs.iter().for_each(|input| add(&mut waiting, &input.storage));
+            taken.push(Taken { storage, step, memory: None });
+        }
+    }
+    taken.reverse();
+    taken
+}
+
+/// Computes steps of one size and computing type. Nothing has changed if this fails.
+fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
+    // One handle to each is `Taken`'s; the others inside the chain are the operands of its steps.
+    let mut inside: BTreeMap<usize, usize> = chain.iter().map(|taken| (taken.storage.id(), 1)).collect();
+    for input in chain.iter().flat_map(|taken| &taken.step.inputs) {
+        if let Some(count) = inside.get_mut(&input.storage.id()) {
+            *count += 1;
+        }
+    }
+    for Taken { storage, step, memory } in chain.iter_mut() {
+        let outside = storage.handles() > inside[&storage.id()];
+        if outside || wanted.iter().any(|wanted| wanted.ptr_eq(storage)) {
+            *memory = Some(Storage::new(step.op, step.device(), storage.bytes())?);
+        }
+    }
+    let places: BTreeMap<usize, usize> = chain.iter().enumerate().map(|(at, taken)| (taken.storage.id(), at)).collect();
+    let targets: Vec<_> = chain.iter_mut().map(|taken| taken.memory.as_mut().and_then(Storage::get_mut)).collect();
+    let mut parts: Vec<Part<'_>> = Vec::with_capacity(chain.len());
+    for (Taken { step, .. }, to) in chain.iter().zip(targets) {
+        let operands = step.inputs.iter().map(|input| match places.get(&input.storage.id()) {
+            Some(&at) => Operand::Part(at),
+            None => Operand::Memory(View { storage: &input.storage, layout: &input.layout, dtype: input.dtype }),
+        });
+        parts.push(Part { kernel: &step.kernel, operands: operands.collect(), dtype: step.dtype, to });
+    }
+    if let Some(Taken { step, .. }) = chain.last() {
+        chain::compute(step.compute, step.numel, &parts);
+    }
+    drop(parts);
+    for Taken { storage, memory, .. } in chain {
+        if let (Some(late), Some(memory)) = (storage.pending(), memory.take()) {
+            late.finish(memory);
+        }
+    }
+    Ok(())
+}
