@@ -1,5 +1,9 @@
 //! Elementwise functions of one tensor.
 
+mod gelu;
+
+pub use gelu::Gelu;
+
 use super::formula::{Expr, Num, Real, Wrapping};
 use super::map::map;
 use super::sample::{Op, Sample, unary_samples};
@@ -459,54 +463,6 @@ unary! {
         },
         samples: (-2.0, 2.1), Some(-0.7), Some(1.1)
     }
-
-    /// The Gaussian error linear unit: `x · Φ(x)`, with Φ by the error function or by the approximation through `tanh`.
-    ///
-    /// ```
-    /// # use cotangent::{Gelu, Tensor};
-    /// assert_eq!(Tensor::new([0.0, 100.0])?.gelu(Gelu::Erf)?.to_vec::<f32>()?, [0.0, 100.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    Real GELU gelu(form: Gelu) keeps Input {
-        value: |x| match form {
-            Gelu::Erf => x.clone() * T::lit(0.5) * (T::lit(1.0) + (x * T::lit(std::f64::consts::FRAC_1_SQRT_2)).erf()),
-            Gelu::Tanh => x.clone() * T::lit(0.5) * (T::lit(1.0) + gelu_inner(x).tanh()),
-        },
-        grad: |g, x| match form {
-            Gelu::Erf => {
-                let cdf = T::lit(0.5) * (T::lit(1.0) + (x.clone() * T::lit(std::f64::consts::FRAC_1_SQRT_2)).erf());
-                let density = T::lit(INV_SQRT_2PI) * (x.clone() * x.clone() * T::lit(-0.5)).exp();
-                g * (cdf + x * density)
-            }
-            Gelu::Tanh => {
-                let t = gelu_inner(x.clone()).tanh();
-                let inner = T::lit(SQRT_2_OVER_PI) * (T::lit(1.0) + T::lit(3.0 * CUBIC) * (x.clone() * x.clone()));
-                let sech2 = T::lit(1.0) - t.clone() * t.clone();
-                g * T::lit(0.5) * (T::lit(1.0) + t + x * sech2 * inner)
-            }
-        },
-        samples: (-2.0, 2.1), Gelu::Tanh
-    }
-}
-
-/// Which form of [`Tensor::gelu`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Gelu {
-    /// With the error function, exactly.
-    #[default]
-    Erf,
-    /// With the hyperbolic tangent of a cubic, approximately.
-    Tanh,
-}
-
-const INV_SQRT_2PI: f64 = 0.398_942_280_401_432_7;
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
-const CUBIC: f64 = 0.044_715;
-
-/// The argument of the hyperbolic tangent in the approximate form.
-#[inline(always)]
-fn gelu_inner<T: Real>(x: T) -> T {
-    T::lit(SQRT_2_OVER_PI) * (x.clone() + T::lit(CUBIC) * (x.clone() * x.clone() * x))
 }
 
 pub(crate) static OPS: &[&Op] = &[
@@ -531,5 +487,5 @@ pub(crate) static OPS: &[&Op] = &[
     &SILU,
     &SOFTPLUS,
     &CLAMP,
-    &GELU,
+    &gelu::GELU,
 ];
