@@ -135,6 +135,22 @@ fn everything_is_given_back() -> Result<()> {
 }
 
 #[test]
+fn all_parts_of_a_tensor_are_put_into_one_cotangent() -> Result<()> {
+    let _alone = alone();
+    let x = matrix(1)?.requires_grad_(true)?;
+    let cotangent = matrix(2)?;
+    for n in [1, 4, 64] {
+        let parts = x.chunk(n, 1)?;
+        let joined = Tensor::cat(&parts.iter().rev().collect::<Vec<_>>(), 1)?;
+        let (_, most) = peak(|| joined.backward_with(&cotangent))?;
+        // With a second one, each part would be one addition of the whole.
+        assert!((MIB..MIB + 256).contains(&most), "{n} parts took {most} bytes, not {MIB}");
+        x.zero_grad();
+    }
+    Ok(())
+}
+
+#[test]
 fn cotangents_and_saved_values_go_during_the_pass() -> Result<()> {
     let _alone = alone();
     let x = matrix(1)?.requires_grad_(true)?;

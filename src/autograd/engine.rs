@@ -8,6 +8,7 @@ use super::mode::{GradMode, is_grad_enabled};
 use super::node::{Body, Cx, Edges, Kind, Node, NodeRef};
 use crate::error::bail;
 use crate::{Result, Tensor};
+use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
@@ -27,7 +28,7 @@ pub(crate) struct Pass<'a> {
 
 /// Nodes that have a cotangent and wait for their turn, by sequence number.
 #[derive(Default)]
-struct Pending {
+pub(super) struct Pending {
     /// The youngest stays out of the map: in long chains it is the only one.
     youngest: Option<(NodeRef, Tensor)>,
     rest: BTreeMap<u64, (NodeRef, Tensor)>,
@@ -36,6 +37,15 @@ struct Pending {
 impl Pending {
     fn pop(&mut self) -> Option<(NodeRef, Tensor)> {
         self.youngest.take().or_else(|| self.rest.pop_last().map(|(_, entry)| entry))
+    }
+
+    /// What has come together for a node so far, taken away: whoever takes it gives it back with more added.
+    pub fn take(&mut self, node: &Node) -> Option<Tensor> {
+        match &self.youngest {
+            Some((youngest, _)) if youngest.seq == node.seq => self.youngest.take(),
+            _ => self.rest.remove(&node.seq),
+        }
+        .map(|(_, cotangent)| cotangent)
     }
 
     /// Adds a contribution to a node's cotangent: the first is moved in, later ones are added in place.
@@ -71,12 +81,12 @@ impl Pass<'_> {
         mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
         let _mode = GradMode::pass(self.create_graph);
-        let mut pending = Pending::default();
+        let mut pending = RefCell::new(Pending::default());
         for (node, cotangent) in roots {
             let cotangent = fit(cotangent, &node, "the cotangent given")?;
-            pending.add(node, cotangent)?;
+            pending.get_mut().add(node, cotangent)?;
         }
-        while let Some((mut node, cotangent)) = pending.pop() {
+        while let Some((mut node, cotangent)) = pending.get_mut().pop() {
             let cotangent = match node.extras.get() {
                 Some(extras) if !self.foreign.is_some_and(|foreign| foreign.contains(&node.seq)) => {
                     own_graph(extras.run_hooks(&node, cotangent)?)
@@ -90,19 +100,23 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn step(&self, pending: &mut Pending, node: &mut NodeRef, cotangent: &Tensor) -> Result<()> {
+    fn step(&self, pending: &mut RefCell<Pending>, node: &mut NodeRef, cotangent: &Tensor) -> Result<()> {
         let body = if self.retain_graph { node.body() } else { Node::take_body(node) };
         let Some(Body { edges, rule }) = body else {
             return Err(node.freed(self.op));
         };
+        // Where someone looks at what this rule gives, it is not added up beforehand; nor where the sum is recorded.
+        let apart = self.create_graph || node.extras.get().is_some() || anomaly::enabled();
+        let waiting = if apart { None } else { Some(&*pending) };
+        let cx = Cx { node, edges: &edges, wanted: self.wanted, waiting };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let grads = anomaly::suspended(|| rule(&Cx { node, edges: &edges, wanted: self.wanted }, cotangent))?;
+        let grads = anomaly::suspended(|| rule(&cx, cotangent))?;
         // With it go the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
             extras.notify(node, cotangent, &grads);
         }
-        self.deliver(pending, node, edges, grads)
+        self.deliver(pending.get_mut(), node, edges, grads)
     }
 
     #[inline]

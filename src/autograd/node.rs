@@ -3,6 +3,7 @@
 //! A node's facts (name, place, shape) are plain fields. Its *body*, the edges to its inputs and the closure with the
 //! saved values, can be taken away: by a backward pass that does not retain the graph, or by a tape that is popped.
 
+use super::engine::Pending;
 use super::hooks::Extras;
 use super::tape::TapeEntry;
 use super::{anomaly, mode};
@@ -199,6 +200,8 @@ pub(crate) struct Cx<'a> {
     pub edges: &'a Edges,
     /// With a filter only the nodes in it are wanted.
     pub wanted: Option<&'a std::collections::HashSet<u64>>,
+    /// What waits for the inputs, where the rule may add to it.
+    pub(super) waiting: Option<&'a RefCell<Pending>>,
 }
 
 impl Cx<'_> {
@@ -219,6 +222,13 @@ impl Cx<'_> {
     #[inline]
     pub fn pass(&self, input: usize, cotangent: &Tensor) -> Option<Tensor> {
         self.needs(input).then(|| cotangent.clone())
+    }
+
+    /// The cotangent that other uses of an input have given so far, if any, in the input's shape and dtype. A rule that
+    /// takes it adds its own in place and returns the sum: a part of the input then costs no more than its size.
+    pub fn take_waiting(&self, input: usize) -> Option<Tensor> {
+        let edge = self.edges.get(input)?.as_ref()?;
+        self.waiting?.borrow_mut().take(edge)
     }
 
     /// The node's own output, of which the rule keeps the values alone: kept with its graph it would own itself.

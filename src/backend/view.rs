@@ -59,6 +59,11 @@ impl<'a> ViewMut<'a> {
         Ok(ViewMut { ptr, layout, dtype, _borrow: PhantomData })
     }
 
+    /// A part of the elements: `layout` is made from this one's.
+    pub fn part<'b>(&'b mut self, layout: &'b Layout) -> ViewMut<'b> {
+        ViewMut { ptr: self.ptr, layout, dtype: self.dtype, _borrow: PhantomData }
+    }
+
     /// The start of the storage.
     #[inline]
     pub fn ptr(&self) -> *mut u8 {

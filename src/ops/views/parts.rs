@@ -5,6 +5,7 @@ use crate::autograd::Cx;
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim, resolve_dims};
+use crate::ops::binary::Arithmetic;
 use crate::ops::sample::{Op, Sample};
 use crate::storage::Storage;
 use crate::{Dims, Result, Shape, Slice, Tensor};
@@ -37,7 +38,14 @@ impl Part {
 fn take(op: &'static str, x: &Tensor, part: &Part) -> Result<Tensor> {
     x.with_layout(part.of(op, x.layout())?).record(op, &[x], |_| {
         let (shape, part) = (x.layout().shape().clone(), part.clone());
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(put(g, &shape, &part)?)])
+        move |cx: &Cx, g: &Tensor| {
+            // Of many parts only the first makes a whole: the others are added where they belong.
+            let whole = match cx.take_waiting(0) {
+                Some(whole) => add_to(whole, g, &part)?,
+                None => put(g, &shape, &part)?,
+            };
+            Ok(smallvec![Some(whole)])
+        }
     })
 }
 
@@ -53,6 +61,14 @@ fn put(x: &Tensor, shape: &Shape, part: &Part) -> Result<Tensor> {
         let part = part.clone();
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(take("slice", g, &part)?)])
     })
+}
+
+/// `whole` with `x` added to one part, without a graph.
+fn add_to(mut whole: Tensor, x: &Tensor, part: &Part) -> Result<Tensor> {
+    let mut target = whole.as_view_mut("put")?;
+    let layout = part.of("put", target.layout)?;
+    backend::zip_in_place("put", Arithmetic::Add.tile(), &mut target.part(&layout), x.as_view()?)?;
+    Ok(whole)
 }
 
 impl Tensor {
@@ -373,6 +389,52 @@ mod tests {
         x.zero_grad();
         first.sum()?.backward()?;
         assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![0.0, 12.0, 0.0, 24.0]));
+        Ok(())
+    }
+
+    /// Parts that overlap and a use of the whole, before and after them, of `x`; `z` shares the whole's cotangent.
+    fn parts_and_whole(x: &Tensor, z: &Tensor) -> Result<Tensor> {
+        let first = x.add(z)?;
+        let mut total = x.select(1, 1)?.square()?.sum()?;
+        for (i, piece) in x.split(2, 1)?.iter().enumerate() {
+            total = total.add(&piece.pow(3)?.mul(i as f64 + 1.0)?.sum()?)?;
+        }
+        total = total.add(&x.slice(0, Slice::from(..).step(-2))?.exp()?.sum()?)?;
+        let last = x.add(z)?;
+        total.add(&first.square()?.sum()?)?.add(&last.sin()?.sum()?)
+    }
+
+    #[test]
+    fn parts_added_in_place_are_the_recorded_sum_and_leave_shared_cotangents_alone() -> Result<()> {
+        let leaf =
+            |shift: f64| Tensor::arange(0.0, 15.0, 1.0)?.mul(0.1)?.add(shift)?.reshape([3, 5])?.requires_grad_(true);
+        let (x, z) = (leaf(0.0)?, leaf(0.5)?);
+        let grads = |create_graph| {
+            let how = crate::autograd::Backward { create_graph, retain_graph: false };
+            let grads = crate::autograd::grad_with(&parts_and_whole(&x, &z)?, &[&x, &z], None, how)?;
+            grads.into_iter().flatten().map(|g| g.to_vec::<f32>()).collect::<Result<Vec<_>>>()
+        };
+        let (plain, recorded) = (grads(false)?, grads(true)?);
+        assert_eq!(plain.len(), 2);
+        for (plain, recorded) in plain.iter().flatten().zip(recorded.iter().flatten()) {
+            assert!((plain - recorded).abs() <= 1e-5 * recorded.abs(), "{plain} is not {recorded}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_node_hook_on_a_part_sees_this_part_alone() -> Result<()> {
+        let x = Tensor::new([1.0, 2.0, 3.0])?.requires_grad_(true)?;
+        let parts = x.unbind(0)?;
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let store = seen.clone();
+        parts[0].register_node_hook(move |event| {
+            let inputs = event.inputs.iter().flatten().filter_map(|g| g.to_vec::<f32>().ok());
+            store.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(inputs);
+        })?;
+        rejoined(&parts)?.sum()?.backward()?;
+        assert_eq!(*seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner), [[1.0, 0.0, 0.0]]);
+        assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![1.0, 2.0, 3.0]));
         Ok(())
     }
 }
