@@ -132,6 +132,8 @@ const WIDTH: usize = 256;
 /// Elements chosen from that are compared with each other before they are with the best: where in the group the best is
 /// is looked for at the end, which is cheaper than to keep its place all the time.
 const GROUP: usize = 8;
+/// Elements of a result from which on that is so.
+const FEW: usize = 4 * GROUP;
 
 /// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
 /// through in the order of memory, with the best of each column at hand.
@@ -145,6 +147,32 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values:
         let start = tile / tiles * row + tile % tiles * WIDTH;
         (start, (start + WIDTH).min((tile / tiles + 1) * row))
     };
+    let write = |best: &[Best<C>], at: isize| {
+        for (i, best) in best.iter().enumerate() {
+            let at = at + i as isize * out_step;
+            // SAFETY: positions of the outputs from their walk; every tile has its own.
+            unsafe {
+                indices.write(&(best.index as i64), at, 1, 1);
+                if let Some(values) = values {
+                    values.write(&best.value, at, 1, 1);
+                }
+            }
+        }
+    };
+    let units = results / row * tiles;
+    let grain = (GRAIN / (row.min(WIDTH) * length.min(height))).max(1);
+    if pieces == 1 {
+        // Many results of few elements: what is kept of each goes from one cache to the outputs.
+        return parallel(units, grain, |range| {
+            let mut best = [Best { value: F::START, index: 0 }; WIDTH];
+            for (start, end) in range.map(bounds) {
+                plan.kept.runs(start, end, |[from, at], n| {
+                    best_of_columns::<C, F>(fold, plan, data, from, (0, length), &mut best[..n]);
+                    write(&best[..n], at);
+                });
+            }
+        });
+    }
     // (pieces, results), the results in the order of the walk
     let mut partial = vec![Best { value: F::START, index: 0 }; pieces * results];
     let parts = Ptr::new(partial.as_mut_ptr());
@@ -152,9 +180,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values:
     let part = |piece: usize, start: usize, end: usize| unsafe {
         std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), end - start)
     };
-    let units = results / row * tiles;
-    let work = row.min(WIDTH) * length.min(height);
-    parallel(units * pieces, (GRAIN / work).max(1), |range| {
+    parallel(units * pieces, grain, |range| {
         for unit in range {
             let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
             let rows = (piece * height, length.min((piece + 1) * height));
@@ -171,18 +197,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values:
                     *best = if best.loses_to(fold, other.value) { other } else { *best };
                 }
             }
-            plan.kept.runs(start, end, |[_, at], _| {
-                for (i, best) in best.iter().enumerate() {
-                    let at = at + i as isize * out_step;
-                    // SAFETY: positions of the outputs from their walk; every tile has its own.
-                    unsafe {
-                        indices.write(&(best.index as i64), at, 1, 1);
-                        if let Some(values) = values {
-                            values.write(&best.value, at, 1, 1);
-                        }
-                    }
-                }
-            });
+            plan.kept.runs(start, end, |[_, at], _| write(best, at));
         }
     });
 }
@@ -222,11 +237,24 @@ fn best_of_columns<C: Compute, F: Fold<C>>(
             };
             let (mut best, mut group) = ([F::START; WIDTH], [0_u32; WIDTH]);
             let (best, group) = (&mut best[..n], &mut group[..n]);
-            dispatch(Columns { fold, from: ptr, step, rows: some, best: &mut *best, group: &mut *group });
+            if some < FEW {
+                dispatch(Columns::<_, _, 1> {
+                    fold,
+                    from: ptr,
+                    step,
+                    rows: some,
+                    best: &mut *best,
+                    group: &mut *group,
+                });
+            } else {
+                dispatch(Columns::<_, _, GROUP> { fold, from: ptr, step, rows: some, best, group });
+                for (i, group) in group.iter_mut().enumerate() {
+                    *group = place_in_group(ptr.wrapping_add(i), step, *group as usize * GROUP, some, best[i]) as u32;
+                }
+            }
             for (i, to) in to.iter_mut().enumerate() {
                 if first_of_all || to.loses_to(fold, best[i]) {
-                    let row = place_in_group(ptr.wrapping_add(i), step, group[i] as usize * GROUP, some, best[i]);
-                    *to = Best { value: best[i], index: number + row };
+                    *to = Best { value: best[i], index: number + group[i] as usize };
                 }
             }
             (done, number, first_of_all) = (done + some, number + some, false);
@@ -242,8 +270,8 @@ fn place_in_group<C: Compute>(column: *const C, step: isize, start: usize, rows:
     (start..end).find(|&row| same(at(row), value)).unwrap_or(start)
 }
 
-/// For each column of `rows` rows, `step` apart, the best element and the first group of rows that has it.
-struct Columns<'a, C, F> {
+/// For each column of `rows` rows, `step` apart, the best element and the first group of `G` rows that has it.
+struct Columns<'a, C, F, const G: usize> {
     fold: F,
     from: *const C,
     step: isize,
@@ -252,7 +280,7 @@ struct Columns<'a, C, F> {
     group: &'a mut [u32],
 }
 
-impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
+impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -264,13 +292,11 @@ impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
         if rows > 0 {
             best.copy_from_slice(row(0));
         }
-        for (number, first) in (0..rows).step_by(GROUP).enumerate() {
+        for (number, first) in (0..rows).step_by(G).enumerate() {
             // Of a group that is not whole the last row is looked at more than once.
-            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = std::array::from_fn(|k| row((first + k).min(rows - 1)));
+            let together: [&[C]; G] = std::array::from_fn(|k| row((first + k).min(rows - 1)));
             for i in 0..n {
-                let left = fold.join(fold.join(a[i], b[i]), fold.join(c[i], d[i]));
-                let right = fold.join(fold.join(e[i], f[i]), fold.join(g[i], h[i]));
-                let joined = fold.join(best[i], fold.join(left, right));
+                let joined = fold.join(best[i], join_pairs(fold, together.map(|row| row[i])));
                 // Among floats only a NaN is unlike itself, and one that is there already stays.
                 let better = (joined != best[i]) & PartialEq::eq(&best[i], &best[i]);
                 group[i] = if better { number as u32 } else { group[i] };
@@ -278,6 +304,19 @@ impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
             }
         }
     }
+}
+
+/// The fold of some elements, a power of two of them, with few joins in a row.
+#[inline(always)]
+fn join_pairs<C: Copy, F: Fold<C>, const G: usize>(fold: F, mut x: [C; G]) -> C {
+    let mut left = G;
+    while left > 1 {
+        left /= 2;
+        for k in 0..left {
+            x[k] = fold.join(x[k], x[k + left]);
+        }
+    }
+    x[0]
 }
 
 /// The best of the elements `start..end` of one result: tile by tile, first the value and then, if it is a new one, its

@@ -9,6 +9,8 @@ use super::math;
 pub(crate) trait Fold<C>: Copy + Send + Sync {
     /// What leaves everything that it is joined with as it is.
     const START: C;
+    /// Whether what is taken of an element costs little beside reading it.
+    const LIGHT: bool = true;
 
     fn join(self, a: C, b: C) -> C;
 
@@ -101,6 +103,7 @@ macro_rules! shifted {
 
         impl Fold<$t> for LogSumExp {
             const START: $t = 0.0;
+            const LIGHT: bool = false;
             #[inline(always)]
             fn join(self, a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
@@ -151,7 +154,7 @@ impl<C: Copy, F: Fold<C>> Cascade<C, F> {
 }
 
 /// Accumulators side by side: enough to keep the adders busy, few enough for the registers.
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 /// Elements that the lanes fold one after the other.
 const BLOCK: usize = 1024;
 

@@ -126,7 +126,7 @@ fn reduce_by<C: Compute, F: Fold<C>>(
     let plan = Plan::new(input.layout, dims, true)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
-    if goes_by_columns(&plan, data.dtype == C::DTYPE) {
+    if goes_by_columns(&plan, data.dtype == C::DTYPE && F::LIGHT) {
         columns::columns::<C, F>(fold, &plan, data, own, to);
     } else {
         rows::<C, F>(fold, &plan, data, own, to);
@@ -135,7 +135,8 @@ fn reduce_by<C: Compute, F: Fold<C>>(
 }
 
 /// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
-/// so short that every result by itself would be mostly overhead. `plain` elements need no conversion.
+/// so short that every result by itself would be mostly overhead. Of `plain` elements that lie side by side, which need
+/// no conversion and of which little is computed, a result is folded by itself in any case.
 pub(super) fn goes_by_columns(plan: &Plan, plain: bool) -> bool {
     let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
     let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());

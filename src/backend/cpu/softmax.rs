@@ -2,12 +2,12 @@
 //!
 //! A row that lies contiguous in memory is worked on where it is. Where another dimension lies innermost, many rows are
 //! worked on side by side (`columns`), or, where they need to be converted, a block of neighbouring rows is brought into a
-//! buffer; other rows are brought there one by one.
+//! buffer, as are rows too short to be vectors; other rows are brought there one by one.
 
 mod columns;
 
 use super::convert::compute_dtype;
-use super::fold::{Fold, Max, Sum, fold_block, fold_run};
+use super::fold::{Fold, LANES, Max, Sum, fold_block, fold_run};
 use super::fused::{Float, sum_by};
 use super::reduce::outermost_first;
 use super::simd::{Job, dispatch};
@@ -100,11 +100,13 @@ where
     }
     let walk = Walk::new(layouts[2].shape(), [&layouts[0], &layouts[1], &layouts[2]]);
     let grain = (GRAIN / length).max(1);
-    if x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
+    // Rows too short to be vectors are worked on side by side as well.
+    let narrow = length < LANES && walk.inner_len() >= LANES;
+    if !narrow && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
         rows_in_place::<C, N>(row, x, y, &walk, length, grain);
     } else if walk.inner_len() >= 16 && walk.inner() == [1; 3] && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE) {
         columns::columns::<C, N>(row, x, y, &walk, length);
-    } else if walk.inner_len() >= 8 && y.stride.unsigned_abs() > walk.inner()[2].unsigned_abs() {
+    } else if narrow || (walk.inner_len() >= 16 && y.stride.unsigned_abs() > walk.inner()[2].unsigned_abs()) {
         rows_in_blocks::<C, N>(row, x, y, &walk, length);
     } else {
         parallel(walk.numel(), grain, |range| {
