@@ -17,6 +17,17 @@ pub(super) struct Tile<T> {
     /// Lanes of the last vector that belong to the tile.
     pub last: usize,
     pub start: Start<T>,
+    /// Memory to ask for meanwhile: rows of `k` elements.
+    pub ahead: Ahead<T>,
+}
+
+/// Rows that a later tile reads, which are asked for a line at a time while the inner dimension runs past: asked for all
+/// at once, they would fill the queue of misses, and the operands wait behind them.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<T> {
+    pub ptr: *const T,
+    pub row: isize,
+    pub rows: usize,
 }
 
 /// What the products are added to.
@@ -58,25 +69,35 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
     unsafe {
         let mut sums = [[V::splat(zero); N]; M];
         let (mut a, mut b) = (tile.a, tile.b);
-        // The result is fetched while the loop runs: it is far away more often than the operands.
-        for i in 0..M * N {
-            V::prefetch(tile.out.add(i / N * tile.width).wrapping_add(i % N * V::LANES));
-        }
-        for _ in 0..tile.k {
-            let mut row = [V::splat(zero); N];
-            for (j, vector) in row.iter_mut().enumerate() {
-                let from = b.add(j * V::LANES);
-                *vector = if j + 1 < N { V::load(from) } else { V::load_first(from, tile.last) };
-                V::prefetch(from.wrapping_offset(8 * tile.b_row));
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let factor = V::splat(a.offset(i as isize * tile.a_row).read());
-                for (sum, vector) in sums.iter_mut().zip(row) {
-                    *sum = factor.mul_add(vector, *sum);
+        let line = const { 64 / size_of::<V::Item>() };
+        let at_once = M.div_ceil(tile.k.div_ceil(line));
+        for p in (0..tile.k).step_by(line) {
+            // The result is fetched while the loop runs: it is far away more often than the operands.
+            let first = p / line * at_once;
+            for i in first..M.min(first + at_once) {
+                for j in 0..N {
+                    V::prefetch(tile.out.wrapping_add(i * tile.width + j * V::LANES));
                 }
             }
-            a = a.wrapping_offset(tile.a_col);
-            b = b.wrapping_offset(tile.b_row);
+            for i in 0..tile.ahead.rows {
+                V::prefetch(tile.ahead.ptr.wrapping_offset(i as isize * tile.ahead.row).wrapping_add(p));
+            }
+            for _ in p..tile.k.min(p + line) {
+                let mut row = [V::splat(zero); N];
+                for (j, vector) in row.iter_mut().enumerate() {
+                    let from = b.add(j * V::LANES);
+                    *vector = if j + 1 < N { V::load(from) } else { V::load_first(from, tile.last) };
+                    V::prefetch(from.wrapping_offset(8 * tile.b_row));
+                }
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let factor = V::splat(a.offset(i as isize * tile.a_row).read());
+                    for (sum, vector) in sums.iter_mut().zip(row) {
+                        *sum = factor.mul_add(vector, *sum);
+                    }
+                }
+                a = a.wrapping_offset(tile.a_col);
+                b = b.wrapping_offset(tile.b_row);
+            }
         }
         for (i, sums) in sums.into_iter().enumerate() {
             for (j, sum) in sums.into_iter().enumerate() {

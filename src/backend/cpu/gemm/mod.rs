@@ -11,11 +11,10 @@ mod kernel;
 mod pack;
 mod vector;
 
-use super::stream::prefetch;
 use super::threads::{num_threads, try_parallel};
 use crate::storage::Storage;
 use crate::{Device, Element, Result};
-use kernel::{Kernels, Tile};
+use kernel::{Ahead, Kernels, Tile};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -366,31 +365,28 @@ impl<'a, T: Number> Plan<'a, T> {
         let wide = (NEAR / width).max(1);
         for first in (0..part.wide).step_by(wide) {
             for i in 0..part.high {
-                for (at, j) in (first..part.wide.min(first + wide)).enumerate() {
-                    self.prefetch(part, i + 1, at, wide);
+                let shares = wide.min(part.wide - first);
+                for at in 0..shares {
+                    let ahead = self.ahead(part, i + 1, at, shares);
                     // SAFETY: the caller's promise.
-                    unsafe { self.tile(part, i, j) };
+                    unsafe { self.tile(part, i, first + at, ahead) };
                 }
             }
         }
     }
 
-    /// Asks for share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Without
-    /// this the first tile of the panel waits for every line of it.
+    /// Share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Unless it is asked
+    /// for, the first tile of the panel waits for every line of it.
     #[inline(always)]
-    fn prefetch(&self, part: &Part<T>, i: usize, at: usize, shares: usize) {
-        let line = 64 / size_of::<T>();
-        let k = part.k.len();
+    fn ahead(&self, part: &Part<T>, i: usize, at: usize, shares: usize) -> Ahead<T> {
+        let (a, k) = (self.product.a, part.k.len());
+        let (first, end) = (at * part.height / shares, (at + 1) * part.height / shares);
+        let rows = if self.pack_a || a.col == 1 { end - first } else { 0 };
         if self.pack_a {
-            let (first, len) = (part.packed_a.wrapping_add(i * part.height * k), part.height * k / shares);
-            prefetch(first.wrapping_add(at * len).cast_const(), len);
-        } else if self.product.a.col == 1 {
-            let lines = k.div_ceil(line).div_ceil(shares);
-            for row in 0..part.height {
-                let first = self.product.a.at(part.i.start + i * part.height + row, part.k.start);
-                prefetch(first.wrapping_add(at * lines * line), lines * line);
-            }
+            let panel = part.packed_a.wrapping_add(i * part.height * k).cast_const();
+            return Ahead { ptr: panel.wrapping_add(first * k), row: k as isize, rows };
         }
+        Ahead { ptr: a.at(part.i.start + i * part.height + first, part.k.start), row: a.row, rows }
     }
 
     /// Computes the tile of a panel of rows and a panel of columns.
@@ -398,7 +394,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Safety
     /// As [`Plan::multiply`].
     #[inline(always)]
-    unsafe fn tile(&self, part: &Part<T>, i: usize, j: usize) {
+    unsafe fn tile(&self, part: &Part<T>, i: usize, j: usize, ahead: Ahead<T>) {
         let Product { a, b, out, width, start, .. } = *self.product;
         let (row, k) = (part.i.start + i * part.height, part.k.len());
         let rows = part.height.min(part.i.end - row);
@@ -423,7 +419,19 @@ impl<'a, T: Number> Plan<'a, T> {
         let out = out.wrapping_add(row * width + column);
         // SAFETY: the caller's promise; the kernels are for this processor.
         unsafe {
-            self.kernels.tiles[rows - 1][vectors - 1](&Tile { k, a, a_row, a_col, b, b_row, out, width, last, start });
+            self.kernels.tiles[rows - 1][vectors - 1](&Tile {
+                k,
+                a,
+                a_row,
+                a_col,
+                b,
+                b_row,
+                out,
+                width,
+                last,
+                start,
+                ahead,
+            });
         }
     }
 }
