@@ -1,6 +1,7 @@
 //! Copies of parts of the operands in the order in which the kernels read them.
 
 use super::{Matrix, Number};
+use crate::backend::cpu::stream::prefetch;
 
 /// The side of the squares that a matrix is turned in.
 pub(super) const SIDE: usize = 16;
@@ -45,12 +46,17 @@ pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
         if in_rows {
             for p in 0..k {
                 for &Panel { from, len, to, width } in panels {
+                    prefetch(from.at(p + AHEAD, 0), len);
                     std::ptr::copy_nonoverlapping(from.at(p, 0), to.add(p * width), len);
                 }
             }
         }
     }
 }
+
+/// Rows between the one that is copied and the one that is asked for: they lie too far apart for the processor to see
+/// which will be next.
+const AHEAD: usize = 12;
 
 /// The height of most panels of the left operand.
 const SHORT: usize = 6;
@@ -61,6 +67,9 @@ const SHORT: usize = 6;
 /// As [`rows`]; all rows are of [`SHORT`] successive elements.
 unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
     for p in 0..k {
+        if let Some(first) = panels.first() {
+            prefetch(first.from.at(p + AHEAD, 0), panels.len() * SHORT + 64 / size_of::<T>());
+        }
         for panel in panels {
             // SAFETY: the caller's promise.
             unsafe {
