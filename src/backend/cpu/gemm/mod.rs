@@ -39,6 +39,9 @@ const FEW_TURNED: usize = 16;
 /// Panels that are packed side by side: a row of the operand is read in one go.
 const TOGETHER: usize = 8;
 
+/// Multiplications that take as long as it takes to pack an element.
+const PACKING: usize = 48;
+
 /// A matrix to read: its first element, and the steps to the next row and the next column.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<T> {
@@ -178,21 +181,13 @@ pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> 
 unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
     let kernels = T::kernels();
     let plan = Plan::new(kernels, product);
-    // More parts than threads, so that one which is held up leaves less to wait for.
-    let wanted = (product.work() / GRAIN).min(2 * num_threads());
-    if num_threads() == 1 || wanted < 2 {
+    let most = product.work() / GRAIN;
+    if num_threads() == 1 || most < 2 {
         // SAFETY: the caller's promise.
         return unsafe { plan.run(op) };
     }
-    let &Product { m, n, .. } = product;
-    // What all parts read is packed by each, so the operand that is not packed should be the one they share.
-    let by_columns = match (plan.pack_a, plan.pack_b) {
-        (false, true) => n >= 2 * kernels.lanes,
-        (true, false) => m < 2 * kernels.rows(),
-        _ => n >= m,
-    };
-    let (len, unit) = if by_columns { (n, kernels.lanes) } else { (m, kernels.rows()) };
-    let part = len.div_ceil(wanted).next_multiple_of(unit);
+    let (by_columns, part) = plan.parts(most);
+    let len = if by_columns { product.n } else { product.m };
     try_parallel(len.div_ceil(part), 1, |range| {
         for at in range {
             let (start, end) = (at * part, len.min((at + 1) * part));
@@ -284,6 +279,37 @@ impl<'a, T: Number> Plan<'a, T> {
         let &Plan { kernels, pack_a, pack_b, block, .. } = self;
         let (columns, rows) = (product.n.min(COLUMNS), product.m.min(ROWS));
         Plan { product, kernels, pack_a, pack_b, block, columns, rows }
+    }
+
+    /// Whether the columns or the rows are dealt out to threads, and how many are a part, of which there are to be at most
+    /// about `most`. What all parts read is packed by each of them.
+    fn parts(&self, most: usize) -> (bool, usize) {
+        let &Product { m, n, .. } = self.product;
+        let (threads, lanes, high) = (num_threads(), self.kernels.lanes, self.kernels.rows());
+        let panel = self.kernels.vectors() * lanes;
+        // The time of the last thread, in multiplications.
+        let time = |parts: usize, rows: usize, columns: usize| {
+            let packing =
+                if self.pack_a { PACKING * rows } else { 0 } + if self.pack_b { PACKING * columns } else { 0 };
+            parts.div_ceil(threads) * (rows * columns + packing)
+        };
+        let mut best = (usize::MAX, false, 0);
+        // More parts than threads are better, if little is lost by it: one that is held up leaves less to wait for.
+        for (count, handicap) in [(2 * threads, 32), (threads, 33)] {
+            let count = count.min(most);
+            for by_columns in [true, false] {
+                let (len, unit) =
+                    if by_columns { (n, if n >= count * panel { panel } else { lanes }) } else { (m, high) };
+                let part = len.div_ceil(count).next_multiple_of(unit);
+                let parts = len.div_ceil(part);
+                let (rows, columns) = if by_columns { (m, part) } else { (part, n.next_multiple_of(lanes)) };
+                let time = time(parts, rows, columns).saturating_mul(handicap);
+                if time < best.0 {
+                    best = (time, by_columns, part);
+                }
+            }
+        }
+        (best.1, best.2)
     }
 
     /// # Safety
