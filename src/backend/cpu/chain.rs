@@ -3,6 +3,7 @@
 
 use super::convert::Compute;
 use super::map::Tile;
+use super::stream;
 use super::threads::{GRAIN, Ptr, parallel};
 use crate::DType;
 use crate::backend::View;
@@ -11,6 +12,7 @@ use crate::layout::Walk;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Elements of a tile: a dozen of them fit the second-level cache with room to spare, and calls are few.
 const TILE: usize = 1024;
@@ -35,8 +37,8 @@ pub(crate) enum Operand<'a> {
 /// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
 pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
     match compute {
-        DType::F64 => Plan::<f64>::new(parts).run(numel),
-        _ => Plan::<f32>::new(parts).run(numel),
+        DType::F64 => Plan::<f64>::new(parts, numel).run(numel),
+        _ => Plan::<f32>::new(parts, numel).run(numel),
     }
 }
 
@@ -69,8 +71,18 @@ struct Line<'a> {
     kernel: &'a Kernel,
     from: SmallVec<[Place; 3]>,
     to: Place,
-    /// Elements of another type than the computing one are rounded to it, here if they are kept.
-    narrow: Option<(DType, Option<Ptr<u8>>)>,
+    then: Then,
+}
+
+/// What is done with a tile of results.
+#[derive(Clone, Copy)]
+enum Then {
+    /// Nothing: it is where it belongs.
+    Stay,
+    /// It is copied past the caches.
+    Stream(Ptr<u8>),
+    /// It is rounded to its own type, and stored if it is kept.
+    Narrow(DType, Option<Ptr<u8>>),
 }
 
 struct Plan<'a, C> {
@@ -81,7 +93,9 @@ struct Plan<'a, C> {
 }
 
 impl<'a, C: Compute> Plan<'a, C> {
-    fn new(parts: &[Part<'a>]) -> Plan<'a, C> {
+    fn new(parts: &[Part<'a>], numel: usize) -> Plan<'a, C> {
+        // What is read back when all of it has been written is not in the cache any more.
+        let stream = numel * size_of::<C>() >= stream::LARGE;
         let mut loads: Vec<(View<'a>, usize)> = Vec::new();
         let mut buffers = Buffers::new(parts);
         let mut lines: Vec<Line<'a>> = Vec::with_capacity(parts.len());
@@ -104,13 +118,14 @@ impl<'a, C: Compute> Plan<'a, C> {
                 }
             };
             let from = part.operands.iter().map(place).collect();
-            let kept = part.to.map(Ptr::new);
-            let (to, narrow) = match kept {
-                Some(to) if part.dtype == C::DTYPE => (Place::Direct(to), None),
-                _ => (Place::Buffer(buffers.take()), (part.dtype != C::DTYPE).then_some((part.dtype, kept))),
+            let (to, then) = match part.to.map(Ptr::new) {
+                kept if part.dtype != C::DTYPE => (Place::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
+                None => (Place::Buffer(buffers.take()), Then::Stay),
+                Some(kept) if stream => (Place::Buffer(buffers.take()), Then::Stream(kept)),
+                Some(kept) => (Place::Direct(kept), Then::Stay),
             };
             buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
-            lines.push(Line { kernel: part.kernel, from, to, narrow });
+            lines.push(Line { kernel: part.kernel, from, to, then });
         }
         let load = |(view, buffer): (View<'a>, usize)| Load {
             from: Ptr::new(view.ptr().cast_mut()),
@@ -150,23 +165,33 @@ impl<'a, C: Compute> Plan<'a, C> {
                     // SAFETY: as above.
                     Place::Buffer(buffer) => unsafe { own.add(buffer * TILE) },
                 };
-                let (from, to): (SmallVec<[*const C; 3]>, _) =
-                    (line.from.iter().map(|&p| place(p).cast_const()).collect(), place(line.to));
+                let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
+                for (from, &operand) in from.iter_mut().zip(&line.from) {
+                    *from = place(operand).cast_const();
+                }
                 // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
                 // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
                 // buffer that no operand that is still needed lies in.
-                unsafe { line.kernel.run(&from, to, n) };
-                if let Some((dtype, kept)) = line.narrow {
-                    // SAFETY: as above; kept memory has the elements' own size.
-                    unsafe {
-                        let kept = kept.map(|first| first.get().add(start * dtype.size()));
-                        let rounded = kept.unwrap_or(narrow);
-                        C::store(dtype, to, rounded, 1, n);
-                        C::load(dtype, rounded, 1, to, n);
+                unsafe { line.kernel.run(from, to, n) };
+                // SAFETY: as above; kept memory has the elements' own size.
+                unsafe {
+                    match line.then {
+                        Then::Stay => {}
+                        Then::Stream(kept) => {
+                            let kept = kept.get().cast::<C>().add(start);
+                            stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n));
+                        }
+                        Then::Narrow(dtype, kept) => {
+                            let kept = kept.map(|first| first.get().add(start * dtype.size()));
+                            let rounded = kept.unwrap_or(narrow);
+                            C::store(dtype, to, rounded, 1, n);
+                            C::load(dtype, rounded, 1, to, n);
+                        }
                     }
                 }
             }
         }
+        stream::fence();
     }
 
     /// # Safety
@@ -187,15 +212,14 @@ impl<'a, C: Compute> Plan<'a, C> {
 
 impl Kernel {
     /// # Safety
-    /// As for [`Tile`], with as many operands as the kernel takes.
-    unsafe fn run<C: Compute>(&self, x: &[*const C], y: *mut C, n: usize) {
+    /// As for [`Tile`], with as many operands as the kernel takes first.
+    unsafe fn run<C: Compute>(&self, [a, b, c]: [*const C; 3], y: *mut C, n: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            match (self, x) {
-                (Kernel::One(tile), &[a]) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
-                (Kernel::Two(tile), &[a, b]) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
-                (Kernel::Three(tile), &[a, b, c]) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
-                _ => debug_assert!(false, "{} operands", x.len()),
+            match self {
+                Kernel::One(tile) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
+                Kernel::Two(tile) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
+                Kernel::Three(tile) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
             }
         }
     }

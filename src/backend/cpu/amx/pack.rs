@@ -117,31 +117,52 @@ pub(super) unsafe fn panels<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: 
     let (panels, steps) = (rows.div_ceil(SIDE), k.div_ceil(STEP));
     // The source is read along its successive elements as far as possible, for the sake of its pages and lines.
     if x.row == 1 {
-        (0..steps).for_each(|at| (0..panels).for_each(|panel| step(panel, at)));
+        for at in 0..steps {
+            for panel in 0..panels {
+                step(panel, at);
+            }
+        }
     } else {
-        (0..panels).for_each(|panel| (0..steps).for_each(|at| step(panel, at)));
+        for panel in 0..panels {
+            for at in 0..steps {
+                step(panel, at);
+            }
+        }
     }
 }
 
 /// Packs a tile of up to 16 rows of up to 32 elements.
 ///
+/// Loops and not `array::from_fn`: inside its machinery, which is compiled for the baseline, every instruction of AVX-512
+/// is a call.
+///
 /// # Safety
 /// As [`panels`], with room for a tile.
-#[inline(always)]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn tile<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, lines: Lines) {
     // SAFETY: the caller's promise. Elements that `x` does not have are outside the masks.
     unsafe {
-        let (tile, found) = if x.col == 1 {
+        let mut tile = [_mm512_setzero_si512(); TILE];
+        let found = if x.col == 1 {
             let mask = u32::MAX >> (STEP - k);
-            (std::array::from_fn(|i| S::line(x.at(i, 0), if i < rows { mask } else { 0 })), Lines::Rows)
+            for (i, line) in tile.iter_mut().enumerate() {
+                *line = S::line(x.at(i, 0), if i < rows { mask } else { 0 });
+            }
+            Lines::Rows
         } else if x.row == 1 {
-            let mask = |p: usize| if p < k { ((1_u32 << rows) - 1) as u16 } else { 0 };
-            (std::array::from_fn(|q| pairs(x, 2 * q, mask(2 * q), mask(2 * q + 1))), Lines::Pairs)
+            let mask = ((1_u32 << rows) - 1) as u16;
+            for (q, line) in tile.iter_mut().enumerate() {
+                let (even, odd) = (if 2 * q < k { mask } else { 0 }, if 2 * q + 1 < k { mask } else { 0 });
+                *line = pairs(x, 2 * q, even, odd);
+            }
+            Lines::Pairs
         } else {
-            (strided(x, rows, k), Lines::Rows)
+            tile = strided(x, rows, k);
+            Lines::Rows
         };
         let tile = if found == lines { tile } else { transpose(tile) };
-        for (i, line) in tile.into_iter().enumerate() {
+        for (i, &line) in tile.iter().enumerate() {
             _mm512_store_si512(to.add(i * STEP).cast(), line);
         }
     }
@@ -151,7 +172,8 @@ unsafe fn tile<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, lin
 ///
 /// # Safety
 /// As [`tile`]; `x` has the elements in the masks.
-#[inline(always)]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 unsafe fn pairs<S: Source>(x: Matrix<S>, p: usize, even: u16, odd: u16) -> __m512i {
     static ALTERNATE: [u16; 32] = {
         let mut order = [0; 32];
@@ -189,35 +211,30 @@ unsafe fn strided<S: Source>(x: Matrix<S>, rows: usize, k: usize) -> [__m512i; T
 }
 
 /// The tile with its pairs of elements exchanged: pair `j` of line `i` becomes pair `i` of line `j`.
-///
-/// # Safety
-/// The processor has AVX-512.
-#[inline(always)]
-unsafe fn transpose(mut x: [__m512i; TILE]) -> [__m512i; TILE] {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut y = x;
-        // Two pairs, then four of them, then quarters of registers find their places.
-        for i in 0..8 {
-            y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-            y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-        }
-        for at in [0, 4, 8, 12] {
-            x[at] = _mm512_unpacklo_epi64(y[at], y[at + 2]);
-            x[at + 1] = _mm512_unpackhi_epi64(y[at], y[at + 2]);
-            x[at + 2] = _mm512_unpacklo_epi64(y[at + 1], y[at + 3]);
-            x[at + 3] = _mm512_unpackhi_epi64(y[at + 1], y[at + 3]);
-        }
-        for i in 0..4 {
-            let even = |a, b| _mm512_shuffle_i32x4::<0x88>(a, b);
-            let odd = |a, b| _mm512_shuffle_i32x4::<0xdd>(a, b);
-            let (a, b) = (even(x[i], x[i + 4]), even(x[i + 8], x[i + 12]));
-            let (c, d) = (odd(x[i], x[i + 4]), odd(x[i + 8], x[i + 12]));
-            y[i] = even(a, b);
-            y[i + 4] = even(c, d);
-            y[i + 8] = odd(a, b);
-            y[i + 12] = odd(c, d);
-        }
-        y
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+fn transpose(mut x: [__m512i; TILE]) -> [__m512i; TILE] {
+    let mut y = x;
+    // Two pairs, then four of them, then quarters of registers find their places.
+    for i in 0..8 {
+        y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+        y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
     }
+    for at in [0, 4, 8, 12] {
+        x[at] = _mm512_unpacklo_epi64(y[at], y[at + 2]);
+        x[at + 1] = _mm512_unpackhi_epi64(y[at], y[at + 2]);
+        x[at + 2] = _mm512_unpacklo_epi64(y[at + 1], y[at + 3]);
+        x[at + 3] = _mm512_unpackhi_epi64(y[at + 1], y[at + 3]);
+    }
+    for i in 0..4 {
+        let even = |a, b| _mm512_shuffle_i32x4::<0x88>(a, b);
+        let odd = |a, b| _mm512_shuffle_i32x4::<0xdd>(a, b);
+        let (a, b) = (even(x[i], x[i + 4]), even(x[i + 8], x[i + 12]));
+        let (c, d) = (odd(x[i], x[i + 4]), odd(x[i + 8], x[i + 12]));
+        y[i] = even(a, b);
+        y[i + 4] = even(c, d);
+        y[i + 8] = odd(a, b);
+        y[i + 12] = odd(c, d);
+    }
+    y
 }
