@@ -124,8 +124,12 @@ fn views_of_what_is_pending_show_its_values() -> Result<()> {
     let x = random(1, DType::F32)?;
     let y = x.exp()?;
     let (turned, part, flat) = (y.t()?, y.narrow(0, 5, 7)?, y.reshape([ROWS * COLUMNS])?);
+    // As many elements, in another order: not to be computed together.
+    let (doubled, back_to_front) = (turned.mul(2.0)?, x.exp()?.flip([0, 1])?.mul(2.0)?);
     let spread = y.unsqueeze(0)?.expand([2, ROWS, COLUMNS])?.mul(2.0)?;
     let want = piece_by_piece(|x| x[0].exp(), &[x])?;
+    assert!(doubled.equal(&want.t()?.contiguous()?.mul(2.0)?)?);
+    assert!(back_to_front.equal(&want.flip([0, 1])?.contiguous()?.mul(2.0)?)?);
     assert!(turned.contiguous()?.t()?.equal(&want)?);
     assert!(part.equal(&want.narrow(0, 5, 7)?)?);
     // A flat view is computed with the rest of its chain.
