@@ -42,7 +42,8 @@ enum Origin {
 }
 
 // SAFETY: a buffer owns its memory (invariant 1) and no thread has a special claim to it. Sharing it between threads
-// only shares reads, as a write needs the sole handle (invariant 3). The owner of foreign memory is `Send + Sync`.
+// only shares reads, as a write needs the sole handle (invariant 3). The owner of foreign memory is `Send + Sync`, and so
+// is what a late buffer holds (`late::tests`).
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}

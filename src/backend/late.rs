@@ -285,3 +285,14 @@ fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_off_can_cross_threads() {
+        fn assert_send_sync<T: Send + Sync>() {}
+        assert_send_sync::<Late>();
+    }
+}

@@ -53,7 +53,7 @@ pub(crate) struct ViewMut<'a> {
 
 impl<'a> ViewMut<'a> {
     /// Fails if the storage has other owners; the caller copies before it comes here.
-    #[inline]
+    #[inline(always)]
     pub fn new(op: &'static str, storage: &'a mut Storage, layout: &'a Layout, dtype: DType) -> Result<ViewMut<'a>> {
         let ptr = storage.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
         Ok(ViewMut { ptr, layout, dtype, _borrow: PhantomData })

@@ -1,7 +1,7 @@
 //! Arithmetic on two tensors, which broadcast against each other both ways.
 
 use super::formula::{Expr, Num, Wrapping};
-use super::map::map;
+use super::map::{map, map_alike};
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, Grads};
 use crate::backend::cpu::map::{Formula, Numbers, Tile};
@@ -83,7 +83,7 @@ pub(crate) fn zip(
     dtype: DType,
 ) -> Result<Tensor> {
     if a.layout().shape() == b.layout().shape() {
-        return map(op, kernel, compute, [a, b], a.layout().shape(), dtype);
+        return map_alike(op, kernel, compute, [a, b], dtype);
     }
     map(op, kernel, compute, [a, b], &broadcast(op, &[a.layout().shape(), b.layout().shape()])?, dtype)
 }

@@ -10,9 +10,34 @@ use crate::error::bail;
 use crate::layout::Layout;
 use crate::{DType, Result, Shape, Tensor};
 
-/// `kernel` of the inputs, computed in `compute`, as a tensor of `shape` outside the graph. The inputs have that shape,
-/// or broadcast to it, which the caller has checked. With many elements the result is put off until it is needed.
+/// `kernel` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
+/// the result is put off until it is needed.
 #[inline]
+pub(crate) fn map_alike<K, const N: usize>(
+    op: &'static str,
+    kernel: K,
+    compute: DType,
+    inputs: [&Tensor; N],
+    dtype: DType,
+) -> Result<Tensor>
+where
+    K: Tile<N> + Send + 'static,
+    Kernel: From<Box<dyn Tile<N> + Send>>,
+{
+    let shape = inputs[0].layout().shape();
+    debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
+    if waits(op, compute, &inputs, inputs[0].numel())? {
+        return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
+    }
+    // Settled one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer than
+    // the arithmetic of a small tensor.
+    inputs.iter().try_for_each(|input| input.compute())?;
+    Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
+        backend::map(op, kernel.plain(), compute, std::array::from_fn(|k| inputs[k].settled_view()), out)
+    })
+}
+
+/// As [`map_alike`], of inputs that broadcast to `shape`, which the caller has checked.
 pub(crate) fn map<K, const N: usize>(
     op: &'static str,
     kernel: K,
@@ -25,26 +50,31 @@ where
     K: Tile<N> + Send + 'static,
     Kernel: From<Box<dyn Tile<N> + Send>>,
 {
-    let device = inputs[0].device();
-    if let Some(other) = inputs.iter().find(|input| input.device() != device) {
-        bail!(Device, op, "one tensor is on {device}, the other on {}", other.device());
+    if inputs.iter().all(|input| input.layout().shape() == shape) {
+        return map_alike(op, kernel, compute, inputs, dtype);
     }
-    if shape.numel() >= WORTHWHILE && may_wait(compute, &inputs) {
+    if waits(op, compute, &inputs, shape.numel())? {
         return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
     }
-    if inputs.iter().all(|input| input.layout().shape() == shape) {
-        return Tensor::build_shaped(op, shape, dtype, device, |out| {
-            backend::map(op, &kernel, compute, Tensor::views(inputs, inputs.map(Tensor::layout))?, out)
-        });
-    }
     let layouts = inputs.map(|input| input.layout().broadcast_to(shape));
-    Tensor::build_shaped(op, shape, dtype, device, |out| {
-        backend::map(op, &kernel, compute, Tensor::views(inputs, layouts.each_ref())?, out)
+    Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
+        backend::map(op, kernel.plain(), compute, Tensor::views(inputs, layouts.each_ref())?, out)
     })
+}
+
+/// Whether the result of an operation on tensors of one device is put off.
+#[inline(always)]
+fn waits<const N: usize>(op: &'static str, compute: DType, inputs: &[&Tensor; N], numel: usize) -> Result<bool> {
+    let device = inputs[0].device();
+    if let Some(other) = inputs[1..].iter().find(|input| input.device() != device) {
+        bail!(Device, op, "one tensor is on {device}, the other on {}", other.device());
+    }
+    Ok(numel >= WORTHWHILE && may_wait(compute, inputs))
 }
 
 /// Whether an operation on large tensors can be put off. Parameters are changed in place, which a pending step that
 /// reads them would turn into a copy; inside a pass, and where a graph is recorded, none outlives the next change.
+#[inline(never)]
 fn may_wait(compute: DType, inputs: &[&Tensor]) -> bool {
     let leaf = |input: &&Tensor| input.node().is_some_and(|node| node.kind == Kind::Leaf);
     compute_dtype(compute).is_float() && (is_grad_enabled() || in_pass() || !inputs.iter().any(leaf))

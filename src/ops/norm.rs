@@ -2,7 +2,7 @@
 
 use super::binary::common_dtype;
 use super::formula::Real;
-use super::map::map;
+use super::map::map_alike;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
 use crate::backend;
@@ -222,7 +222,7 @@ impl<T: Real> Formula<T, 2> for Masked {
 /// [`Masked`] with its derivative, which is the same again.
 #[track_caller]
 fn masked(x: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor> {
-    let out = map("dropout", Floats(Masked(scale)), x.dtype(), [x, mask], x.layout().shape(), x.dtype())?;
+    let out = map_alike("dropout", Floats(Masked(scale)), x.dtype(), [x, mask], x.dtype())?;
     out.record("dropout", &[x], |save| {
         let mask = save.keep(mask);
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])

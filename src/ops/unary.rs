@@ -5,7 +5,7 @@ mod gelu;
 pub use gelu::Gelu;
 
 use super::formula::{Expr, Num, Real, Wrapping};
-use super::map::map;
+use super::map::map_alike;
 use super::sample::{Op, Sample, unary_samples};
 use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend::cpu::map::{Floats, Formula, Numbers, Tile};
@@ -52,7 +52,7 @@ fn apply<U: Unary>(unary: U, x: &Tensor) -> Result<Tensor> {
     if dtype == DType::Bool {
         bail!(DType, U::NAME, "a bool is not a number: cast with to_dtype first");
     }
-    let y = map(U::NAME, unary.tile(), dtype, [x], x.layout().shape(), dtype)?;
+    let y = map_alike(U::NAME, unary.tile(), dtype, [x], dtype)?;
     y.record(U::NAME, &[x], |save| {
         let kept = match U::KEEP {
             Keep::Nothing => None,
@@ -75,7 +75,7 @@ fn unary_grad<U: Unary>(unary: U, g: &Tensor, kept: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() {
         return unary.grad(Expr::from(g), Expr::from(kept)).finish(g);
     }
-    map(U::NAME, Floats(Grad(unary)), g.dtype(), [g, kept], g.layout().shape(), g.dtype())
+    map_alike(U::NAME, Floats(Grad(unary)), g.dtype(), [g, kept], g.dtype())
 }
 
 /// Defines elementwise operations. Each block gives the domain (`Real`: floats, integers are cast first; `Num`: integers

@@ -143,7 +143,8 @@ impl Tensor {
     }
 
     /// Computes the values now. Elementwise operations on large tensors are put off until someone needs the result, so
-    /// that a chain of them goes through memory once; nothing but the time at which they are computed tells.
+    /// that a chain of them goes through memory once; nothing but the time at which they are computed tells. Whoever
+    /// measures an operation, or prepares tensors on one thread for another, calls this.
     ///
     /// ```
     /// use cotangent::Tensor;
@@ -156,6 +157,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out. The values can still be computed later.
+    #[inline]
     pub fn compute(&self) -> Result<()> {
         self.data.storage.settle()
     }
@@ -251,7 +253,14 @@ impl Tensor {
     #[inline]
     pub(crate) fn as_view(&self) -> Result<View<'_>> {
         self.data.storage.settle()?;
-        Ok(View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype })
+        Ok(self.settled_view())
+    }
+
+    /// What kernels read, of a tensor whose values are there.
+    #[inline(always)]
+    pub(crate) fn settled_view(&self) -> View<'_> {
+        debug_assert!(!self.is_pending());
+        View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
     }
 
     /// Several of these, each under a layout derived from the tensor's own (L2).
@@ -302,7 +311,7 @@ impl Tensor {
     }
 
     /// What kernels write, of a tensor whose bytes are its own.
-    #[inline]
+    #[inline(always)]
     fn own_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
         ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)

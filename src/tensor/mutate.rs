@@ -6,7 +6,7 @@ use crate::autograd::node::Kind;
 use crate::backend;
 use crate::error::bail;
 use crate::ops::binary::{self, Arithmetic};
-use crate::ops::map::map;
+use crate::ops::map::map_alike;
 use crate::{Result, Scalar};
 
 impl Tensor {
@@ -120,8 +120,7 @@ impl Tensor {
         self.node = None;
         if self.is_pending() || other.is_pending() {
             // Part of the chain that is under way, instead of passes of their own.
-            let shape = self.layout().shape().clone();
-            *self = map("accumulate", Arithmetic::Add.tile(), self.dtype(), [self, &other], &shape, self.dtype())?;
+            *self = map_alike("accumulate", Arithmetic::Add.tile(), self.dtype(), [self, &other], self.dtype())?;
             return Ok(());
         }
         if !self.owns_memory() && other.owns_memory() {

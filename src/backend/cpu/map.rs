@@ -23,6 +23,15 @@ pub(crate) trait Tile<const N: usize>: Sync {
     fn ints(&self) -> Option<&dyn IntTile<N>> {
         None
     }
+
+    /// This kernel, without a detour where it is kept elsewhere.
+    #[inline]
+    fn plain(&self) -> &dyn Tile<N>
+    where
+        Self: Sized,
+    {
+        self
+    }
 }
 
 /// The integer half of a [`Tile`], under the same contract.
@@ -119,6 +128,11 @@ impl<const N: usize> Tile<N> for &'static dyn Tile<N> {
 
     fn ints(&self) -> Option<&dyn IntTile<N>> {
         (**self).ints()
+    }
+
+    #[inline]
+    fn plain(&self) -> &dyn Tile<N> {
+        *self
     }
 }
 
