@@ -208,7 +208,7 @@ struct Taken {
 ///
 /// # Errors
 /// If memory runs out; everything that was pending still is.
-#[cold]
+#[inline(never)]
 pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
     let mut taken = take_chain(wanted);
     while let Some(last) = taken.last() {

@@ -56,14 +56,9 @@ struct Load {
     from: Ptr<u8>,
     dtype: DType,
     walk: Walk<1>,
-    buffer: usize,
-}
-
-impl Load {
     /// One element again and again: the buffer stays as it is from tile to tile.
-    fn is_constant(&self, numel: usize) -> bool {
-        self.walk.inner() == [0] && self.walk.inner_len() == numel
-    }
+    constant: bool,
+    buffer: usize,
 }
 
 /// A part with its places.
@@ -127,11 +122,10 @@ impl<'a, C: Compute> Plan<'a, C> {
             buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
             lines.push(Line { kernel: part.kernel, from, to, then });
         }
-        let load = |(view, buffer): (View<'a>, usize)| Load {
-            from: Ptr::new(view.ptr().cast_mut()),
-            dtype: view.dtype,
-            walk: Walk::new(view.layout.shape(), [view.layout]),
-            buffer,
+        let load = |(view, buffer): (View<'a>, usize)| {
+            let walk = Walk::new(view.layout.shape(), [view.layout]);
+            let constant = walk.inner() == [0] && walk.inner_len() == numel;
+            Load { from: Ptr::new(view.ptr().cast_mut()), dtype: view.dtype, walk, constant, buffer }
         };
         Plan {
             loads: loads.into_iter().map(load).collect(),
@@ -142,17 +136,17 @@ impl<'a, C: Compute> Plan<'a, C> {
     }
 
     fn run(&self, numel: usize) {
-        parallel(numel, GRAIN, |range| self.run_range(range, numel));
+        parallel(numel, GRAIN, |range| self.run_range(range));
     }
 
-    fn run_range(&self, range: Range<usize>, numel: usize) {
+    fn run_range(&self, range: Range<usize>) {
         let mut own: Vec<MaybeUninit<C>> = Vec::with_capacity(self.buffers * TILE);
         // A tile in its own dtype, no element of which is larger than one of the computing type.
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; TILE];
         let (own, narrow) = (own.as_mut_ptr().cast::<C>(), narrow.as_mut_ptr().cast::<u8>());
         for (count, start) in range.clone().step_by(TILE).enumerate() {
             let n = TILE.min(range.end - start);
-            for load in self.loads.iter().filter(|load| count == 0 || !load.is_constant(numel)) {
+            for load in self.loads.iter().filter(|load| count == 0 || !load.constant) {
                 // SAFETY: the vector has room for every buffer's tile. It is not given to anyone else.
                 let to = unsafe { own.add(load.buffer * TILE) };
                 // SAFETY: `n` elements from `start` on are elements of the operand.
