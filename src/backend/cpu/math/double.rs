@@ -12,16 +12,19 @@ const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 const LN2_HI: f64 = 0.693_147_180_369_123_8;
 const LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
-/// 2^k for -1022 <= k <= 1023, k in two's complement.
+/// What is added to an exponent of two where it is stored.
+const BIAS: f64 = 1023.0;
+
+/// The power of two whose exponent, biased, is in the low bits: those above are shifted out.
 #[inline(always)]
-fn power_of_two(k: u64) -> f64 {
-    f64::from_bits(k.wrapping_add(1023) << 52)
+fn power_of_two(biased: u64) -> f64 {
+    f64::from_bits(biased << 52)
 }
 
-/// Splits x into k ln 2 + r, |r| <= (ln 2)/2, and e^r into 1 + hi + tail: k, hi and tail. In them a NaN
-/// stays one.
+/// Splits x into k ln 2 + r, |r| <= (ln 2)/2, and e^r into 1 + hi + tail: k + bias in the low twelve bits, hi and tail.
+/// In them a NaN stays one.
 #[inline(always)]
-fn exp_parts(x: f64) -> (u64, f64, f64) {
+fn exp_parts(x: f64, bias: f64) -> (u64, f64, f64) {
     // e^r = 1 + r + r^2 q(r), to 2^-60.
     const Q: [f64; 11] = [
         0.5,
@@ -36,12 +39,11 @@ fn exp_parts(x: f64) -> (u64, f64, f64) {
         2.510_904_488_834_267e-8,
         2.092_447_773_114_515e-9,
     ];
-    let t = x * std::f64::consts::LOG2_E + ROUND;
-    let k = t.to_bits().wrapping_sub(ROUND.to_bits());
-    let kf = t - ROUND;
+    let t = x * std::f64::consts::LOG2_E + (ROUND + bias);
+    let kf = t - (ROUND + bias);
     let (hi, lo) = (x - kf * LN2_HI, kf * LN2_LO);
     let r = hi - lo;
-    (k, hi, r * r * polynomial(r, Q) - lo)
+    (t.to_bits(), hi, r * r * polynomial(r, Q) - lo)
 }
 
 /// 1 + hi + tail, with the rounding error of 1 + hi put back.
@@ -52,37 +54,34 @@ fn one_plus(hi: f64, tail: f64) -> f64 {
     sum + (lost + tail)
 }
 
-/// e^x for |x| <= 708, where a single step of scaling is enough.
+/// e^x for -709 <= x <= 709, where a single step of scaling is enough: a result below 1.6e-308 is 0.
 #[inline(always)]
 fn exp_bounded(x: f64) -> f64 {
-    let (k, hi, tail) = exp_parts(x);
+    let (k, hi, tail) = exp_parts(x, BIAS);
     one_plus(hi, tail) * power_of_two(k)
 }
 
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp_f64(x: f64) -> f64 {
-    let (k, hi, tail) = exp_parts(x.clamp(-746.0, 710.0));
-    let exponents = k.wrapping_add(2 * 1023);
+    let (exponents, hi, tail) = exp_parts(x.clamp(-746.0, 710.0), 2.0 * BIAS);
     let half = exponents >> 1;
-    let steps = (f64::from_bits(half << 52), f64::from_bits(exponents.wrapping_sub(half) << 52));
-    one_plus(hi, tail) * steps.0 * steps.1
+    one_plus(hi, tail) * power_of_two(half) * power_of_two(exponents.wrapping_sub(half))
 }
 
-/// e^x for x <= 0, where a result below 3.4e-308 is 0: for sums and fractions of numbers of which one is 1.
+/// e^x for x <= 0, where a result below 1.6e-308 is 0: for sums and fractions of numbers of which one is 1.
 #[inline(always)]
 pub(crate) fn exp_nonpositive_f64(x: f64) -> f64 {
-    const LEAST: f64 = -708.0;
-    // Not `max`, which would drop a NaN.
-    let y = exp_bounded(if x < LEAST { LEAST } else { x });
-    if x < LEAST { 0.0 } else { y }
+    // There k = -1023, and what is stored for 2^k is 0. Not `max`, which would drop a NaN.
+    const LEAST: f64 = -709.0;
+    exp_bounded(if x < LEAST { LEAST } else { x })
 }
 
 /// e^x - 1, accurate near 0.
 #[inline(always)]
 pub(crate) fn expm1_f64(x: f64) -> f64 {
-    let (k, hi, tail) = exp_parts(x.clamp(-50.0, 710.0));
-    let s = power_of_two(k.wrapping_sub(1));
+    let (half, hi, tail) = exp_parts(x.clamp(-50.0, 710.0), BIAS - 1.0);
+    let s = power_of_two(half);
     let a = s - 0.5;
     let b = s * hi;
     let sum = a + b;

@@ -10,38 +10,42 @@ const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
 const LN2_HI: f32 = 0.693_145_75;
 const LN2_LO: f32 = 1.428_606_8e-6;
 
-/// 2^k for -126 <= k <= 127.
+/// What is added to an exponent of two where it is stored.
+const BIAS: f32 = 127.0;
+
+/// e^r = 1 + r + r^2 q(r) for |r| <= (ln 2)/2, to 2^-28.
+const EXP: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_717, 0.001_381_462_7];
+
+/// The power of two whose exponent, biased, is in the low bits: those above are shifted out.
 #[inline(always)]
-fn power_of_two(k: i32) -> f32 {
-    f32::from_bits((k.wrapping_add(127) as u32) << 23)
+fn power_of_two(biased: u32) -> f32 {
+    f32::from_bits(biased << 23)
 }
 
-/// Splits x into k ln 2 + (hi - lo) with |hi - lo| <= (ln 2)/2 and hi exact. A NaN stays one in hi.
+/// Splits x into k ln 2 + (hi - lo) with |hi - lo| <= (ln 2)/2 and hi exact. The low nine bits of the first result are
+/// k + bias; adding the bias here costs nothing. A NaN stays one in hi.
 #[inline(always)]
-fn reduce_exp(x: f32) -> (i32, f32, f32) {
-    let t = x * std::f32::consts::LOG2_E + ROUND;
-    let k = t.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
-    let kf = t - ROUND;
-    (k, x - kf * LN2_HI, kf * LN2_LO)
+fn reduce_exp(x: f32, bias: f32) -> (u32, f32, f32) {
+    let t = x * std::f32::consts::LOG2_E + (ROUND + bias);
+    let kf = t - (ROUND + bias);
+    (t.to_bits(), x - kf * LN2_HI, kf * LN2_LO)
 }
 
-/// e^x as a fraction near 1 and an exponent of two.
+/// e^x as a fraction near 1 and, biased, an exponent of two.
 #[inline(always)]
-fn exp_parts(x: f32) -> (f32, i32) {
-    // e^r = 1 + r + r^2 q(r), to 2^-28.
-    const Q: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_717, 0.001_381_462_7];
-    let (k, hi, lo) = reduce_exp(x);
+fn exp_parts(x: f32, bias: f32) -> (f32, u32) {
+    let (k, hi, lo) = reduce_exp(x, bias);
     let r = hi - lo;
     // The rounding error of 1 + hi is put back: without it the result is off by up to an ulp.
     let sum = 1.0 + hi;
     let lost = hi - (sum - 1.0);
-    (sum + (lost + (r * r * polynomial(r, Q) - lo)), k)
+    (sum + (lost + (r * r * polynomial(r, EXP) - lo)), k)
 }
 
 /// e^x for -87 <= x <= 88, where a single step of scaling is enough.
 #[inline(always)]
 fn exp_bounded(x: f32) -> f32 {
-    let (p, k) = exp_parts(x);
+    let (p, k) = exp_parts(x, BIAS);
     p * power_of_two(k)
 }
 
@@ -49,25 +53,22 @@ fn exp_bounded(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn exp_f32(x: f32) -> f32 {
     // Beyond these bounds the result is 0 or infinite, and so it is at them.
-    let (p, k) = exp_parts(x.clamp(-104.0, 89.0));
+    let (p, exponents) = exp_parts(x.clamp(-104.0, 89.0), 2.0 * BIAS);
     // In two steps: 2^k alone would leave the range before the result does. The first product
     // is exact, so a denormal result is rounded once.
-    let exponents = k.wrapping_add(2 * 127) as u32;
     let half = exponents >> 1;
-    p * f32::from_bits(half << 23) * f32::from_bits(exponents.wrapping_sub(half) << 23)
+    p * power_of_two(half) * power_of_two(exponents.wrapping_sub(half))
 }
 
-/// e^x for x <= 0, where a result below 1.7e-38 is 0: for sums and fractions of numbers of which one is 1. A third of the
+/// e^x for x <= 0, where a result below 8.3e-39 is 0: for sums and fractions of numbers of which one is 1. A third of the
 /// work of [`exp_f32`] is saved; the error is up to 1.01 ulp.
 #[inline(always)]
 pub(crate) fn exp_nonpositive_f32(x: f32) -> f32 {
-    const LEAST: f32 = -87.0;
-    const Q: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_717, 0.001_381_462_7];
-    // Not `max`, which would drop a NaN.
-    let (k, hi, lo) = reduce_exp(if x < LEAST { LEAST } else { x });
+    // There k = -127, and what is stored for 2^k is 0. Not `max`, which would drop a NaN.
+    const LEAST: f32 = -88.0;
+    let (k, hi, lo) = reduce_exp(if x < LEAST { LEAST } else { x }, BIAS);
     let r = hi - lo;
-    let y = (1.0 + (r + r * r * polynomial(r, Q))) * power_of_two(k);
-    if x < LEAST { 0.0 } else { y }
+    (1.0 + (r + r * r * polynomial(r, EXP))) * power_of_two(k)
 }
 
 /// e^x - 1, accurate near 0.
@@ -75,12 +76,13 @@ pub(crate) fn exp_nonpositive_f32(x: f32) -> f32 {
 pub(crate) fn expm1_f32(x: f32) -> f32 {
     const Q: [f32; 6] = [0.5, 0.166_666_67, 0.041_666_355, 0.008_333_273, 0.001_394_100_8, 0.000_199_142_03];
     // Below -20 the result is -1 already; 2^k would have to be a denormal much further down.
-    let (k, hi, lo) = reduce_exp(x.clamp(-20.0, 89.0));
+    // The bias is that of k - 1.
+    let (half, hi, lo) = reduce_exp(x.clamp(-20.0, 89.0), BIAS - 1.0);
     let r = hi - lo;
     let tail = r * r * polynomial(r, Q) - lo;
     // Half the result is (s - 1/2) + s hi + s tail with s = 2^(k-1), which is finite even where the
     // result overflows. The first sum cancels when k = 1, so its rounding error is put back.
-    let s = power_of_two(k.wrapping_sub(1));
+    let s = power_of_two(half);
     let a = s - 0.5;
     let b = s * hi;
     let sum = a + b;
@@ -139,7 +141,7 @@ pub(crate) fn log1p_f32(x: f32) -> f32 {
     let c = small - (u - large);
     let (k, m) = split(u);
     // Where k = 0 this gives x back exactly. Past 2^100, c no longer counts.
-    let f = (m - 1.0) + c * power_of_two(-k.clamp(-100, 100));
+    let f = (m - 1.0) + c * power_of_two((127 - k.clamp(-100, 100)) as u32);
     let y = ln_parts(k, f);
     let edge = if x == -1.0 { f32::NEG_INFINITY } else { x };
     let edge = if x < -1.0 { f32::NAN } else { edge };
