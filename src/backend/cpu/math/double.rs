@@ -159,26 +159,25 @@ pub(crate) fn log1p_f64(x: f64) -> f64 {
 /// The hyperbolic tangent.
 #[inline(always)]
 pub(crate) fn tanh_f64(x: f64) -> f64 {
-    // tanh x = x + x^3 p(x^2) for |x| < 0.55, to 2^-57.
-    const P: [f64; 11] = [
-        -0.333_333_333_333_333,
-        0.133_333_333_333_268_33,
-        -0.053_968_253_963_878_44,
-        0.021_869_488_389_099_665,
-        -0.008_863_232_652_739_502,
-        0.003_592_092_532_104_227_3,
-        -0.001_455_545_981_491_842_6,
-        0.000_588_457_039_025_596_9,
-        -0.000_233_412_704_092_410_58,
-        8.336_003_581_254_469e-5,
-        -1.952_100_786_255_517_6e-5,
+    // tanh r = r + r^3 p(r^2) for |r| < 0.26, to 2^-56.
+    const P: [f64; 7] = [
+        -0.333_333_333_333_324_2,
+        0.133_333_333_329_885_1,
+        -0.053_968_253_526_710_745,
+        0.021_869_461_694_971_743,
+        -0.008_862_360_943_198_802,
+        0.003_576_398_210_023_446,
+        -0.001_307_617_784_836_489,
     ];
-    let a = x.abs();
-    let z = a * a;
-    let near = a + a * (z * polynomial(z, P));
-    let e = exp_bounded(2.0 * if a > 20.0 { 20.0 } else { a });
-    let far = 1.0 - 2.0 / (e + 1.0);
-    (if a < 0.55 { near } else { far }).copysign(x)
+    const HALVES: f64 = 0.5 * ROUND + (BIAS - 1.0);
+    let a = if x.abs() > 20.0 { 20.0 } else { x.abs() };
+    let t = f64::from_bits((a * (2.0 * std::f64::consts::LOG2_E) + HALVES).to_bits() & !1);
+    let r = a - (t - HALVES) * (0.5 * std::f64::consts::LN_2);
+    let z = r * r;
+    let tanh = r + r * (z * polynomial(z, P));
+    let h = f64::from_bits(t.to_bits() << 51);
+    let n = (h - 0.5) + tanh * (h + 0.5);
+    (n / (n + (1.0 - tanh))).copysign(x)
 }
 
 /// 1 / (1 + e^-x).

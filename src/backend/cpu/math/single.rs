@@ -152,15 +152,23 @@ pub(crate) fn log1p_f32(x: f32) -> f32 {
 /// The hyperbolic tangent.
 #[inline(always)]
 pub(crate) fn tanh_f32(x: f32) -> f32 {
-    // tanh x = x + x^3 p(x^2) for |x| < 0.625, to 2^-27.
-    const P: [f32; 5] = [-0.333_332_84, 0.133_314_91, -0.053_743_5, 0.020_650_592, -0.005_717_048];
-    let a = x.abs();
-    let z = a * a;
-    let near = a + a * (z * polynomial(z, P));
+    // tanh r = r + r^3 p(r^2) for |r| < 0.26, to 2^-27.
+    const P: [f32; 3] = [-0.333_332_15, 0.133_227_37, -0.051_231_256];
+    // Adding this rounds to halves.
+    const HALVES: f32 = 0.5 * ROUND + (BIAS - 1.0);
     // Past 10 the result is 1. Not `min`, which would drop a NaN.
-    let e = exp_bounded(2.0 * if a > 10.0 { 10.0 } else { a });
-    let far = 1.0 - 2.0 / (e + 1.0);
-    (if a < 0.625 { near } else { far }).copysign(x)
+    let a = if x.abs() > 10.0 { 10.0 } else { x.abs() };
+    // |x| = k (ln 2)/2 + r, with -0.087 < r < 0.26 because the half is cut off. Were r as small as -0.17, n would lose
+    // digits at k = 1. One piece of ln 2 is enough: where k is large, the result hardly depends on r.
+    let t = f32::from_bits((a * (2.0 * std::f32::consts::LOG2_E) + HALVES).to_bits() & !1);
+    let r = a - (t - HALVES) * (0.5 * std::f32::consts::LN_2);
+    let z = r * r;
+    let tanh = r + r * (z * polynomial(z, P));
+    // By the theorem of addition, with h = 2^(k-1). The divisor is taken from n, so that they share their errors; at k = 0
+    // it is 1 exactly.
+    let h = f32::from_bits(t.to_bits() << 22);
+    let n = (h - 0.5) + tanh * (h + 0.5);
+    (n / (n + (1.0 - tanh))).copysign(x)
 }
 
 /// 1 / (1 + e^-x).
