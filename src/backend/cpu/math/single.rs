@@ -31,29 +31,16 @@ fn reduce_exp(x: f32, bias: f32) -> (u32, f32, f32) {
     (t.to_bits(), x - kf * LN2_HI, kf * LN2_LO)
 }
 
-/// e^x as a fraction near 1 and, biased, an exponent of two.
-#[inline(always)]
-fn exp_parts(x: f32, bias: f32) -> (f32, u32) {
-    let (k, hi, lo) = reduce_exp(x, bias);
-    let r = hi - lo;
-    // The rounding error of 1 + hi is put back: without it the result is off by up to an ulp.
-    let sum = 1.0 + hi;
-    let lost = hi - (sum - 1.0);
-    (sum + (lost + (r * r * polynomial(r, EXP) - lo)), k)
-}
-
-/// e^x for -87 <= x <= 88, where a single step of scaling is enough.
-#[inline(always)]
-fn exp_bounded(x: f32) -> f32 {
-    let (p, k) = exp_parts(x, BIAS);
-    p * power_of_two(k)
-}
-
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp_f32(x: f32) -> f32 {
     // Beyond these bounds the result is 0 or infinite, and so it is at them.
-    let (p, exponents) = exp_parts(x.clamp(-104.0, 89.0), 2.0 * BIAS);
+    let (exponents, hi, lo) = reduce_exp(x.clamp(-104.0, 89.0), 2.0 * BIAS);
+    let r = hi - lo;
+    // The rounding error of 1 + hi is put back: without it the result is off by up to an ulp.
+    let sum = 1.0 + hi;
+    let lost = hi - (sum - 1.0);
+    let p = sum + (lost + (r * r * polynomial(r, EXP) - lo));
     // In two steps: 2^k alone would leave the range before the result does. The first product
     // is exact, so a denormal result is rounded once.
     let half = exponents >> 1;
@@ -190,19 +177,25 @@ pub(crate) fn erf_f32(x: f32) -> f32 {
     // erf x = x + x p(x^2) for |x| < 0.92, to 2^-27.
     const P: [f32; 7] =
         [0.128_379_17, -0.376_126_35, 0.112_837_03, -0.026_859_798, 0.005_201_959_5, -0.000_815_262_14, 8.409_892e-5];
-    // ln(1 - erf x) from 0.92 to 4.
+    // log2(1 - erf x) from 0.92 to 4.
     const L: [f32; 8] = [
-        -4.781_403_7e-6,
-        -1.128_700_4,
-        -0.634_881_2,
-        -0.106_728_84,
-        0.024_212_13,
-        -0.003_864_563,
-        0.000_379_134_73,
-        -1.697_737_4e-5,
+        -6.898_107_4e-6,
+        -1.628_370_5,
+        -0.915_94,
+        -0.153_977_17,
+        0.034_930_72,
+        -0.005_575_386,
+        0.000_546_975_8,
+        -2.449_317_3e-5,
     ];
+    // 2^r for |r| <= 1/2, to 2^-28.
+    const E: [f32; 7] =
+        [1.0, std::f32::consts::LN_2, 0.240_226_47, 0.055_503_287, 0.009_618_489, 0.001_339_995_8, 0.000_153_458_03];
     let a = x.abs();
     let near = a + a * polynomial(a * a, P);
-    let far = 1.0 - exp_bounded(polynomial(if a > 4.0 { 4.0 } else { a }, L));
+    let l = polynomial(if a > 4.0 { 4.0 } else { a }, L);
+    let t = l + (ROUND + BIAS);
+    let r = l - (t - (ROUND + BIAS));
+    let far = 1.0 - polynomial(r, E) * power_of_two(t.to_bits());
     (if a < 0.92 { near } else { far }).copysign(x)
 }
