@@ -9,12 +9,22 @@ pub enum Device {
     /// The processor's own memory.
     #[default]
     Cpu,
+    /// The NVIDIA GPU of this number. It can always be named; whether it is there shows when it is used.
+    Cuda(usize),
+}
+
+impl Device {
+    /// The NVIDIA GPU of this number.
+    pub const fn cuda(ordinal: usize) -> Device {
+        Device::Cuda(ordinal)
+    }
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Cpu => f.write_str("cpu"),
+            Device::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
         }
     }
 }

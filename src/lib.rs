@@ -20,6 +20,8 @@ extern crate self as cotangent;
 
 pub mod autograd;
 mod backend;
+#[cfg(feature = "cuda")]
+mod cuda_graph;
 pub mod data;
 mod device;
 mod dtype;
@@ -34,7 +36,10 @@ mod random;
 mod storage;
 mod tensor;
 
+pub use backend::DeviceProperties;
 pub use backend::cpu::threads::{num_threads, set_num_threads, with_num_threads};
+#[cfg(feature = "cuda")]
+pub use cuda_graph::CudaGraph;
 pub use device::Device;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};
@@ -42,7 +47,7 @@ pub use layout::{Dims, Shape, Sizes, Slice};
 pub use ops::{Attention, CrossEntropy, Gelu, MatmulPrecision, Reduction};
 pub use ops::{matmul_precision, with_matmul_precision};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
-pub use tensor::{NdArray, Operand, Tensor};
+pub use tensor::{Kind, NdArray, Operand, Tensor};
 
 /// The README's example is compiled with the other examples.
 #[cfg(doctest)]

@@ -227,11 +227,6 @@ fn inverse_power(n: u32) -> f64 {
     1.0 / (1_u64 << n) as f64
 }
 
-/// Uniform in `[0, 1)`, in steps of `2^-24`: four to a counter.
-pub(crate) fn fill_uniform_f32(out: &mut [f32], seed: u64, offset: u64, first: u64) {
-    fill_uniform_bits(out, seed, offset, first, f32::MANTISSA_DIGITS);
-}
-
 /// Uniform in `[0, 1)`, in steps of `2^-bits` for 1 to 24 bits: four to a counter.
 ///
 /// For types narrower than f32, with as many bits as their significand has (11 for f16, 8 for
@@ -316,21 +311,24 @@ pub(crate) fn fill_integers(out: &mut [i64], seed: u64, offset: u64, first: u64,
     });
 }
 
-/// `yes` with probability `p`, to the nearest multiple of `2^-32`, else `no`: four to a counter.
+/// The greatest 32-bit word that means yes, if there is one, where yes has the probability `p` to the nearest multiple of
+/// `2^-32`. A word compares faster than a number.
+pub(crate) fn greatest_yes(p: f64) -> Option<u32> {
+    // At p = 1 the limit is above every word; a NaN gives 0.
+    let limit = (p / inverse_power(32)).round() as u64;
+    limit.checked_sub(1).map(|last| last.min(u32::MAX.into()) as u32)
+}
+
+/// `yes` for words up to that of [`greatest_yes`], else `no`: four to a counter.
 pub(crate) fn fill_bernoulli<T: Copy + Default>(
     out: &mut [T],
     seed: u64,
     offset: u64,
     first: u64,
-    p: f64,
+    last: Option<u32>,
     [yes, no]: [T; 2],
 ) {
-    // At p = 1 the limit is above every word; a NaN gives 0.
-    let limit = (p / inverse_power(32)).round() as u64;
-    // The greatest word that means yes, if there is one: 32 bits compare faster than 64.
-    let Some(last) = limit.checked_sub(1).map(|last| last.min(u32::MAX.into()) as u32) else {
-        return out.fill(no);
-    };
+    let Some(last) = last else { return out.fill(no) };
     fill(out, (seed, offset), first, PER_COUNTER_32, |words, out| {
         for (out, &word) in out.iter_mut().zip(words) {
             *out = if word <= last { yes } else { no };

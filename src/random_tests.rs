@@ -31,7 +31,7 @@ fn a_batch_is_philox_of_each_counter() {
 #[test]
 fn committed_values_of_seed_42() {
     let mut uniform = [0.0_f32; 5];
-    fill_uniform_f32(&mut uniform, 42, 0, 0);
+    fill_uniform_bits(&mut uniform, 42, 0, 0, 24);
     assert_eq!(uniform, UNIFORM_F32);
     let mut uniform = [0.0_f64; 3];
     fill_uniform_f64(&mut uniform, 42, 0, 0);
@@ -46,7 +46,7 @@ fn committed_values_of_seed_42() {
     fill_integers(&mut integers, 42, 0, 0, -100, 100);
     assert_eq!(integers, INTEGERS);
     let mut mask = [0_u8; 16];
-    fill_bernoulli(&mut mask, 42, 0, 0, 0.75, [1, 0]);
+    fill_bernoulli(&mut mask, 42, 0, 0, greatest_yes(0.75), [1, 0]);
     assert_eq!(mask, BERNOULLI);
 }
 
@@ -76,14 +76,14 @@ fn check_split<T: Copy + Default + PartialEq + std::fmt::Debug>(fill: impl Fn(&m
 fn a_draw_can_be_filled_in_pieces() {
     // The offset makes the counter carry from its low word into its high one.
     let (seed, offset) = (0x0123_4567_89ab_cdef, (1 << 32) - 3);
-    check_split(|out: &mut [f32], first| fill_uniform_f32(out, seed, offset, first));
+    check_split(|out: &mut [f32], first| fill_uniform_bits(out, seed, offset, first, 24));
     check_split(|out: &mut [f32], first| fill_uniform_bits(out, seed, offset, first, 8));
     check_split(|out: &mut [f64], first| fill_uniform_f64(out, seed, offset, first));
     check_split(|out: &mut [f32], first| fill_normal_f32(out, seed, offset, first));
     check_split(|out: &mut [f64], first| fill_normal_f64(out, seed, offset, first));
     check_split(|out: &mut [i64], first| fill_integers(out, seed, offset, first, -5, 50));
     check_split(|out: &mut [bool], first| {
-        fill_bernoulli(out, seed, offset, first, 0.5, [true, false]);
+        fill_bernoulli(out, seed, offset, first, greatest_yes(0.5), [true, false]);
     });
 }
 
@@ -95,7 +95,7 @@ fn draws_continue_one_another_and_seeds_differ() {
     assert_eq!(generator.state(), (3, 8));
     let draw = |seed, offset| {
         let mut out = [0.0_f32; 8];
-        fill_uniform_f32(&mut out, seed, offset, 0);
+        fill_uniform_bits(&mut out, seed, offset, 0, 24);
         out
     };
     assert_eq!(draw(3, 0)[4..], draw(3, 1)[..4]);
@@ -166,7 +166,10 @@ fn sample_f64(fill: fn(&mut [f64], u64, u64, u64)) -> Vec<f64> {
 
 #[test]
 fn uniforms_are_uniform() {
-    for sample in [sample_f32(fill_uniform_f32), sample_f64(fill_uniform_f64)] {
+    for sample in [
+        sample_f32(|out, seed, offset, first| fill_uniform_bits(out, seed, offset, first, 24)),
+        sample_f64(fill_uniform_f64),
+    ] {
         assert!(sample.iter().all(|x| (0.0..1.0).contains(x)));
         assert!((moment(&sample, 1) - 0.5).abs() < 0.002);
         assert!((moment(&sample, 2) - 1.0 / 3.0).abs() < 0.002);
@@ -243,7 +246,7 @@ fn integers_are_in_range_and_even() {
 fn bernoulli_keeps_the_share_asked_for() {
     let mut out = vec![false; N];
     for (p, tolerance) in [(0.0, 0.0), (1.0, 0.0), (0.1, 0.003), (0.9, 0.003)] {
-        fill_bernoulli(&mut out, 7, 0, 0, p, [true, false]);
+        fill_bernoulli(&mut out, 7, 0, 0, greatest_yes(p), [true, false]);
         let kept = out.iter().filter(|kept| **kept).count() as f64 / N as f64;
         assert!((kept - p).abs() <= tolerance, "{kept} for {p}");
     }

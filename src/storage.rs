@@ -11,6 +11,8 @@
 //! 5. The memory of a late buffer is that of the storage it gets when it is computed, which has no other handle and
 //!    never changes. Until then it has none: whoever reads or writes calls [`Storage::settle`] first.
 
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::{capture, gpu::gpu, memory as cuda_memory};
 use crate::backend::late::{self, Late, Step};
 use crate::memory::pool::Block;
 use crate::memory::{CPU, magazine};
@@ -37,6 +39,12 @@ enum Origin {
     Pool,
     /// Memory of someone else, kept alive by its owner.
     Foreign { _owner: Arc<dyn Any + Send + Sync> },
+    /// Memory that the system does not move, so that a GPU can copy from it while the program goes on.
+    #[cfg(feature = "cuda")]
+    Pinned,
+    /// Memory of recorded work.
+    #[cfg(feature = "cuda")]
+    Recorded(Arc<capture::Memory>),
     /// No memory yet, but the way to compute its contents; then the memory that holds them.
     Late(Box<Late>),
 }
@@ -77,6 +85,20 @@ impl Drop for Buffer {
                 CPU.counter.sub(None, self.capacity);
                 CPU.pool().release(self.block());
             }
+            #[cfg(feature = "cuda")]
+            (Origin::Pinned, _) => cuda_memory::give_pinned(self.block()),
+            #[cfg(feature = "cuda")]
+            (Origin::Class(_) | Origin::Pool, Device::Cuda(ordinal)) => {
+                if let Ok(gpu) = gpu("drop", ordinal) {
+                    gpu.arena.counter.sub(None, self.capacity);
+                    gpu.give_back(self.block());
+                }
+            }
+            #[cfg(feature = "cuda")]
+            (Origin::Recorded(memory), _) => memory.arena.pool().release(self.block()),
+            // Without the feature there is no such buffer.
+            #[cfg(not(feature = "cuda"))]
+            (_, Device::Cuda(_)) => {}
         }
     }
 }
@@ -98,6 +120,7 @@ impl Storage {
     pub(crate) fn new(op: &'static str, device: Device, bytes: usize) -> Result<Storage> {
         let mut storage = match device {
             Device::Cpu => Self::cpu(op, bytes)?,
+            Device::Cuda(ordinal) => return Self::cuda(op, ordinal, bytes),
         };
         // Fresh memory is zero, which would hide a kernel that does not write all of its output. All ones is NaN.
         if cfg!(all(debug_assertions, not(miri)))
@@ -116,6 +139,15 @@ impl Storage {
     pub(crate) fn zeroed(op: &'static str, device: Device, bytes: usize) -> Result<Storage> {
         let storage = match device {
             Device::Cpu => Self::cpu(op, bytes)?,
+            Device::Cuda(ordinal) => {
+                let storage = Self::cuda(op, ordinal, bytes)?;
+                #[cfg(feature = "cuda")]
+                // SAFETY: invariants 1 and 2, as below, on the GPU.
+                unsafe {
+                    gpu(op, ordinal)?.clear(op, storage.buffer.start.as_ptr(), bytes)?;
+                }
+                return Ok(storage);
+            }
         };
         // SAFETY: invariants 1 and 2: the buffer is valid for writes of `bytes` bytes, and nobody else has a handle.
         unsafe { storage.buffer.start.as_ptr().write_bytes(0, bytes) }
@@ -139,7 +171,7 @@ impl Storage {
 
     /// `bytes` bytes whose contents are computed when they are first needed.
     pub(crate) fn late(step: Step, bytes: usize) -> Storage {
-        let (start, device) = (NonNull::dangling(), step.device());
+        let (start, device) = (NonNull::dangling(), step.device);
         let origin = Origin::Late(Box::new(Late::new(step)));
         Self::from_buffer(Arc::new(Buffer { start, capacity: bytes, device, origin }), bytes)
     }
@@ -154,6 +186,41 @@ impl Storage {
             return Self::cpu_from_pool(op, bytes, magazine::class_bytes(class), Origin::Class(class as u8));
         }
         Self::cpu_from_pool(op, bytes, bytes, Origin::Pool)
+    }
+
+    /// Memory of the processor that a GPU can copy from while the program goes on.
+    ///
+    /// # Errors
+    /// If there is no GPU, or the system has no such memory left.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn pinned(op: &'static str, bytes: usize) -> Result<Storage> {
+        let block = cuda_memory::take_pinned(op, bytes)?;
+        Ok(Self::from_buffer(Arc::new(Buffer::from_block(block, Device::Cpu, Origin::Pinned)), bytes))
+    }
+
+    /// Whether a GPU can copy from it while the program goes on.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.buffer.origin, Origin::Pinned)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(op: &'static str, ordinal: usize, bytes: usize) -> Result<Storage> {
+        let gpu = gpu(op, ordinal)?;
+        if let Some(memory) = capture::memory(ordinal) {
+            let block = memory.arena.allocate(op, bytes, bytes, || ())?;
+            let buffer = Buffer::from_block(block, Device::Cuda(ordinal), Origin::Recorded(memory));
+            return Ok(Self::from_buffer(Arc::new(buffer), bytes));
+        }
+        let block = gpu.arena.allocate(op, bytes, bytes, || ())?;
+        gpu.handed_out(&block);
+        gpu.arena.counter.add(None, block.bytes);
+        Ok(Self::from_buffer(Arc::new(Buffer::from_block(block, Device::Cuda(ordinal), Origin::Pool)), bytes))
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn cuda(op: &'static str, ordinal: usize, _bytes: usize) -> Result<Storage> {
+        Err(crate::backend::no_cuda(op, ordinal))
     }
 
     #[cold]
@@ -284,269 +351,4 @@ impl fmt::Debug for Storage {
 
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::panic)]
-mod tests {
-    use super::*;
-    use crate::{Error, memory};
-    use std::sync::Barrier;
-    use std::sync::mpsc;
-    use std::thread;
-
-    fn new(bytes: usize) -> Storage {
-        Storage::new("test", Device::Cpu, bytes).expect("memory for a test")
-    }
-
-    fn stats() -> memory::Stats {
-        memory::stats(Device::Cpu).expect("the CPU is always there")
-    }
-
-    /// Fills a storage with a byte, and checks that it still holds it.
-    fn fill(storage: &mut Storage, byte: u8) {
-        let bytes = storage.bytes();
-        let start = storage.get_mut().expect("sole owner");
-        // SAFETY: `get_mut`: valid for writes of `bytes` bytes.
-        unsafe { start.write_bytes(byte, bytes) }
-    }
-
-    fn read(storage: &Storage) -> &[u8] {
-        // SAFETY: valid for reads of `bytes` bytes, all of them written by the tests that call this.
-        unsafe { std::slice::from_raw_parts(storage.as_ptr(), storage.bytes()) }
-    }
-
-    /// Runs a test of the process-wide statistics or limit alone, in a process of its own: other tests run beside it.
-    fn alone(name: &str, test: impl FnOnce()) {
-        const ALONE: &str = "COTANGENT_TEST_ALONE";
-        if cfg!(miri) || std::env::var_os(ALONE).is_some_and(|value| value == name) {
-            return test();
-        }
-        let path = format!("{}::{name}", module_path!().split_once("::").map_or("", |(_, path)| path));
-        let output = std::process::Command::new(std::env::current_exe().expect("a path"))
-            .args(["--exact", &path, "--test-threads=1"])
-            .env(ALONE, name)
-            .output()
-            .expect("the test binary runs");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-
-    #[test]
-    fn storage_can_cross_threads() {
-        fn assert_send_sync<T: Send + Sync>() {}
-        assert_send_sync::<Storage>();
-    }
-
-    #[test]
-    fn sizes_alignment_and_contents() {
-        for bytes in [0, 1, 4, 63, 64, 65, 4096, 65_536, 65_537, (1 << 20) + 1, 5 << 20] {
-            let mut storage = new(bytes);
-            assert_eq!((storage.bytes(), storage.device()), (bytes, Device::Cpu));
-            assert!(storage.buffer.capacity >= bytes);
-            assert_eq!(storage.as_ptr().addr() % 64, 0);
-            fill(&mut storage, 7);
-            assert!(read(&storage).iter().all(|&byte| byte == 7));
-            drop(storage);
-            // Now the recycled memory holds sevens.
-            let zeroed = Storage::zeroed("test", Device::Cpu, bytes).expect("memory for a test");
-            assert!(read(&zeroed).iter().all(|&byte| byte == 0));
-        }
-    }
-
-    #[test]
-    fn only_the_sole_owner_may_write() {
-        for bytes in [0, 4, 1 << 20] {
-            let mut a = new(bytes);
-            assert!(a.is_unique() && a.get_mut().is_some());
-            let mut b = a.clone();
-            assert!(a.ptr_eq(&b) && a.as_ptr() == b.as_ptr() && b.bytes() == bytes);
-            assert!(!a.is_unique() && a.get_mut().is_none() && b.get_mut().is_none());
-            drop(a);
-            assert!(b.is_unique() && b.get_mut().is_some());
-            assert!(!b.ptr_eq(&new(bytes)));
-        }
-    }
-
-    #[test]
-    fn foreign_memory_is_read_only_and_keeps_its_owner() {
-        let owner = Arc::new(vec![1u8, 2, 3]);
-        // SAFETY: the vector lives as long as its `Arc` and nobody changes it.
-        let mut storage = unsafe { Storage::foreign(owner.clone(), owner.as_ptr(), owner.len()) };
-        assert_eq!(read(&storage), [1, 2, 3]);
-        assert!(!storage.is_unique() && storage.get_mut().is_none());
-        let clone = storage.clone();
-        drop(storage);
-        assert_eq!(Arc::strong_count(&owner), 2);
-        assert_eq!(read(&clone), [1, 2, 3]);
-        drop(clone);
-        assert_eq!(Arc::strong_count(&owner), 1);
-    }
-
-    #[test]
-    fn absurd_requests_are_errors() {
-        for bytes in [usize::MAX, usize::MAX / 2, usize::MAX / 4] {
-            match Storage::new("zeros", Device::Cpu, bytes) {
-                Err(Error::OutOfMemory { op: "zeros", requested, .. }) => assert_eq!(requested, bytes),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_small_buffer_is_used_again_at_once() {
-        let first = new(4);
-        let (buffer, start) = (Arc::as_ptr(&first.buffer), first.as_ptr());
-        let kept = magazine::kept(0);
-        drop(first);
-        assert_eq!(magazine::kept(0), kept + 1, "it waits in the magazine, not in the pool");
-        let second = new(60);
-        assert_eq!(magazine::kept(0), kept);
-        assert_eq!((Arc::as_ptr(&second.buffer), second.as_ptr(), second.bytes()), (buffer, start, 60));
-        let other = new(100);
-        assert_ne!(other.as_ptr(), start);
-    }
-
-    #[test]
-    fn memory_is_flat_and_statistics_are_exact() {
-        alone("memory_is_flat_and_statistics_are_exact", || {
-            let step = || {
-                let storages: Vec<_> = [0, 4, 100, 70_000, 3 << 20, 20 << 20].into_iter().map(new).collect();
-                // The rounded sizes: to a class, to 64 bytes, and here to a whole segment's 20 MiB.
-                64 + 128 + 70_016 + (3 << 20) + (20 << 20) - storages[0].bytes()
-            };
-            let before = stats();
-            let expected = step();
-            let warm = stats();
-            assert_eq!(warm.current(), before.current());
-            assert_eq!(warm.peak(), before.current() + expected);
-            assert_eq!(warm.cached() + warm.current(), warm.held());
-            for _ in 0..100 {
-                step();
-            }
-            assert_eq!(stats(), warm);
-            memory::reset_peak(Device::Cpu).expect("the CPU");
-            assert_eq!(stats().peak(), stats().current());
-            // A small buffer given up is not counted beside a later large one.
-            drop(new(4));
-            let large = new(1 << 20);
-            assert_eq!((stats().peak(), stats().current()), (large.bytes(), large.bytes()));
-        });
-    }
-
-    #[test]
-    fn emptying_the_cache_gives_everything_back() {
-        alone("emptying_the_cache_gives_everything_back", || {
-            let held = stats().held();
-            let live = new(4);
-            drop((new(4), new(1000), new(1 << 20), new(40 << 20)));
-            // Another thread's magazine follows at its next allocation, or its end.
-            let (to_thread, inbox) = mpsc::channel::<()>();
-            let (to_main, outbox) = mpsc::channel();
-            let other = thread::spawn(move || {
-                drop((new(4), new(100)));
-                to_main.send(()).expect("main waits");
-                inbox.recv().expect("main sends");
-                drop(new(4));
-                to_main.send(()).expect("main waits");
-                inbox.recv().expect("main sends");
-            });
-            outbox.recv().expect("the thread sends");
-            memory::empty_cache(Device::Cpu).expect("the CPU");
-            assert_eq!(stats().current(), 64);
-            assert_eq!(stats().held(), held + (2 << 20), "what is in use, or in the other thread's magazine");
-            drop(live);
-            memory::empty_cache(Device::Cpu).expect("the CPU");
-            assert_eq!(stats().held(), held + (2 << 20), "the other thread keeps two blocks");
-            assert_eq!(CPU.pool().used(), 64 + 128);
-            to_thread.send(()).expect("the thread waits");
-            outbox.recv().expect("the thread sends");
-            assert_eq!(CPU.pool().used(), 64, "its old ones went back, its new one is kept");
-            to_thread.send(()).expect("the thread waits");
-            other.join().expect("the thread ends well");
-            assert_eq!(CPU.pool().used(), 0);
-            memory::empty_cache(Device::Cpu).expect("the CPU");
-            assert_eq!((stats().held(), stats().current()), (held, 0));
-        });
-    }
-
-    #[test]
-    fn at_the_limit_the_caches_are_flushed_and_then_it_is_an_error() {
-        alone("at_the_limit_the_caches_are_flushed_and_then_it_is_an_error", || {
-            drop(new(4));
-            memory::set_limit(Device::Cpu, Some(8 << 20)).expect("the CPU");
-            drop(new(1000));
-            // The small segment is held by this thread's magazine only: without emptying that one, 8 MiB cannot be had.
-            let whole = new(8 << 20);
-            match Storage::new("matmul", Device::Cpu, 4) {
-                Err(Error::OutOfMemory { op: "matmul", requested: 4, held, cached: 0, free: Some(0) }) => {
-                    assert_eq!(held, 8 << 20);
-                }
-                other => panic!("{other:?}"),
-            }
-            drop(whole);
-            drop(new(4));
-            memory::set_limit(Device::Cpu, None).expect("the CPU");
-            drop(new(16 << 20));
-        });
-    }
-
-    #[test]
-    fn many_threads_allocate_free_and_pass_storages_on() {
-        alone("many_threads_allocate_free_and_pass_storages_on", || {
-            let before = stats().current();
-            let threads: usize = if cfg!(miri) { 3 } else { 8 };
-            let rounds: usize = if cfg!(miri) { 30 } else { 5000 };
-            let sizes = if cfg!(miri) { [4, 8, 60, 100, 200] } else { [4, 100, 5000, 70_000, 200_000] };
-            let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel::<Storage>()).unzip();
-            let barrier = Barrier::new(threads);
-            thread::scope(|scope| {
-                let work = |(id, inbox): (usize, mpsc::Receiver<Storage>)| {
-                    let (next, barrier) = (senders[(id + 1) % threads].clone(), &barrier);
-                    scope.spawn(move || {
-                        barrier.wait();
-                        for round in 0..rounds {
-                            let bytes = sizes[(round + id) % 5];
-                            let mut storage = new(bytes);
-                            fill(&mut storage, (bytes % 251) as u8);
-                            // The clone here and the one sent away are dropped at about the same time.
-                            let clone = storage.clone();
-                            next.send(storage).expect("all inboxes are open");
-                            for storage in inbox.try_iter() {
-                                let byte = (storage.bytes() % 251) as u8;
-                                assert!(read(&storage).iter().all(|&b| b == byte), "written by someone else");
-                            }
-                            drop(clone);
-                        }
-                        inbox
-                    })
-                };
-                // Only an explicit join waits for the magazines, which go when a thread has ended. The inboxes stay open
-                // until then; the handles still in them are the last of their buffers.
-                let running: Vec<_> = receivers.into_iter().enumerate().map(work).collect();
-                let ended = running.into_iter().map(|thread| thread.join().expect("the thread ends well"));
-                drop(ended.collect::<Vec<_>>());
-            });
-            magazine::empty_all();
-            assert_eq!((stats().current(), CPU.pool().used()), (before, 0));
-        });
-    }
-
-    #[test]
-    fn a_storage_that_outlives_its_threads_magazine_is_freed() {
-        thread_local! {
-            static LATE: std::cell::RefCell<Option<Storage>> = const { std::cell::RefCell::new(None) };
-        }
-        alone("a_storage_that_outlives_its_threads_magazine_is_freed", || {
-            // Destructors of thread-locals run in some order: with one before and one after, both cases occur.
-            for late_first in [true, false] {
-                let body = move || {
-                    if !late_first {
-                        drop(new(4));
-                    }
-                    LATE.with(|late| late.replace(None));
-                    LATE.with(|late| late.replace(Some(new(4))));
-                    drop(new(4));
-                };
-                thread::spawn(body).join().expect("the thread ends well");
-                assert_eq!((stats().current(), CPU.pool().used()), (0, 0));
-            }
-        });
-    }
-}
+mod tests;

@@ -6,19 +6,28 @@
 
 use cotangent::autograd::{Backward, GradCheck, grad_with, gradcheck, gradgradcheck};
 use cotangent::ops::{Op, Sample, list};
-use cotangent::{DType, Generator, Result, Slice, Tensor};
+use cotangent::{DType, Device, Generator, Result, Slice, Tensor};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `check` for every sample of every operation and reports all faults together.
+/// The devices of this machine.
+fn devices() -> Vec<Device> {
+    let all = [Device::Cpu, Device::cuda(0)];
+    all.into_iter().filter(|device| device.is_available()).collect()
+}
+
+/// Calls `check` for every sample of every operation on every device and reports all faults together.
 fn for_all_samples(check: impl Fn(&Op, &Sample) -> Result<(), String>) {
     let mut faults = Vec::new();
     let mut count = 0;
     for op in list() {
         let samples = (op.samples)().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
         assert!(!samples.is_empty(), "{} has no samples", op.name);
-        for sample in &samples {
+        for (sample, device) in samples.iter().flat_map(|sample| devices().into_iter().map(move |on| (sample, on))) {
+            let sample = sample.on(device).unwrap_or_else(|e| panic!("{} cannot be brought to {device}: {e}", op.name));
             count += 1;
-            if let Err(fault) = check(op, sample) {
-                faults.push(format!("{}: {sample:?}: {fault}", op.name));
+            if let Err(fault) = check(op, &sample) {
+                faults.push(format!("{} on {device}: {sample:?}: {fault}", op.name));
             }
         }
     }
@@ -42,7 +51,7 @@ fn gradients(sample: &Sample, inputs: &[Tensor]) -> Result<Option<(Tensor, Vec<O
     if !y.requires_grad() {
         return Ok(None);
     }
-    let cotangent = Generator::seed(99).randn_with(y.shape(), DType::F64)?.to_dtype(y.dtype())?;
+    let cotangent = Generator::seed(99).randn_with(y.shape(), (DType::F64, y.device()))?.to_dtype(y.dtype())?;
     let wanted: Vec<&Tensor> = leaves.iter().filter(|x| x.requires_grad()).collect();
     let grads = grad_with(&y, &wanted, Some(&cotangent), Backward::default())?;
     Ok(Some((y.detach(), grads)))
@@ -183,8 +192,12 @@ fn repeated_elements_of_stride_zero_are_read_like_any_others() {
             if x.rank() == 0 || x.shape()[0] == 0 { Ok(x.clone()) } else { x.narrow(0, 0, 1)?.expand(x.shape()) }
         };
         let repeated = text(sample.inputs().iter().map(repeat).collect::<Result<Vec<_>>>())?;
-        let copied =
-            text(repeated.iter().map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())).collect::<Result<Vec<_>>>())?;
+        let copied = text(
+            repeated
+                .iter()
+                .map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())?.to_device(x.device()))
+                .collect::<Result<Vec<_>>>(),
+        )?;
         let (a, b) = (text(sample.run(&repeated))?, text(sample.run(&copied))?);
         if text(close(&a, &b, 1e-12))? { Ok(()) } else { Err(format!("{a} instead of {b}")) }
     });
@@ -243,7 +256,7 @@ fn extreme_values_pass_through_every_layout_alike() {
             for (i, v) in values.iter_mut().enumerate().filter(|(i, _)| i % 2 == 0) {
                 *v = EXTREMES[(i / 2 + 3 * k) % EXTREMES.len()];
             }
-            Tensor::from_vec(values, x.shape())
+            Tensor::from_vec(values, x.shape())?.to_device(x.device())
         };
         let inputs = text(sample.inputs().iter().enumerate().map(poison).collect::<Result<Vec<_>>>())?;
         // Some functions refuse such values, but none may panic, and all must answer alike in every layout.
@@ -322,4 +335,78 @@ fn results_do_not_depend_on_the_number_of_threads() {
     for (a, b) in one.iter().zip(&four) {
         assert_eq!(a, b);
     }
+}
+
+/// Whether values are alike, where a sum of many may differ in its last digits; NaN and infinities are themselves.
+fn alike(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
+    Ok(a.dtype() == b.dtype() && close(a, &b.to_device(a.device())?, tolerance)?)
+}
+
+/// Every operation on a GPU against the processor: values and gradients, in every float dtype and layout.
+#[test]
+fn a_gpu_gives_the_processors_answers() {
+    let gpu = Device::cuda(0);
+    if !gpu.is_available() {
+        return eprintln!("skipped: there is no GPU");
+    }
+    // Many kernels are compiled for it: several threads at a time.
+    let next = AtomicUsize::new(0);
+    let faults = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            scope.spawn(|| {
+                while let Some(op) = list().get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = compare_everywhere(op, gpu);
+                    faults.lock().expect("no thread has panicked").extend(found);
+                }
+            });
+        }
+    });
+    let faults = faults.into_inner().expect("no thread has panicked");
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+fn compare_everywhere(op: &Op, gpu: Device) -> Vec<String> {
+    let mut faults = Vec::new();
+    let samples = (op.samples)().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
+    for sample in samples {
+        for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 8e-2)] {
+            for way in 0..5 {
+                if way < 4 && matches!(op.name, "as_strided" | "view") {
+                    continue;
+                }
+                if let Err(fault) = text(compare(&sample, gpu, dtype, way, tolerance)).and_then(|found| found) {
+                    faults.push(format!("{} in {dtype}, layout {way}: {sample:?}: {fault}", op.name));
+                }
+            }
+        }
+    }
+    faults
+}
+
+fn compare(sample: &Sample, gpu: Device, dtype: DType, way: usize, tolerance: f64) -> Result<Result<(), String>> {
+    let cast = |x: &Tensor| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) };
+    let here = sample.inputs().iter().map(cast).collect::<Result<Vec<_>>>()?;
+    let lay = |x: &Tensor| {
+        let there = x.to_device(gpu)?;
+        if way < 4 { relaid(&there, way) } else { Ok(there) }
+    };
+    let there = here.iter().map(lay).collect::<Result<Vec<_>>>()?;
+    let (a, b) = (sample.run(&there)?, sample.run(&here)?);
+    if a.device() != gpu {
+        return Ok(Err(format!("the result is on {}", a.device())));
+    }
+    if !alike(&a, &b, tolerance)? {
+        return Ok(Err(format!("{a} instead of {b}")));
+    }
+    let (a, b) = (gradients(sample, &there)?, gradients(sample, &here)?);
+    let (Some((_, a)), Some((_, b))) = (a, b) else { return Ok(Ok(())) };
+    for (a, b) in a.iter().zip(&b) {
+        match (a, b) {
+            (Some(a), Some(b)) if a.device() == gpu && alike(a, b, tolerance)? => {}
+            (None, None) => {}
+            (a, b) => return Ok(Err(format!("a gradient of {a:?} instead of {b:?}"))),
+        }
+    }
+    Ok(Ok(()))
 }

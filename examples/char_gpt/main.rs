@@ -1,12 +1,15 @@
 //! Trains a small character GPT on a text and samples from it:
-//! `cargo run --release --example char_gpt -- text.txt [steps] [prompt]`.
+//! `cargo run --release --example char_gpt -- text.txt [steps] [prompt] [--gpu] [--bf16]`.
+//!
+//! With `--gpu`, which takes the feature `cuda`, it trains on the first NVIDIA GPU. With `--bf16` parameters and activations
+//! have half the size; the optimiser keeps what the parameters lack of their values in f32.
 
 mod model;
 
 use cotangent::autograd::no_grad;
 use cotangent::nn::Module;
 use cotangent::optim::{AdamW, Optimizer, clip_grad_norm};
-use cotangent::{CrossEntropy, Generator, Result, Tensor};
+use cotangent::{CrossEntropy, DType, Device, Generator, Result, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{Config, Gpt};
 use std::time::Instant;
@@ -48,6 +51,7 @@ fn batch(text: &[i64], generator: &mut Generator) -> Result<(Tensor, Tensor)> {
 /// Continues a text by drawing one character after another.
 fn sample(
     model: &Gpt,
+    device: Device,
     prompt: Vec<i64>,
     length: usize,
     temperature: f64,
@@ -56,7 +60,8 @@ fn sample(
     let mut text = prompt;
     for _ in 0..length {
         let seen = &text[text.len().saturating_sub(TIME)..];
-        let logits = model.forward(&Tensor::from_slice(seen, [1, seen.len()])?)?;
+        let seen = Tensor::from_slice(seen, [1, seen.len()])?.to_device(device)?;
+        let logits = model.forward(&seen)?.to_dtype(DType::F32)?;
         let last = logits.select(1, -1)?.select(0, 0)?.scale(1.0 / temperature)?;
         let odds = last.softmax(0)?.to_vec::<f32>()?;
         let mut draw = generator.rand(())?.item::<f32>()?;
@@ -70,8 +75,13 @@ fn sample(
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: char_gpt TEXT [STEPS] [PROMPT]")?;
+    let (flags, arguments): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
+    if let Some(unknown) = flags.iter().find(|flag| *flag != "--gpu" && *flag != "--bf16") {
+        return Err(format!("there is no option {unknown}").into());
+    }
+    let device = if flags.iter().any(|flag| flag == "--gpu") { Device::cuda(0) } else { Device::Cpu };
+    let mut arguments = arguments.into_iter();
+    let path = arguments.next().ok_or("usage: char_gpt TEXT [STEPS] [PROMPT] [--gpu] [--bf16]")?;
     let steps: usize = arguments.next().map_or(Ok(1000), |s| s.parse())?;
     let prompt = arguments.next().unwrap_or_else(|| "\n".to_string());
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
@@ -85,12 +95,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cotangent::manual_seed(1);
     let config = Config { vocabulary: vocabulary.0.len(), width: 64, heads: 4, layers: 2, feed_forward: 256 };
     let mut model = Gpt::new(&config)?;
+    if flags.iter().any(|flag| flag == "--bf16") {
+        model.to_dtype(DType::BF16)?;
+    }
+    model.to_device(device)?;
     println!("{} characters, {} different, {} parameters", numbers.len(), config.vocabulary, model.num_parameters());
 
     let loss = |model: &Gpt, data: &[i64], generator: &mut Generator| -> Result<Tensor> {
         let (seen, next) = batch(data, generator)?;
-        let logits = model.forward(&seen)?.reshape([(BATCH * TIME) as isize, -1])?;
-        logits.cross_entropy(&next.flatten(0, -1)?, &CrossEntropy::default())
+        let logits = model.forward(&seen.to_device(device)?)?.reshape([(BATCH * TIME) as isize, -1])?;
+        // Half precision is not enough for the mean.
+        logits.to_dtype(DType::F32)?.cross_entropy(&next.flatten(0, -1)?.to_device(device)?, &CrossEntropy::default())
     };
     let held_out_loss = |model: &Gpt| -> Result<f64> {
         let mut generator = Generator::seed(3);
@@ -125,7 +140,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let prompt = vocabulary.encode(&prompt);
     let start = if prompt.is_empty() { vec![train[0]] } else { prompt };
-    let written = no_grad(|| sample(&model, start, 500, 0.8, &mut generator))?;
+    let written = no_grad(|| sample(&model, device, start, 500, 0.8, &mut generator))?;
     println!("{}", vocabulary.decode(&written));
     Ok(())
 }

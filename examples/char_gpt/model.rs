@@ -53,7 +53,8 @@ impl Gpt {
     /// `[batch, time]` characters to `[batch, time, vocabulary]` logits.
     pub fn forward(&self, characters: &Tensor) -> Result<Tensor> {
         let mut x = self.embedding.forward(characters)?;
-        let positions = Rotary::new(x.size(1)?, self.blocks.first().map_or(2, |b| b.attention.head_size(&x)))?;
+        let size = self.blocks.first().map_or(2, |b| b.attention.head_size(&x));
+        let positions = Rotary::new(x.size(1)?, size, &x)?;
         for block in &self.blocks {
             x = block.forward(&x, &positions)?;
         }
@@ -111,13 +112,15 @@ struct Rotary {
 }
 
 impl Rotary {
-    fn new(time: usize, size: usize) -> Result<Rotary> {
+    /// For queries and keys of the dtype and on the device of `like`.
+    fn new(time: usize, size: usize, like: &Tensor) -> Result<Rotary> {
         let half = size / 2;
         let frequency = |i: usize| 10_000_f64.powf(-(i as f64) / half as f64);
         let angles: Vec<f32> =
             (0..time).flat_map(|t| (0..half).map(move |i| (t as f64 * frequency(i)) as f32)).collect();
         let angles = Tensor::from_vec(angles, [time, half])?;
-        Ok(Rotary { cos: angles.cos()?, sin: angles.sin()? })
+        let beside = |x: Tensor| x.to_dtype(like.dtype())?.to_device(like.device());
+        Ok(Rotary { cos: beside(angles.cos()?)?, sin: beside(angles.sin()?)? })
     }
 
     /// `x` is `[batch, heads, time, size]`; the first half of the numbers is paired with the second.

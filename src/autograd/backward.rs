@@ -207,7 +207,7 @@ pub(crate) fn first_cotangent(op: &'static str, output: &Tensor, given: Option<&
             check_cotangent(op, output, cotangent)?;
             Ok(cotangent.clone())
         }
-        None if output.numel() == 1 => Tensor::ones_with(output.shape(), output.dtype()),
+        None if output.numel() == 1 => Tensor::ones_with(output.shape(), (output.dtype(), output.device())),
         None => bail!(
             Graph,
             op,

@@ -69,7 +69,7 @@ pub fn gradgradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor],
     if output.dtype() != DType::F64 {
         bail!(DType, "gradgradcheck", "the function gave a result of {}, not f64", output.dtype());
     }
-    let cotangent = noise(&mut Generator::seed(how.seed ^ 0x5eed), output.shape())?;
+    let cotangent = noise(&mut Generator::seed(how.seed ^ 0x5eed), &output)?;
     let n = inputs.len();
     let gradients = |x: &[Tensor]| {
         let floats: Vec<&Tensor> = x[..n].iter().filter(|x| x.dtype().is_float()).collect();
@@ -200,8 +200,8 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
     fn fast(&self, at: usize, leaves: &[Tensor], outputs: &[Tensor]) -> Result<()> {
         let mut generator = Generator::seed(self.how.seed.wrapping_add(at as u64));
         for _ in 0..self.how.projections.max(1) {
-            let direction = noise(&mut generator, self.inputs[at].shape())?;
-            let cotangents = outputs.iter().map(|y| noise(&mut generator, y.shape())).collect::<Result<Vec<_>>>()?;
+            let direction = noise(&mut generator, &self.inputs[at])?;
+            let cotangents = outputs.iter().map(|y| noise(&mut generator, y)).collect::<Result<Vec<_>>>()?;
             let gradient = self.gradient(at, leaves, outputs, &cotangents)?;
             if gradient != self.gradient(at, leaves, outputs, &cotangents)? && !gradient.iter().any(|g| g.is_nan()) {
                 bail!(
@@ -235,12 +235,12 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
         for (number, output) in outputs.iter().enumerate() {
             for element in 0..output.numel() {
                 let mut cotangents = outputs.iter().map(Tensor::zeros_like).collect::<Result<Vec<_>>>()?;
-                cotangents[number] = one_hot(output.shape(), element)?;
+                cotangents[number] = one_hot(output, element)?;
                 rows.push((number, element, self.gradient(at, leaves, outputs, &cotangents)?));
             }
         }
         for element in 0..self.inputs[at].numel() {
-            let changes = self.differences(at, &one_hot(self.inputs[at].shape(), element)?)?;
+            let changes = self.differences(at, &one_hot(&self.inputs[at], element)?)?;
             for (number, of_result, row) in &rows {
                 let (analytic, numeric) = (row[element], changes[*number][*of_result]);
                 if !self.close(analytic, numeric) {
@@ -270,15 +270,16 @@ fn as_leaf(input: &Tensor) -> Result<Tensor> {
 }
 
 /// Random numbers none of which is near zero, so that no element of a product goes unseen: from 1/2 to 1, of both signs.
-fn noise(generator: &mut Generator, shape: &[usize]) -> Result<Tensor> {
-    let uniform = generator.rand_with(shape, DType::F64)?.to_vec::<f64>()?;
-    Tensor::from_vec(uniform.into_iter().map(|u| if u < 0.5 { u - 1.0 } else { u }).collect(), shape)
+fn noise(generator: &mut Generator, like: &Tensor) -> Result<Tensor> {
+    let uniform = generator.rand_with(like.shape(), DType::F64)?.to_vec::<f64>()?;
+    let signed = uniform.into_iter().map(|u| if u < 0.5 { u - 1.0 } else { u }).collect();
+    Tensor::from_vec(signed, like.shape())?.to_device(like.device())
 }
 
-fn one_hot(shape: &[usize], element: usize) -> Result<Tensor> {
-    let mut values = vec![0.0; shape.iter().product()];
+fn one_hot(like: &Tensor, element: usize) -> Result<Tensor> {
+    let mut values = vec![0.0; like.numel()];
     values[element] = 1.0;
-    Tensor::from_vec(values, shape)
+    Tensor::from_vec(values, like.shape())?.to_device(like.device())
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -205,7 +205,7 @@ fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tens
     let shape: Vec<usize> = run.output.shape().iter().chain(x.shape()).copied().collect();
     let n = run.output.numel();
     if n == 0 {
-        return Tensor::zeros_with(shape, x.dtype());
+        return Tensor::zeros_with(shape, (x.dtype(), x.device()));
     }
     let mut rows = Vec::with_capacity(n);
     for at in 0..n {

@@ -15,13 +15,13 @@
 //! two can wait for each other.
 
 use super::View;
-use super::cpu::chain::{self, Operand, Part};
+use super::cpu::chain;
 use super::cpu::convert::compute_dtype;
 use super::cpu::map::Tile;
 use super::cpu::threads::GRAIN;
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::{DType, Device, Result};
+use crate::{DType, Device, Result, Scalar};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,9 @@ pub(crate) enum Kernel {
     One(Box<dyn Tile<1> + Send>),
     Two(Box<dyn Tile<2> + Send>),
     Three(Box<dyn Tile<3> + Send>),
+    /// One number everywhere. On a GPU it takes a launch to write a number down, and none to hand it to the kernel that
+    /// uses it.
+    Number(Scalar),
 }
 
 macro_rules! kernels {
@@ -64,9 +67,10 @@ pub(crate) struct Step {
     /// For messages.
     pub op: &'static str,
     pub kernel: Kernel,
-    /// Of the inputs' common type, which the kernel is run for: f32 or f64.
+    /// Of the inputs' common type, which the kernel is run for; on the processor f32 or f64.
     pub compute: DType,
     pub dtype: DType,
+    pub device: Device,
     pub numel: usize,
     pub inputs: SmallVec<[Input; 3]>,
 }
@@ -93,16 +97,13 @@ impl Step {
         Ok(Storage::late(self, bytes))
     }
 
-    pub fn device(&self) -> Device {
-        self.inputs.first().map_or(Device::Cpu, |input| input.storage.device())
-    }
-
     /// How many steps, at most, a chain up to this one has, and the tensors of its size that it keeps alive.
     fn extent(&self) -> (usize, SmallVec<[usize; MOST_OPERANDS]>) {
         let (mut steps, mut operands) = (1_usize, SmallVec::new());
         for input in &self.inputs {
             let own = [input.storage.id()];
             let behind = match input.storage.pending() {
+                Some(late) if late.number.is_some() => &[],
                 Some(late) => {
                     steps = steps.saturating_add(late.steps);
                     &late.operands[..]
@@ -121,6 +122,23 @@ impl Step {
     }
 }
 
+/// One kernel of a chain.
+pub(crate) struct Part<'a> {
+    pub kernel: &'a Kernel,
+    pub operands: SmallVec<[Operand<'a>; 3]>,
+    pub dtype: DType,
+    /// Fresh memory for all of the result, if it is kept.
+    pub to: Option<*mut u8>,
+}
+
+/// What a part reads.
+pub(crate) enum Operand<'a> {
+    /// The result of an earlier part.
+    Part(usize),
+    /// Elements in memory, under a layout with as many elements as the chain.
+    Memory(View<'a>),
+}
+
 /// The state of a storage that is computed late.
 pub(crate) struct Late {
     memory: OnceLock<Storage>,
@@ -135,6 +153,8 @@ pub(crate) struct Late {
     dtype: DType,
     steps: usize,
     operands: SmallVec<[usize; MOST_OPERANDS]>,
+    /// What all elements are, if they are one number.
+    number: Option<Scalar>,
 }
 
 impl Late {
@@ -149,6 +169,7 @@ impl Late {
             dtype: step.dtype,
             steps,
             operands,
+            number: if let Kernel::Number(number) = step.kernel { Some(number) } else { None },
             step: Mutex::new(Some(Box::new(step))),
             changed: Condvar::new(),
         }
@@ -160,8 +181,12 @@ impl Late {
         self.memory.get()
     }
 
-    /// Whether this can be computed together with a step that reads it: element for element, in the same type.
+    /// Whether this can be computed together with a step that reads it: element for element, in the same type. A number
+    /// goes with everything.
     fn joins(&self, step: &Step, input: &Input) -> bool {
+        if self.number.is_some() {
+            return true;
+        }
         let in_order = input.layout.is_contiguous() && input.layout.offset() == 0;
         in_order && self.numel == step.numel && self.compute == step.compute && self.dtype == input.dtype
     }
@@ -241,7 +266,9 @@ fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
     let mut taken = Vec::new();
     while let Some((_, storage)) = waiting.pop_last() {
         if let Some(step) = storage.pending().and_then(Late::take) {
-            step.inputs.iter().for_each(|input| add(&mut waiting, &input.storage));
+            // Numbers are not taken but copied: they belong to many chains.
+            let pending = |input: &&Input| input.storage.pending().is_some_and(|late| late.number.is_none());
+            step.inputs.iter().filter(pending).for_each(|input| add(&mut waiting, &input.storage));
             taken.push(Taken { storage, step, memory: None });
         }
     }
@@ -261,21 +288,34 @@ fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
     for Taken { storage, step, memory } in chain.iter_mut() {
         let outside = storage.handles() > inside[&storage.id()];
         if outside || wanted.iter().any(|wanted| wanted.ptr_eq(storage)) {
-            *memory = Some(Storage::new(step.op, step.device(), storage.bytes())?);
+            *memory = Some(Storage::new(step.op, step.device, storage.bytes())?);
         }
     }
-    let places: BTreeMap<usize, usize> = chain.iter().enumerate().map(|(at, taken)| (taken.storage.id(), at)).collect();
     let targets: Vec<_> = chain.iter_mut().map(|taken| taken.memory.as_mut().and_then(Storage::get_mut)).collect();
-    let mut parts: Vec<Part<'_>> = Vec::with_capacity(chain.len());
-    for (Taken { step, .. }, to) in chain.iter().zip(targets) {
+    let numbers = numbers(chain);
+    let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut parts: Vec<Part<'_>> = Vec::with_capacity(chain.len() + numbers.len());
+    for (&id, (kernel, dtype)) in &numbers {
+        places.insert(id, parts.len());
+        parts.push(Part { kernel, operands: SmallVec::new(), dtype: *dtype, to: None });
+    }
+    for (Taken { storage, step, .. }, to) in chain.iter().zip(targets) {
         let operands = step.inputs.iter().map(|input| match places.get(&input.storage.id()) {
             Some(&at) => Operand::Part(at),
             None => Operand::Memory(View { storage: &input.storage, layout: &input.layout, dtype: input.dtype }),
         });
-        parts.push(Part { kernel: &step.kernel, operands: operands.collect(), dtype: step.dtype, to });
+        let operands = operands.collect();
+        places.insert(storage.id(), parts.len());
+        parts.push(Part { kernel: &step.kernel, operands, dtype: step.dtype, to });
     }
     if let Some(Taken { step, .. }) = chain.last() {
-        chain::compute(step.compute, step.numel, &parts);
+        match step.device {
+            Device::Cpu => chain::compute(step.compute, step.numel, &parts),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(n) => super::cuda::chain::compute(step.op, n, step.compute, step.numel, &parts)?,
+            #[cfg(not(feature = "cuda"))]
+            Device::Cuda(n) => return Err(super::no_cuda(step.op, n)),
+        }
     }
     drop(parts);
     for Taken { storage, memory, .. } in chain {
@@ -284,6 +324,18 @@ fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The numbers that the steps of a chain read and that nobody has written down, as kernels; by the identity of their
+/// storages.
+fn numbers(chain: &[Taken]) -> BTreeMap<usize, (Kernel, DType)> {
+    let inputs = chain.iter().flat_map(|taken| &taken.step.inputs);
+    let number = |input: &Input| {
+        let number = input.storage.pending()?.number?;
+        Some((input.storage.id(), (Kernel::Number(number), input.dtype)))
+    };
+    let taken = |id: usize| chain.iter().any(|taken| taken.storage.id() == id);
+    inputs.filter_map(number).filter(|&(id, _)| !taken(id)).collect()
 }
 
 #[cfg(test)]

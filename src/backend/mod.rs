@@ -1,16 +1,273 @@
 //! Kernels over strided buffers. They know storage, layout and dtype, and neither gradients nor the names of operations.
 //!
-//! This module is the seam between tensors and devices: it takes [`View`]s and hands them to the device's kernels.
+//! This module is the seam between tensors and devices: it takes [`View`]s and hands them to the device's kernels. Nothing
+//! is ever copied between devices here: a kernel that a device lacks is an error that names the operation.
 
+pub(crate) mod code;
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
+mod devices;
+mod fused;
 pub(crate) mod late;
 mod view;
 
-pub(crate) use cpu::arg::arg;
-pub(crate) use cpu::copy::{copy, fill, fill_parallel, read};
-pub(crate) use cpu::index::{Indices, gather, index_add, rows_within};
-pub(crate) use cpu::map::{map, zip_in_place};
-pub(crate) use cpu::matmul::{has_bf16, matmul, matmul_bf16};
-pub(crate) use cpu::reduce::{reduce, reduce_shifted};
-pub(crate) use cpu::softmax::softmax;
+pub(crate) use cpu::index::Indices;
+pub(crate) use cpu::matmul::has_bf16;
+pub use devices::DeviceProperties;
+pub(crate) use fused::{
+    Exactness, InOwnType, Targets, attention, attention_backward, cross_entropy, cross_entropy_backward, draw,
+    has_attention, layer_norm, layer_norm_backward, layer_norm_pieces, matmul,
+};
 pub(crate) use view::{View, ViewMut};
+
+#[cfg(not(feature = "cuda"))]
+use crate::Error;
+use crate::error::err;
+use crate::{DType, Device, Result, Scalar};
+use cpu::arg::Extreme;
+use cpu::map::Tile;
+use cpu::reduce::{Reduce, Shifted};
+use cpu::softmax::Row;
+use std::ops::Range;
+
+/// Hands a call to the kernels of a device.
+macro_rules! dispatch {
+    ($op:expr, $device:expr, cpu => $cpu:expr, cuda($ordinal:ident) => $cuda:expr) => {
+        match $device {
+            Device::Cpu => $cpu,
+            #[cfg(feature = "cuda")]
+            Device::Cuda($ordinal) => $cuda,
+            #[cfg(not(feature = "cuda"))]
+            Device::Cuda(ordinal) => Err(no_cuda($op, ordinal)),
+        }
+    };
+}
+
+use dispatch;
+
+/// Why a GPU cannot be used by a program that was built without its kernels.
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn no_cuda(op: &'static str, ordinal: usize) -> Error {
+    err!(Device, op, "cuda:{ordinal} cannot be used: cotangent was built without its feature `cuda`")
+}
+
+/// Refuses a device that is not there.
+pub(crate) fn check(op: &'static str, device: Device) -> Result<()> {
+    dispatch!(op, device, cpu => Ok(()), cuda(n) => cuda::gpu::gpu(op, n).map(drop))
+}
+
+/// Whether this thread records work for a device instead of doing it.
+pub(crate) fn is_recording(device: Device) -> bool {
+    #[cfg(feature = "cuda")]
+    return cuda::capture::is_recording(device);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
+/// Refuses what the processor's kernels cannot reach.
+pub(crate) fn on_the_processor(op: &'static str, devices: impl IntoIterator<Item = Device>) -> Result<()> {
+    let missing = |device| Err(err!(Device, op, "there is no kernel for this on {device}"));
+    devices.into_iter().find(|&device| device != Device::Cpu).map_or(Ok(()), missing)
+}
+
+/// The device that all operands are on.
+#[inline]
+fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = Device>) -> Result<Device> {
+    match others.into_iter().find(|&b| b != a) {
+        None => Ok(a),
+        Some(b) => Err(err!(Device, op, "one tensor is on {a}, the other on {b}: use to_device")),
+    }
+}
+
+/// `out = tile(inputs)`, computed in the computing type of `compute`. The inputs' layouts have the shape of `out`, and
+/// their storages are not `out`'s.
+#[inline]
+pub(crate) fn map<const N: usize>(
+    op: &'static str,
+    tile: &dyn Tile<N>,
+    compute: DType,
+    inputs: [View<'_>; N],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
+        cpu => cpu::map::map(op, tile, compute, inputs, out),
+        cuda(n) => cuda::chain::map(op, n, tile, compute, inputs, out))
+}
+
+/// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
+pub(crate) fn copy(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, from.device(), [to.device()])?,
+        cpu => cpu::copy::copy(from, to),
+        cuda(n) => cuda::chain::copy(op, n, from, to))
+}
+
+/// `target = tile(target, other)`, in place; `other` has the shape of `target` and another storage.
+pub(crate) fn zip_in_place(
+    op: &'static str,
+    tile: &dyn Tile<2>,
+    target: &mut ViewMut<'_>,
+    other: View<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, target.device(), [other.device()])?,
+        cpu => cpu::map::zip_in_place(op, tile, target, other),
+        cuda(n) => cuda::chain::zip_in_place(op, n, tile, target, other))
+}
+
+/// The element at a position of a view's layout.
+pub(crate) fn read(op: &'static str, from: View<'_>, position: usize) -> Result<Scalar> {
+    dispatch!(op, from.device(),
+        cpu => Ok(cpu::copy::read(from, position)),
+        cuda(n) => cuda::memory::read(op, n, from, position))
+}
+
+/// Puts one number everywhere.
+pub(crate) fn fill(op: &'static str, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
+    dispatch!(op, to.device(),
+        cpu => {
+            cpu::copy::fill(to, value);
+            Ok(())
+        },
+        cuda(n) => cuda::chain::fill(op, n, to, value))
+}
+
+/// The bytes of contiguous elements, from one device to another.
+pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
+    match (from.device(), to.device()) {
+        (a, b) if a == b => copy(op, from, to),
+        #[cfg(feature = "cuda")]
+        _ => cuda::memory::transfer(op, from, to),
+        #[cfg(not(feature = "cuda"))]
+        (Device::Cuda(ordinal), _) | (_, Device::Cuda(ordinal)) => Err(no_cuda(op, ordinal)),
+        #[cfg(not(feature = "cuda"))]
+        (Device::Cpu, Device::Cpu) => copy(op, from, to),
+    }
+}
+
+/// What is drawn at random.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Draw {
+    /// In `[0, 1)`, with so many bits: those of the significand, or 24 for f32, lest rounding reach 1.
+    Uniform(u32),
+    /// With mean 0 and variance 1.
+    Normal,
+    /// From the first up to but without the second.
+    Integers(i64, i64),
+    /// True for 32-bit words up to this one; false for all if there is none.
+    Booleans(Option<u32>),
+}
+
+/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
+/// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
+pub(crate) fn reduce(
+    op: &'static str,
+    by: Reduce,
+    input: View<'_>,
+    dims: &[usize],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, input.device(), [out.device()])?,
+        cpu => cpu::reduce::reduce(op, by, input, dims, out),
+        cuda(n) => cuda::reduce::reduce(op, n, by, input, dims, out))
+}
+
+/// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
+/// computing type of the input, which is one of floats. There are elements in the input.
+pub(crate) fn reduce_shifted(
+    op: &'static str,
+    by: Shifted,
+    input: View<'_>,
+    dims: &[usize],
+    own: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, input.device(), [own.device(), out.device()])?,
+        cpu => cpu::reduce::reduce_shifted(op, by, input, dims, own, out),
+        cuda(n) => cuda::reduce::reduce_shifted(op, n, by, input, dims, own, out))
+}
+
+/// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
+/// the elements they were chosen from, counted in row-major order, to `indices`. Of several the first is taken, and a
+/// NaN before everything else. There are elements to choose from.
+pub(crate) fn arg(
+    op: &'static str,
+    which: Extreme,
+    input: View<'_>,
+    dims: &[usize],
+    values: Option<&mut ViewMut<'_>>,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, input.device(), [indices.device()])?,
+        cpu => cpu::arg::arg(which, input, dims, values, indices),
+        cuda(n) => cuda::reduce::arg(op, n, which, input, dims, values, indices))
+}
+
+/// `row` of rows along `dim`; without one every element is a row. All have one shape and dtype.
+pub(crate) fn softmax<const N: usize>(
+    op: &'static str,
+    row: Row,
+    inputs: [View<'_>; N],
+    dim: Option<usize>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
+        cpu => cpu::softmax::softmax(op, row, inputs, dim, out),
+        cuda(n) => cuda::rows::softmax(op, n, row, inputs, dim, out))
+}
+
+/// `out[.., j, ..] = x[.., indices[.., j, ..], ..]` along `dim`. The indices broadcast to the shape of `out`, which
+/// may be shorter than `x` in the other dimensions, and were checked against a size not above that of `x` in `dim`.
+pub(crate) fn gather(
+    op: &'static str,
+    x: View<'_>,
+    dim: usize,
+    indices: &Indices<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, x.device(), [indices.view.device(), out.device()])?,
+        cpu => cpu::index::gather(x, dim, indices, out),
+        cuda(n) => cuda::index::gather(op, n, x, dim, indices, out))
+}
+
+/// `out[.., indices[.., j, ..], ..] += source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast to the
+/// shape of `source`; both tensors are of one computing type.
+pub(crate) fn index_add(
+    op: &'static str,
+    out: &mut ViewMut<'_>,
+    dim: usize,
+    indices: &Indices<'_>,
+    source: View<'_>,
+) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), [indices.view.device(), source.device()])?,
+        cpu => cpu::index::index_add(op, out, dim, indices, source),
+        cuda(n) => cuda::index::index_add(op, n, out, dim, indices, source))
+}
+
+/// A triangle of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Triangle {
+    pub upper: bool,
+    /// How far above the diagonal its long side lies.
+    pub diagonal: isize,
+}
+
+impl Triangle {
+    /// The columns of a row that belong to it.
+    pub fn columns(self, row: usize, columns: usize) -> Range<usize> {
+        let after = |by: isize| (row as isize).saturating_add(by).clamp(0, columns as isize) as usize;
+        if self.upper { after(self.diagonal)..columns } else { 0..after(self.diagonal.saturating_add(1)) }
+    }
+}
+
+/// The triangle of each matrix in `x`, and zeros elsewhere. `out` has the shape of `x`.
+pub(crate) fn triangle(op: &'static str, x: View<'_>, triangle: Triangle, out: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, x.device(), [out.device()])?,
+        cpu => {
+            let columns = x.layout.shape().last().copied().unwrap_or(0);
+            cpu::index::rows_within(x, |row| triangle.columns(row, columns), out)
+        },
+        cuda(n) => cuda::index::triangle(op, n, x, triangle, out))
+}

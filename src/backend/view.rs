@@ -2,7 +2,7 @@
 
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::{DType, Element, Result, error::err};
+use crate::{DType, Device, Element, Result, error::err};
 use std::marker::PhantomData;
 
 /// Elements to read.
@@ -14,6 +14,11 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Where the elements are.
+    pub fn device(&self) -> Device {
+        self.storage.device()
+    }
+
     /// The start of the storage. Every position of the layout is a valid element from here (L2).
     #[inline]
     pub fn ptr(&self) -> *const u8 {
@@ -23,7 +28,7 @@ impl<'a> View<'a> {
     /// The elements, if they are of type `T` and contiguous.
     #[inline]
     pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
-        if T::DTYPE != self.dtype || !self.layout.is_contiguous() {
+        if T::DTYPE != self.dtype || !self.layout.is_contiguous() || self.storage.device() != Device::Cpu {
             return None;
         }
         let numel = self.layout.numel();
@@ -46,6 +51,7 @@ impl<'a> View<'a> {
 /// Elements to write, which nobody else can see meanwhile and of which no two share a position.
 pub(crate) struct ViewMut<'a> {
     ptr: *mut u8,
+    device: Device,
     pub layout: &'a Layout,
     pub dtype: DType,
     _borrow: PhantomData<&'a mut Storage>,
@@ -56,12 +62,17 @@ impl<'a> ViewMut<'a> {
     #[inline(always)]
     pub fn new(op: &'static str, storage: &'a mut Storage, layout: &'a Layout, dtype: DType) -> Result<ViewMut<'a>> {
         let ptr = storage.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
-        Ok(ViewMut { ptr, layout, dtype, _borrow: PhantomData })
+        Ok(ViewMut { ptr, device: storage.device(), layout, dtype, _borrow: PhantomData })
     }
 
     /// A part of the elements: `layout` is made from this one's.
     pub fn part<'b>(&'b mut self, layout: &'b Layout) -> ViewMut<'b> {
-        ViewMut { ptr: self.ptr, layout, dtype: self.dtype, _borrow: PhantomData }
+        ViewMut { ptr: self.ptr, device: self.device, layout, dtype: self.dtype, _borrow: PhantomData }
+    }
+
+    /// Where the elements are.
+    pub fn device(&self) -> Device {
+        self.device
     }
 
     /// The start of the storage.
@@ -79,7 +90,7 @@ impl<'a> ViewMut<'a> {
     /// The elements, if they are of type `T` and contiguous.
     #[inline]
     pub fn into_slice<T: Element>(self) -> Option<&'a mut [T]> {
-        if T::DTYPE != self.dtype || !self.layout.is_contiguous() {
+        if T::DTYPE != self.dtype || !self.layout.is_contiguous() || self.device != Device::Cpu {
             return None;
         }
         let numel = self.layout.numel();

@@ -17,7 +17,7 @@
 use super::StateDict;
 use crate::backend::cpu::bytes;
 use crate::error::{bail, err};
-use crate::{DType, Error, Result, Shape};
+use crate::{DType, Device, Error, Result, Shape};
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::BTreeMap;
@@ -49,8 +49,10 @@ pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
 pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) -> Result<()> {
     let path = path.as_ref();
     // Wide elements first, so that all of them lie aligned.
-    let mut tensors =
-        dict.iter().map(|(name, tensor)| Ok((name, tensor.detach().contiguous()?))).collect::<Result<Vec<_>>>()?;
+    let mut tensors = dict
+        .iter()
+        .map(|(name, tensor)| Ok((name, tensor.detach().contiguous()?.to_device(Device::Cpu)?)))
+        .collect::<Result<Vec<_>>>()?;
     tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
     let mut end = 0;
     let place = |(name, tensor): &(&str, crate::Tensor)| {

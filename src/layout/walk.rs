@@ -36,6 +36,31 @@ impl<const N: usize> Walk<N> {
         Walk { dims, offsets, numel: shape.numel() }
     }
 
+    /// The walk over one layout that is given by its shape and strides, from position 0.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub fn of(shape: &Shape, strides: &[isize]) -> Walk<1> {
+        let mut dims: SmallVec<[(usize, [isize; 1]); 5]> = SmallVec::new();
+        for (&size, &stride) in shape.iter().zip(strides).filter(|(size, _)| **size != 1) {
+            match dims.last_mut() {
+                Some((run, [outer])) if *outer == stride * size as isize => {
+                    *run *= size;
+                    *outer = stride;
+                }
+                _ => dims.push((size, [stride])),
+            }
+        }
+        if dims.is_empty() {
+            dims.push((1, [0]));
+        }
+        Walk { dims, offsets: [0], numel: shape.numel() }
+    }
+
+    /// Sizes and strides of the merged dimensions, innermost last.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub fn dims(&self) -> &[(usize, [isize; N])] {
+        &self.dims
+    }
+
     /// The number of elements.
     pub fn numel(&self) -> usize {
         self.numel

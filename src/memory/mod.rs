@@ -115,6 +115,7 @@ impl fmt::Display for Stats {
 pub fn stats(device: Device) -> Result<Stats> {
     match device {
         Device::Cpu => Ok(CPU.stats()),
+        Device::Cuda(n) => on_gpu("stats", n, Arena::stats),
     }
 }
 
@@ -135,6 +136,7 @@ pub fn reset_peak(device: Device) -> Result<()> {
             magazine::settle();
             CPU.counter.reset_peak();
         }
+        Device::Cuda(n) => on_gpu("reset_peak", n, |arena| arena.counter.reset_peak())?,
     }
     Ok(())
 }
@@ -157,6 +159,7 @@ pub fn empty_cache(device: Device) -> Result<()> {
             magazine::empty_all();
             CPU.pool().empty_cache();
         }
+        Device::Cuda(n) => on_gpu("empty_cache", n, |arena| arena.pool().empty_cache())?,
     }
     Ok(())
 }
@@ -182,8 +185,23 @@ pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
             magazine::empty_all();
             CPU.pool().set_limit(limit);
         }
+        Device::Cuda(n) => on_gpu("set_limit", n, |arena| arena.pool().set_limit(limit))?,
     }
     Ok(())
+}
+
+#[cfg(feature = "cuda")]
+fn on_gpu<R>(
+    op: &'static str,
+    ordinal: usize,
+    f: impl FnOnce(&Arena<crate::backend::cuda::memory::CudaSystem>) -> R,
+) -> Result<R> {
+    Ok(f(&crate::backend::cuda::gpu::gpu(op, ordinal)?.arena))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn on_gpu<R>(op: &'static str, ordinal: usize, _: impl FnOnce(&Arena<CpuSystem>) -> R) -> Result<R> {
+    Err(crate::backend::no_cuda(op, ordinal))
 }
 
 /// A pool that threads share, and the count of what is in use.

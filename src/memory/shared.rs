@@ -79,6 +79,12 @@ impl<T: ?Sized> Shared<T> {
         self.inner().count.load(Ordering::Acquire) == 1
     }
 
+    /// The number of handles. Others may come and go meanwhile.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn handles(&self) -> usize {
+        self.inner().count.load(Ordering::Acquire)
+    }
+
     /// The value, if this is the only handle.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {

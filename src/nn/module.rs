@@ -4,7 +4,7 @@ use super::state;
 use super::summary;
 use super::tied::Leaf;
 use crate::io::StateDict;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
@@ -327,6 +327,18 @@ pub trait Module {
         replace(self, |part| match part {
             Part::Param(tensor) => tensor.detach().to_dtype(dtype)?.requires_grad_(tensor.requires_grad()).map(Some),
             Part::Buffer(tensor) if tensor.dtype().is_float() => tensor.detach().to_dtype(dtype).map(Some),
+            _ => Ok(None),
+        })
+    }
+
+    /// Moves all parameters and buffers to a device. Gradients are dropped.
+    ///
+    /// # Errors
+    /// If there is no such device, or its memory runs out; nothing is changed then.
+    fn to_device(&mut self, device: Device) -> Result<()> {
+        replace(self, |part| match part {
+            Part::Param(tensor) => tensor.detach().to_device(device)?.requires_grad_(tensor.requires_grad()).map(Some),
+            Part::Buffer(tensor) => tensor.detach().to_device(device).map(Some),
             _ => Ok(None),
         })
     }

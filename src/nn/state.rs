@@ -113,7 +113,7 @@ fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<Plan> {
         } else if let Some(other) = differing(dict, tied, value)? {
             plan.faults.push(format!("{name} and {other} are one parameter, but their values differ"));
         } else {
-            plan.values.insert(name.clone(), value.detach().contiguous()?);
+            plan.values.insert(name.clone(), value.detach().contiguous()?.to_device(tensor.device())?);
         }
     }
     plan.report.loaded = plan.values.len();

@@ -3,11 +3,12 @@
 use super::binary::common_dtype;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
-use crate::backend::cpu::attention::{self, Inputs};
+use crate::backend::cpu::attention::Inputs;
 use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::{self, InOwnType};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 use smallvec::smallvec;
 
 /// What [`Tensor::scaled_dot_product_attention`] may be told. The default sees every key and scales by the inverse square
@@ -58,14 +59,14 @@ impl Tensor {
         let out = match &problem.mask {
             // Only the plain form has a derivative for the mask.
             Some(mask) if mask.requires_grad() && is_grad_enabled() => problem.plain()?,
-            _ if problem.is_empty() => problem.plain()?,
+            _ if problem.is_empty() || !problem.has_kernel => problem.plain()?,
             _ => problem.fused()?,
         };
         out.to_dtype(problem.dtype)
     }
 }
 
-/// The inputs of one shape but for the last two dimensions, in a computing type.
+/// The inputs of one shape but for the last two dimensions, in a computing type, or in their own if the kernel takes that.
 struct Problem {
     query: Tensor,
     key: Tensor,
@@ -76,6 +77,8 @@ struct Problem {
     scale: f64,
     /// What the result is to be.
     dtype: DType,
+    /// Whether the device has a fused kernel for it.
+    has_kernel: bool,
 }
 
 const NAME: &str = "scaled_dot_product_attention";
@@ -108,17 +111,19 @@ impl Problem {
         }
         let lead = |shape: &[usize]| Shape::from(&shape[..shape.len() - 2]);
         let batch = broadcast(NAME, &shapes.map(lead).each_ref())?;
-        let compute = compute_dtype(dtype);
+        let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
+        let e = value.shape()[value.rank() - 1];
+        let kernel = backend::has_attention(query.device(), dtype, [*d, e, batch.len() + 2], scale);
+        let operands = if kernel == Some(InOwnType(true)) { dtype } else { compute_dtype(dtype) };
         let wide = |t: &Tensor| -> Result<Tensor> {
             let shape: Shape = batch.iter().chain(&t.shape()[t.rank() - 2..]).copied().collect();
-            let t = t.to_dtype(compute)?;
+            let t = t.to_dtype(operands)?;
             if *t.shape() == *shape { Ok(t) } else { t.expand(&shape[..]) }
         };
         let scores: Shape = batch.iter().copied().chain([*t, *s]).collect();
-        let mask = options.mask.map(|mask| additive(mask, &scores, compute)).transpose()?;
-        let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
+        let mask = options.mask.map(|mask| additive(mask, &scores, compute_dtype(dtype))).transpose()?;
         let (query, key, value) = (wide(query)?, wide(key)?, wide(value)?);
-        Ok(Problem { query, key, value, mask, causal: options.causal, scale, dtype })
+        Ok(Problem { query, key, value, mask, causal: options.causal, scale, dtype, has_kernel: kernel.is_some() })
     }
 
     fn is_empty(&self) -> bool {
@@ -132,11 +137,19 @@ impl Problem {
         let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
         let rows: Shape = query.shape()[..rank - 1].into();
         let shape: Shape = rows.iter().copied().chain([last]).collect();
-        let mut sums = Tensor::empty(NAME, rows, query.dtype(), query.device())?;
+        let mut sums = Tensor::empty(NAME, rows, compute_dtype(query.dtype()), query.device())?;
         let operands = Operands::new(query, key, value, mask.clone(), *causal, *scale)?;
-        let out = Tensor::build(NAME, shape, query.dtype(), query.device(), |out| {
-            operands.with(|inputs| attention::forward(NAME, &inputs, &mut sums.as_view_mut(NAME)?, out))
+        // Heads that lie between each other give results that do, where the kernel can write them: so that putting them side
+        // by side again, which comes next, moves nothing.
+        let between = query.device() != Device::Cpu && rank == 4 && query.strides()[1] < query.strides()[2];
+        let order: [isize; 4] = if between { [0, 2, 1, 3] } else { [0, 1, 2, 3] };
+        let in_memory = if between { [0, 2, 1, 3].map(|d: usize| shape[d]).into() } else { shape };
+        let out = Tensor::build(NAME, in_memory, query.dtype(), query.device(), |out| {
+            let layout = if between { out.layout.permute(NAME, &order)? } else { out.layout.clone() };
+            operands
+                .with(|inputs| backend::attention(NAME, &inputs, &mut sums.as_view_mut(NAME)?, &mut out.part(&layout)))
         })?;
+        let out = if between { out.with_layout(out.layout().permute(NAME, &order)?) } else { out };
         let (causal, scale) = (*causal, *scale);
         out.record(NAME, &[query, key, value], |save| {
             let kept = [query, key, value].map(|t| save.keep(t));
@@ -146,11 +159,12 @@ impl Problem {
                 let mask = mask.clone();
                 if is_grad_enabled() {
                     let [query, key, value] = [query.clone(), key.clone(), value.clone()];
-                    let problem = Problem { query, key, value, mask, causal, scale, dtype: g.dtype() };
+                    let problem =
+                        Problem { query, key, value, mask, causal, scale, dtype: g.dtype(), has_kernel: true };
                     return problem.plain_grads(cx, g);
                 }
                 let operands = Operands::new(query, key, value, mask, causal, scale)?;
-                let g = g.contiguous()?;
+                let g = if g.device() == Device::Cpu { g.contiguous()? } else { g.clone() };
                 let empty = |t: &Tensor| Tensor::empty(NAME, t.layout().shape().clone(), t.dtype(), t.device());
                 let mut grads: Grads =
                     smallvec![cx.want(0, || empty(query))?, cx.want(1, || empty(key))?, cx.want(2, || empty(value))?];
@@ -159,11 +173,23 @@ impl Problem {
                     let mut next = || views.next().transpose().map(Option::flatten);
                     let (mut a, mut b, mut c) = (next()?, next()?, next()?);
                     let grads = [a.as_mut(), b.as_mut(), c.as_mut()];
-                    attention::backward(NAME, &inputs, sums.as_view()?, values.as_view()?, g.as_view()?, grads)
+                    backend::attention_backward(
+                        NAME,
+                        &inputs,
+                        [sums.as_view()?, values.as_view()?, g.as_view()?],
+                        grads,
+                    )
                 })?;
                 Ok(grads)
             }
         })
+    }
+
+    /// The same in the computing type.
+    fn wide(&self) -> Result<Problem> {
+        let compute = compute_dtype(self.query.dtype());
+        let [query, key, value] = [&self.query, &self.key, &self.value].map(|t| t.to_dtype(compute));
+        Ok(Problem { query: query?, key: key?, value: value?, mask: self.mask.clone(), ..*self })
     }
 
     /// The weights, by the definition.
@@ -173,7 +199,7 @@ impl Problem {
         let mut hidden = None;
         if *causal {
             let (t, s) = (scores.size(-2)?, scores.size(-1)?);
-            let future = Tensor::ones([t, s])?.triu(1)?.gt(0.0)?;
+            let future = Tensor::ones_with([t, s], scores.device())?.triu(1)?.gt(0.0)?;
             scores = scores.masked_fill(&future, f64::NEG_INFINITY)?;
         }
         if let Some(mask) = mask {
@@ -192,17 +218,19 @@ impl Problem {
 
     /// The definition, recorded step by step.
     fn plain(&self) -> Result<Tensor> {
-        self.weights()?.matmul(&self.value)
+        let wide = self.wide()?;
+        wide.weights()?.matmul(&wide.value)
     }
 
     fn plain_grads(&self, cx: &Cx, g: &Tensor) -> Result<Grads> {
-        let weights = self.weights()?;
-        let slopes = g.matmul(&self.value.transpose(-2, -1)?)?;
+        let (wide, g) = (self.wide()?, &g.to_dtype(compute_dtype(g.dtype()))?);
+        let weights = wide.weights()?;
+        let slopes = g.matmul(&wide.value.transpose(-2, -1)?)?;
         let mean = slopes.mul(&weights)?.sum_dim([-1], true)?;
         let scores = weights.mul(&slopes.sub(&mean)?)?.scale(self.scale)?;
         Ok(smallvec![
-            cx.want(0, || scores.matmul(&self.key))?,
-            cx.want(1, || scores.transpose(-2, -1)?.matmul(&self.query))?,
+            cx.want(0, || scores.matmul(&wide.key))?,
+            cx.want(1, || scores.transpose(-2, -1)?.matmul(&wide.query))?,
             cx.want(2, || weights.transpose(-2, -1)?.matmul(g))?,
         ])
     }
@@ -221,7 +249,7 @@ fn additive(mask: &Tensor, scores: &Shape, dtype: DType) -> Result<Tensor> {
     if mask.dtype() != DType::Bool {
         bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype());
     }
-    let zeros = Tensor::zeros_with(mask.shape(), dtype)?;
+    let zeros = Tensor::zeros_with(mask.shape(), (dtype, mask.device()))?;
     zeros.masked_fill(&mask.detach().eq(false)?, f64::NEG_INFINITY)
 }
 
@@ -288,6 +316,7 @@ static ATTENTION: Op = Op {
         for causal in [false, true] {
             let seen = seen.clone();
             all.push(Sample::new("a mask of bools", inputs()?, move |x| {
+                let seen = seen.to_device(x[0].device())?;
                 let options = Attention { mask: Some(&seen), causal, ..Attention::default() };
                 x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
             }));

@@ -4,6 +4,7 @@ use super::formula::{Expr, Num, Wrapping};
 use super::map::{map, map_alike};
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, Grads};
+use crate::backend::code::Code;
 use crate::backend::cpu::map::{Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::layout::broadcast;
@@ -156,8 +157,11 @@ fn chosen(g: &Tensor, winner: &Tensor, loser: &Tensor) -> Result<Tensor> {
 }
 
 macro_rules! kernels {
-    ($($name:ident: |$a:ident, $b:ident| $float:expr, |$i:ident, $j:ident| $int:expr;)+) => {$(
+    ($($name:ident: |$a:ident, $b:ident| $float:expr, |$i:ident, $j:ident| $int:expr, |$x:ident, $y:ident| $code:expr;)+) => {$(
         struct $name;
+        impl Formula<Code, 2> for $name {
+            fn at(&self, [$x, $y]: [Code; 2]) -> Code { $code }
+        }
         kernels!(@ $name f32 |$a, $b| $float);
         kernels!(@ $name f64 |$a, $b| $float);
         kernels!(@ $name i64 |$i, $j| $int);
@@ -172,14 +176,14 @@ macro_rules! kernels {
 }
 
 kernels! {
-    Add: |a, b| a + b, |i, j| i.wrapping_add(j);
-    Sub: |a, b| a - b, |i, j| i.wrapping_sub(j);
-    Mul: |a, b| a * b, |i, j| i.wrapping_mul(j);
-    Div: |a, b| a / b, |i, j| (Wrapping(i) / Wrapping(j)).0;
-    Pow: |a, b| a.powf(b), |i, j| int_pow(Wrapping(i), j as i64).0;
+    Add: |a, b| a + b, |i, j| i.wrapping_add(j), |x, y| x + y;
+    Sub: |a, b| a - b, |i, j| i.wrapping_sub(j), |x, y| x - y;
+    Mul: |a, b| a * b, |i, j| i.wrapping_mul(j), |x, y| x * y;
+    Div: |a, b| a / b, |i, j| (Wrapping(i) / Wrapping(j)).0, |x, y| x / y;
+    Pow: |a, b| a.powf(b), |i, j| int_pow(Wrapping(i), j as i64).0, |x, y| Code::call("power", [x, y]);
     // A NaN on either side wins.
-    Maximum: |a, b| if a > b || a.is_nan() { a } else { b }, |i, j| i.max(j);
-    Minimum: |a, b| if a < b || a.is_nan() { a } else { b }, |i, j| i.min(j);
+    Maximum: |a, b| if a > b || a.is_nan() { a } else { b }, |i, j| i.max(j), |x, y| Code::call("larger", [x, y]);
+    Minimum: |a, b| if a < b || a.is_nan() { a } else { b }, |i, j| i.min(j), |x, y| Code::call("smaller", [x, y]);
 }
 
 /// Integer powers by squaring; a negative exponent gives the quotient, which is 0 but for 1 and -1.

@@ -3,7 +3,9 @@
 use super::sample::{Op, Sample, spread};
 use crate::autograd::Cx;
 use crate::backend;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
+#[cfg(feature = "cuda")]
+use crate::{backend::ViewMut, layout::Layout, storage::Storage};
 use smallvec::smallvec;
 
 impl Tensor {
@@ -24,12 +26,59 @@ impl Tensor {
             return Ok(self.clone());
         }
         let shape = self.layout().shape().clone();
-        let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| backend::copy(self.as_view()?, out))?;
+        let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| {
+            backend::copy("to_dtype", self.as_view()?, out)
+        })?;
         if !dtype.is_float() {
             return Ok(out.record_barrier("to_dtype", &[self]));
         }
         // The engine casts every cotangent to its tensor's dtype.
         out.record("to_dtype", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+    }
+
+    /// The same values on another device; the gradient is brought back. This tensor itself if it is there already.
+    ///
+    /// ```
+    /// # use cotangent::{Device, Tensor};
+    /// let x = Tensor::new([1.0, 2.0])?.to_device(Device::Cpu)?;
+    /// assert_eq!(x.device(), Device::Cpu);
+    /// assert!(x.to_device(Device::cuda(99)).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the device is missing or has not enough memory.
+    #[track_caller]
+    pub fn to_device(&self, device: Device) -> Result<Tensor> {
+        if device == self.device() {
+            return Ok(self.clone());
+        }
+        let (from, whole) = (self.device(), self.detach().contiguous()?);
+        let shape = self.layout().shape().clone();
+        let out = Tensor::build("to_device", shape, self.dtype(), device, |out| {
+            backend::transfer("to_device", whole.as_view()?, out)
+        })?;
+        out.record("to_device", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.to_device(from)?)]))
+    }
+
+    /// A copy in pinned memory of the processor: [`to_device`](Self::to_device) does not wait for such a copy to arrive on a
+    /// GPU. It may be dropped or changed at once: what the GPU still reads is kept for it. For data that is brought there
+    /// batch by batch; there should not be much of such memory.
+    ///
+    /// # Errors
+    /// If there is no GPU, or not enough of such memory.
+    pub fn pin_memory(&self) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        {
+            let (layout, bytes) = (Layout::contiguous(self.shape().into()), self.numel() * self.dtype().size());
+            let mut storage = Storage::pinned("pin_memory", bytes)?;
+            let host = self.detach().contiguous()?.to_device(Device::Cpu)?;
+            let mut target = ViewMut::new("pin_memory", &mut storage, &layout, self.dtype())?;
+            backend::copy("pin_memory", host.as_view()?, &mut target)?;
+            Ok(Tensor::from_parts(storage, layout, self.dtype()))
+        }
+        #[cfg(not(feature = "cuda"))]
+        Err(backend::no_cuda("pin_memory", 0))
     }
 
     /// This tensor if it is contiguous, else a contiguous copy.
@@ -48,7 +97,7 @@ impl Tensor {
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         let shape = self.layout().shape().clone();
-        Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(self.as_view()?, out))
+        Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(op, self.as_view()?, out))
     }
 }
 

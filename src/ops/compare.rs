@@ -4,6 +4,7 @@ use super::binary::{common_dtype, zip};
 use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::Cx;
+use crate::backend::code::Code;
 use crate::backend::cpu::map::{Formula, Numbers};
 use crate::error::bail;
 use crate::layout::broadcast;
@@ -19,6 +20,9 @@ macro_rules! comparisons {
             comparisons!(@ $kernel f64 |$a, $b| $value);
             comparisons!(@ $kernel i64 |$a, $b| $value);
             comparisons!(@ $kernel u64 |$a, $b| $value);
+            impl Formula<Code, 2> for $kernel {
+                fn at(&self, [a, b]: [Code; 2]) -> Code { Code::call(stringify!($name), [a, b]) }
+            }
 
             static $entry: Op = Op {
                 name: stringify!($name),
@@ -134,6 +138,12 @@ macro_rules! select {
     )+};
 }
 select!(f32, f64, i64, u64);
+
+impl Formula<Code, 3> for Select {
+    fn at(&self, [condition, a, b]: [Code; 3]) -> Code {
+        Code::call("select", [condition, a, b])
+    }
+}
 
 impl Tensor {
     /// The elements of `a` where this bool tensor is true, those of `b` elsewhere; all three broadcast.

@@ -43,14 +43,21 @@ fn extreme_dim(op: &'static str, which: Extreme, x: &Tensor, dim: isize, keepdim
     plan.some_to_choose_from(op)?;
     let mut values = Tensor::empty(op, plan.to.clone(), x.dtype(), x.device())?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(which, x.as_view()?, &plan.dims, Some(&mut values.as_view_mut(op)?), &mut indices.as_view_mut(op)?)?;
+    backend::arg(
+        op,
+        which,
+        x.as_view()?,
+        &plan.dims,
+        Some(&mut values.as_view_mut(op)?),
+        &mut indices.as_view_mut(op)?,
+    )?;
     let values = values.record(op, &[x], |save| {
         let indices = save.keep(&indices);
         move |_: &Cx, g: &Tensor| {
             // Along the dimension, where it is a dimension, the numbers of its elements; a scalar is its own choice.
             let along: Shape =
                 plan.from.iter().enumerate().map(|(d, &size)| if plan.dims.contains(&d) { size } else { 1 }).collect();
-            let numbers = Tensor::arange(0, plan.count(), 1)?.reshape(&along)?;
+            let numbers = Tensor::arange(0, plan.count(), 1)?.to_device(g.device())?.reshape(&along)?;
             let chosen = plan.spread(&indices)?.eq(&numbers)?;
             Ok(smallvec![Some(chosen.where_(plan.spread(g)?, 0.0)?)])
         }
@@ -63,7 +70,7 @@ fn place(op: &'static str, which: Extreme, x: &Tensor, dims: &Dims, keepdim: boo
     let plan = Plan::new(op, x, dims, keepdim)?;
     plan.some_to_choose_from(op)?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
+    backend::arg(op, which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
     Ok(indices.record_barrier(op, &[x]))
 }
 

@@ -1,9 +1,10 @@
 //! Formulas that mean the same for a number and for a tensor.
 //!
 //! The derivative of an elementwise operation is written once, generic over [`Real`]. For numbers it becomes the fused
-//! kernel of the backward pass; for [`Expr`], a tensor expression, it becomes recorded tensor operations, which is how
+//! kernel of the backward pass; for [`Code`], the source of the kernel on a GPU; for [`Expr`], a tensor expression, it becomes recorded tensor operations, which is how
 //! derivatives of derivatives come about.
 
+use crate::backend::code::Code;
 use crate::backend::cpu::math;
 use crate::{Result, Tensor};
 // Not imported by name: on an owned tensor the operator traits' methods would hide the tensor's own.
@@ -162,6 +163,33 @@ macro_rules! wrapping {
 }
 wrapping!(i64);
 wrapping!(u64);
+
+impl Num for Code {
+    fn lit(value: f64) -> Code {
+        Code::number(value)
+    }
+
+    fn if_above(self, bound: f64, then: Code, otherwise: Code) -> Code {
+        self.choose(">", bound, &then, &otherwise)
+    }
+
+    fn if_below(self, bound: f64, then: Code, otherwise: Code) -> Code {
+        self.choose("<", bound, &then, &otherwise)
+    }
+}
+
+/// CUDA's functions of the same names, or those of the source's beginning.
+macro_rules! code_functions {
+    ($($method:ident $name:literal),+) => {
+        impl Real for Code {$(
+            fn $method(self) -> Code {
+                Code::call($name, [self])
+            }
+        )+}
+    };
+}
+code_functions!(exp "exp", ln "log", sqrt "sqrt", tanh "tanh", sigmoid "sigmoid", erf "erf", expm1 "expm1", log1p "log1p",
+    sin "sin", cos "cos");
 
 /// A tensor expression that carries the first error along, so that a formula reads like one and still cannot panic.
 #[derive(Clone)]

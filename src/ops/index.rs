@@ -3,14 +3,13 @@
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::Cx;
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::{self, Indices};
+use crate::backend::{self, Indices, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
 use crate::{DType, Result, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// Indices as `i64`, outside the graph. The values are looked at by [`Indices::check`].
 fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
@@ -45,7 +44,7 @@ fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Sh
     check_device(op, x, index)?;
     let indices = Indices::check(op, index.as_view()?, x.shape()[dim])?;
     let mut out = Tensor::empty(op, shape.clone(), x.dtype(), x.device())?;
-    backend::gather(x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
+    backend::gather(op, x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 
@@ -79,7 +78,7 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
     }
     check_device(op, base, source)?;
     let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
-    backend::copy(base.as_view()?, &mut sum.as_view_mut(op)?)?;
+    backend::copy(op, base.as_view()?, &mut sum.as_view_mut(op)?)?;
     summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
         let (shape, index) = (source.layout().shape().clone(), save.keep_for(1, index));
         move |cx: &Cx, g: &Tensor| {
@@ -238,8 +237,7 @@ impl Tensor {
     /// If there are fewer than two dimensions.
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
-        let kept = |row: usize, columns: usize| 0..after(row, diagonal.saturating_add(1), columns);
-        triangle("tril", self, kept)?
+        triangle("tril", self, Triangle { upper: false, diagonal })?
             .record("tril", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
     }
 
@@ -257,8 +255,7 @@ impl Tensor {
     /// If there are fewer than two dimensions.
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
-        let kept = |row: usize, columns: usize| after(row, diagonal, columns)..columns;
-        triangle("triu", self, kept)?
+        triangle("triu", self, Triangle { upper: true, diagonal })?
             .record("triu", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
     }
 }
@@ -272,17 +269,12 @@ fn along_dim(op: &'static str, x: &Tensor, dim: isize, index: &Tensor) -> Result
     Ok((dim, lined_up(&as_indices(op, index)?, dim, x.rank())?))
 }
 
-/// The column `by` after the diagonal's, kept inside the row.
-fn after(row: usize, by: isize, columns: usize) -> usize {
-    (row as isize).saturating_add(by).clamp(0, columns as isize) as usize
-}
-
-fn triangle(op: &'static str, x: &Tensor, kept: impl Fn(usize, usize) -> Range<usize> + Sync) -> Result<Tensor> {
-    let [.., _, columns] = x.shape()[..] else {
+fn triangle(op: &'static str, x: &Tensor, triangle: Triangle) -> Result<Tensor> {
+    if x.rank() < 2 {
         bail!(Shape, op, "shape {:?} has no rows and columns", x.shape());
-    };
+    }
     let mut out = Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?;
-    backend::rows_within(x.as_view()?, |row| kept(row, columns), &mut out.as_view_mut(op)?)?;
+    backend::triangle(op, x.as_view()?, triangle, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 

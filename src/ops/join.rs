@@ -20,7 +20,7 @@ fn join(
     let mut storage = Storage::new(op, device, checked_bytes(op, &shape, dtype.size())?)?;
     let whole = Layout::contiguous(shape);
     for (at, tensor) in tensors.iter().enumerate() {
-        backend::copy(tensor.as_view()?, &mut ViewMut::new(op, &mut storage, &part(&whole, at)?, dtype)?)?;
+        backend::copy(op, tensor.as_view()?, &mut ViewMut::new(op, &mut storage, &part(&whole, at)?, dtype)?)?;
     }
     Ok(Tensor::from_parts(storage, whole, dtype))
 }

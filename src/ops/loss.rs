@@ -6,11 +6,11 @@ use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::cpu::cross_entropy::{self, Classes};
 use crate::backend::cpu::map::{Floats, Formula};
-use crate::error::{bail, err};
+use crate::backend::{self, Targets};
+use crate::error::bail;
 use crate::layout::Shape;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Operand, Result, Tensor};
 use smallvec::smallvec;
 
 /// How a loss of many elements becomes one number.
@@ -28,7 +28,7 @@ pub enum Reduction {
 impl Reduction {
     /// The losses as they are, their sum, or their sum over `count`; half precision is summed in f32.
     #[track_caller]
-    fn apply(self, losses: &Tensor, count: f64, dtype: DType) -> Result<Tensor> {
+    fn apply<'a>(self, losses: &Tensor, count: impl Into<Operand<'a>>, dtype: DType) -> Result<Tensor> {
         match self {
             Reduction::None => losses.to_dtype(dtype),
             Reduction::Sum => losses.to_dtype(compute_dtype(losses.dtype()))?.sum()?.to_dtype(dtype),
@@ -150,20 +150,27 @@ impl Tensor {
         if options.label_smoothing != 0.0 {
             bail!(Value, "nll_loss", "there is no label smoothing of {}: use cross_entropy", options.label_smoothing);
         }
-        let problem = Problem::new("nll_loss", self, target, options)?;
+        let mut problem = Problem::new("nll_loss", self, target, options)?;
         let dim = class_dim(self);
         let ignored = problem.ignore.map(|class| problem.target.eq(class)).transpose()?;
         let index = ignored.as_ref().map_or(Ok(problem.target.clone()), |mask| problem.target.masked_fill(mask, 0))?;
+        let weights = match &problem.weight {
+            Some(weight) => weight.index_select(0, &index)?,
+            None => Tensor::ones_with(index.shape(), (DType::F64, index.device()))?,
+        };
+        let weights = ignored.as_ref().map_or(Ok(weights.clone()), |mask| weights.masked_fill(mask, 0.0))?;
+        if self.device() != Device::Cpu {
+            problem.count = Count::Tensor(weights.sum()?.to_dtype(compute_dtype(self.dtype()))?);
+        }
         let index = index.reshape(target.shape())?.unsqueeze(dim)?;
-        let factor: Vec<f64> = (0..problem.rows()).map(|row| -problem.weight_of(row).unwrap_or(0.0)).collect();
-        let factor = Tensor::from_vec(factor, target.shape())?.to_dtype(self.dtype())?;
+        let factor = weights.neg()?.reshape(target.shape())?.to_dtype(self.dtype())?;
         let losses = self.gather(dim, &index)?.squeeze_dim(dim)?.mul(&factor)?;
         let losses = match ignored {
             // 0 even where the element is infinite.
             Some(mask) => losses.masked_fill(&mask.reshape(target.shape())?, 0.0)?,
             None => losses,
         };
-        options.reduction.apply(&losses, problem.count, self.dtype())
+        options.reduction.apply(&losses, problem.count.operand(), self.dtype())
     }
 }
 
@@ -230,8 +237,23 @@ struct Problem {
     smoothing: f64,
     /// The number of classes.
     classes: usize,
-    /// What a sum is divided by for a mean: the weights of all rows that count.
-    count: f64,
+    /// What a sum is divided by for a mean: the weights of all rows that count. A GPU finds out as it goes.
+    count: Count,
+}
+
+/// A number that may be known to a GPU alone.
+enum Count {
+    Number(f64),
+    Tensor(Tensor),
+}
+
+impl Count {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Count::Number(number) => (*number).into(),
+            Count::Tensor(tensor) => tensor.into(),
+        }
+    }
 }
 
 impl Problem {
@@ -253,13 +275,19 @@ impl Problem {
         let target = target.detach().to_dtype(DType::I64)?.contiguous()?.reshape(target.numel())?;
         let weight = options.weight.as_ref().map(|w| w.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
         let (ignore, smoothing) = (options.ignore_index, options.label_smoothing);
-        let mut problem = Problem { target, weight, ignore, smoothing, classes, count: 0.0 };
+        let mut problem = Problem { target, weight, ignore, smoothing, classes, count: Count::Number(0.0) };
+        if x.device() != problem.target.device() {
+            bail!(Device, op, "the input is on {}, the target on {}", x.device(), problem.target.device());
+        }
+        if x.device() != Device::Cpu {
+            return Ok(problem);
+        }
         for (row, &class) in problem.target.as_slice::<i64>()?.unwrap_or_default().iter().enumerate() {
             if Some(class) != ignore && !(0..classes as i64).contains(&class) {
                 bail!(Index, op, "class {class} at position {row} of the target is out of range for {classes} classes");
             }
         }
-        problem.count = (0..problem.rows()).filter_map(|row| problem.weight_of(row)).sum();
+        problem.count = Count::Number((0..problem.rows()).filter_map(|row| problem.weight_of(row)).sum());
         Ok(problem)
     }
 
@@ -269,29 +297,34 @@ impl Problem {
 
     /// The weight of a row that counts.
     fn weight_of(&self, row: usize) -> Option<f64> {
-        let classes = self.kernel().ok()?;
+        let classes = self.targets().ok()?.classes("cross_entropy").ok()?;
         classes.class(row).map(|class| classes.weight_of(class))
     }
 
     /// What the kernel is told.
-    fn kernel(&self) -> Result<Classes<'_>> {
-        let strided = || err!(Backend, "cross_entropy", "the target is not contiguous");
-        let target = self.target.as_slice::<i64>()?.ok_or_else(strided)?;
-        let weight = self.weight.as_ref().map(|w| w.as_slice::<f64>()?.ok_or_else(strided)).transpose()?;
-        Ok(Classes { target, ignore: self.ignore, weight, smoothing: self.smoothing })
+    fn targets(&self) -> Result<Targets<'_>> {
+        let (target, weight) = (self.target.as_view()?, self.weight.as_ref().map(Tensor::as_view).transpose()?);
+        Ok(Targets { target, ignore: self.ignore, weight, smoothing: self.smoothing })
     }
 }
 
 /// The loss of logits of shape `[rows, classes]`, with its derivative.
 #[track_caller]
-fn fused(x: &Tensor, problem: Problem, reduction: Reduction) -> Result<Tensor> {
+fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tensor> {
+    const OP: &str = "cross_entropy";
     let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
-    let mut stats = Tensor::empty("cross_entropy", [rows, 2].into(), compute, x.device())?;
-    let losses = Tensor::build("cross_entropy", rows.into(), compute, x.device(), |losses| {
-        let stats = &mut stats.as_view_mut("cross_entropy")?;
-        cross_entropy::forward("cross_entropy", x.as_view()?, problem.kernel()?, stats, losses)
+    let mut stats = Tensor::empty(OP, [rows, 2].into(), compute, x.device())?;
+    let mut counted =
+        (x.device() != Device::Cpu).then(|| Tensor::empty(OP, rows.into(), compute, x.device())).transpose()?;
+    let losses = Tensor::build(OP, rows.into(), compute, x.device(), |losses| {
+        let stats = &mut stats.as_view_mut(OP)?;
+        let mut counted = counted.as_mut().map(|counted| counted.as_view_mut(OP)).transpose()?;
+        backend::cross_entropy(OP, x.as_view()?, problem.targets()?, stats, losses, counted.as_mut())
     })?;
-    let loss = reduction.apply(&losses, problem.count, x.dtype())?;
+    if let Some(counted) = counted.filter(|_| reduction == Reduction::Mean) {
+        problem.count = Count::Tensor(counted.sum()?);
+    }
+    let loss = reduction.apply(&losses, problem.count.operand(), x.dtype())?;
     loss.record("cross_entropy", &[x], |save| {
         let (x, stats) = (save.keep(x), save.keep(&stats));
         save.keep(&problem.target);
@@ -300,7 +333,7 @@ fn fused(x: &Tensor, problem: Problem, reduction: Reduction) -> Result<Tensor> {
             let g = match reduction {
                 Reduction::None => g.unsqueeze(1)?,
                 Reduction::Sum => g.expand([rows, 1])?,
-                Reduction::Mean => g.div(problem.count)?.expand([rows, 1])?,
+                Reduction::Mean => g.div(problem.count.operand())?.expand([rows, 1])?,
             };
             let grad = if is_grad_enabled() {
                 plain_grad(&x, &stats, &problem, &g)?
@@ -313,26 +346,28 @@ fn fused(x: &Tensor, problem: Problem, reduction: Reduction) -> Result<Tensor> {
 }
 
 fn fused_grad(x: &Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
+    let total = match &problem.weight {
+        Some(weight) if problem.smoothing != 0.0 => weight.sum()?.item::<f64>()?,
+        _ => problem.classes as f64,
+    };
     Tensor::build("cross_entropy", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
-        cross_entropy::backward("cross_entropy", x.as_view()?, problem.kernel()?, stats.as_view()?, g.as_view()?, out)
+        let views = [x.as_view()?, stats.as_view()?, g.as_view()?];
+        backend::cross_entropy_backward("cross_entropy", problem.targets()?, views, total, out)
     })
 }
 
 /// What the kernel computes, in tensor operations: `g · (total · softmax(x) - target)`, where the target of a row sums
 /// to its total.
 fn plain_grad(x: &Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
-    let (rows, classes, terms) = (problem.rows(), problem.classes, problem.kernel()?);
-    let even = problem.smoothing / classes as f64;
-    let (mut target, mut totals) = (vec![0.0; rows * classes], vec![0.0; rows]);
-    for (row, (target, total)) in target.chunks_mut(classes.max(1)).zip(&mut totals).enumerate() {
-        let Some(class) = terms.class(row) else { continue };
-        (0..classes).for_each(|c| target[c] = even * terms.weight_of(c));
-        target[class] += (1.0 - problem.smoothing) * terms.weight_of(class);
-        *total = target.iter().sum();
-    }
-    let dtype = stats.dtype();
-    let target = Tensor::from_vec(target, [rows, classes])?.to_dtype(dtype)?;
-    let totals = Tensor::from_vec(totals, [rows, 1])?.to_dtype(dtype)?;
+    let (rows, classes, dtype) = (problem.rows(), problem.classes, stats.dtype());
+    let numbers = Tensor::arange(0, classes, 1)?.to_device(x.device())?;
+    let own = problem.target.reshape([rows, 1])?.eq(&numbers)?.to_dtype(dtype)?;
+    let target = own.mul(1.0 - problem.smoothing)?.add(problem.smoothing / classes as f64)?;
+    let target = match &problem.weight {
+        Some(weight) => target.mul(&weight.to_dtype(dtype)?)?,
+        None => target,
+    };
+    let totals = target.sum_dim(1, true)?;
     let powers = x.to_dtype(dtype)?.sub(stats.narrow(1, 0, 1)?)?.exp()?;
     let softmax = powers.div(powers.sum_dim(1, true)?)?;
     let grad = softmax.mul(&totals)?.sub(&target)?.mul(g)?;
@@ -399,7 +434,9 @@ static CROSS_ENTROPY: Op = Op {
                 let weight = Some(spread([classes], 0.5, 2.0)?);
                 let options = CrossEntropy { weight, label_smoothing: 0.1, reduction, ..CrossEntropy::default() };
                 let inputs = vec![normal(shape, 1)?, spread(shape, 0.1, 1.0)?];
-                all.push(Sample::new("probabilities", inputs, move |x| x[0].cross_entropy(&x[1], &options)));
+                all.push(Sample::new("probabilities", inputs, move |x| {
+                    x[0].cross_entropy(&x[1], &beside(&x[0], &options)?)
+                }));
             }
         }
         Ok(all)
@@ -450,12 +487,18 @@ fn class_samples(label: &'static str, smoothings: &[f64], loss: Loss) -> Result<
                 {
                     let options = CrossEntropy { weight, ignore_index, label_smoothing, reduction };
                     let inputs = vec![normal(*shape, 1)?, target.clone()];
-                    all.push(Sample::new(label, inputs, move |x| loss(&x[0], &x[1], &options)));
+                    all.push(Sample::new(label, inputs, move |x| loss(&x[0], &x[1], &beside(&x[0], &options)?)));
                 }
             }
         }
     }
     Ok(all)
+}
+
+/// The options with their weights on the device of `x`.
+fn beside(x: &Tensor, options: &CrossEntropy) -> Result<CrossEntropy> {
+    let weight = options.weight.as_ref().map(|weight| weight.to_device(x.device())).transpose()?;
+    Ok(CrossEntropy { weight, ..options.clone() })
 }
 
 fn class_refusals(name: &'static str, loss: Loss) -> Result<Vec<Refusal>> {

@@ -8,7 +8,7 @@ use crate::backend::cpu::map::Tile;
 use crate::backend::late::{Input, Kernel, Step, WORTHWHILE};
 use crate::error::bail;
 use crate::layout::Layout;
-use crate::{DType, Result, Shape, Tensor};
+use crate::{DType, Device, Result, Shape, Tensor};
 
 /// `kernel` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
 /// the result is put off until it is needed.
@@ -26,7 +26,7 @@ where
 {
     let shape = inputs[0].layout().shape();
     debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
-    if waits(op, compute, &inputs, inputs[0].numel())? {
+    if waits(op, &kernel, compute, &inputs, inputs[0].numel())? {
         return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
     }
     // Settled one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer than
@@ -53,7 +53,7 @@ where
     if inputs.iter().all(|input| input.layout().shape() == shape) {
         return map_alike(op, kernel, compute, inputs, dtype);
     }
-    if waits(op, compute, &inputs, shape.numel())? {
+    if waits(op, &kernel, compute, &inputs, shape.numel())? {
         return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
     }
     let layouts = inputs.map(|input| input.layout().broadcast_to(shape));
@@ -64,20 +64,44 @@ where
 
 /// Whether the result of an operation on tensors of one device is put off.
 #[inline(always)]
-fn waits<const N: usize>(op: &'static str, compute: DType, inputs: &[&Tensor; N], numel: usize) -> Result<bool> {
+fn waits<K: Tile<N>, const N: usize>(
+    op: &'static str,
+    kernel: &K,
+    compute: DType,
+    inputs: &[&Tensor; N],
+    numel: usize,
+) -> Result<bool> {
+    #[cfg(all(test, feature = "cuda"))]
+    {
+        use crate::backend::{code::Code, cuda::tests::remember};
+        let symbols = std::array::from_fn(|k| Code::symbol(&format!("x{k}")));
+        remember(N, kernel.ints().is_some(), kernel.code(symbols));
+    }
     let device = inputs[0].device();
     if let Some(other) = inputs[1..].iter().find(|input| input.device() != device) {
         bail!(Device, op, "one tensor is on {device}, the other on {}", other.device());
     }
-    Ok(numel >= WORTHWHILE && may_wait(compute, inputs))
+    if device != Device::Cpu {
+        return waits_on_gpu(op, kernel.ints().is_some(), compute, inputs, numel);
+    }
+    Ok(numel >= WORTHWHILE && compute_dtype(compute).is_float() && may_wait(inputs))
 }
 
 /// Whether an operation on large tensors can be put off. Parameters are changed in place, which a pending step that
 /// reads them would turn into a copy; inside a pass, and where a graph is recorded, none outlives the next change.
 #[inline(never)]
-fn may_wait(compute: DType, inputs: &[&Tensor]) -> bool {
+fn may_wait(inputs: &[&Tensor]) -> bool {
     let leaf = |input: &&Tensor| input.node().is_some_and(|node| node.kind == Kind::Leaf);
-    compute_dtype(compute).is_float() && (is_grad_enabled() || in_pass() || !inputs.iter().any(leaf))
+    is_grad_enabled() || in_pass() || !inputs.iter().any(leaf)
+}
+
+/// On a GPU a launch costs more than the arithmetic of any small tensor.
+#[inline(never)]
+fn waits_on_gpu(op: &'static str, ints: bool, compute: DType, inputs: &[&Tensor], numel: usize) -> Result<bool> {
+    if !ints && !compute_dtype(compute).is_float() {
+        bail!(Backend, op, "there is no kernel for {compute}");
+    }
+    Ok(numel > 0 && may_wait(inputs))
 }
 
 #[inline(never)]
@@ -94,7 +118,7 @@ fn put_off(
         layout: input.layout().broadcast_to(shape),
         dtype: input.dtype(),
     };
-    let numel = shape.numel();
-    let step = Step { op, kernel, compute, dtype, numel, inputs: inputs.iter().map(input).collect() };
+    let (numel, device) = (shape.numel(), inputs[0].device());
+    let step = Step { op, kernel, compute, dtype, device, numel, inputs: inputs.iter().map(input).collect() };
     Ok(Tensor::from_parts(step.put_off()?, Layout::shaped(shape), dtype))
 }

@@ -4,11 +4,11 @@ use super::binary::common_dtype;
 use super::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads};
-use crate::backend;
 use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::{self, Exactness};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::smallvec;
 
 impl Tensor {
@@ -128,11 +128,6 @@ fn number_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<DType> {
     }
 }
 
-/// Whether products of this dtype are to be those of bf16 numbers.
-fn is_bf16(dtype: DType) -> bool {
-    dtype == DType::BF16 || (dtype == DType::F32 && matmul_precision() == MatmulPrecision::Bf16)
-}
-
 /// All dimensions but the last as one.
 fn rows(x: &Tensor) -> Result<Tensor> {
     x.reshape(&folded(x.layout().shape()))
@@ -148,8 +143,19 @@ fn folded(shape: &Shape) -> Shape {
 fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     // Half precision is computed in f32 and rounded once, at the end; small integers in i64.
     let (dtype, compute) = (a.dtype(), compute_dtype(a.dtype()));
-    let bf16 = is_bf16(dtype) && backend::has_bf16();
-    let operand = if bf16 { dtype } else { compute };
+    let on_gpu = a.device() != Device::Cpu;
+    let exactness = match (dtype, matmul_precision()) {
+        (DType::BF16, _) | (DType::F32, MatmulPrecision::Bf16) if on_gpu || backend::has_bf16() => Exactness::Bf16,
+        (DType::F32, MatmulPrecision::Tf32) => Exactness::Tf32,
+        _ => Exactness::Full,
+    };
+    // A GPU multiplies floats as they are, and rounds the sums itself.
+    let (operand, compute) = match exactness {
+        Exactness::Bf16 if on_gpu => (DType::BF16, dtype),
+        _ if on_gpu && dtype.is_float() => (dtype, dtype),
+        Exactness::Bf16 => (dtype, compute),
+        _ => (compute, compute),
+    };
     let (a, b) = (a.detach().to_dtype(operand)?, b.detach().to_dtype(operand)?);
     let (la, lb, n) = (a.layout(), b.layout(), b.shape()[b.rank() - 1]);
     // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
@@ -175,8 +181,7 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
     let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
     let (va, vb) = (a.as_view_with(&la)?, b.as_view_with(&lb)?);
     let out = Tensor::build(op, shape, compute, a.device(), |out| {
-        let multiply = if bf16 { backend::matmul_bf16 } else { backend::matmul };
-        multiply(op, va, vb, out, bias.as_ref().map(Tensor::as_view).transpose()?)
+        backend::matmul(op, va, vb, out, bias.as_ref().map(Tensor::as_view).transpose()?, exactness)
     })?;
     out.to_dtype(dtype)
 }

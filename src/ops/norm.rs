@@ -5,13 +5,12 @@ use super::formula::Real;
 use super::map::map_alike;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::cpu::layer_norm;
 use crate::backend::cpu::map::{Floats, Formula};
+use crate::backend::{self, Draw};
 use crate::error::bail;
 use crate::layout::Shape;
-use crate::{DType, Generator, Result, Tensor, random};
+use crate::{DType, Device, Generator, Result, Tensor, random};
 use smallvec::{SmallVec, smallvec};
 
 impl Tensor {
@@ -83,11 +82,8 @@ impl Tensor {
         }
         let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
         let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
-        if let Some(mask) = mask.as_mut_slice::<bool>("dropout")? {
-            backend::fill_parallel(mask, |first, part| {
-                random::fill_bernoulli(part, seed, offset, first as u64, 1.0 - p, [true, false]);
-            });
-        }
+        let kept = Draw::Booleans(random::greatest_yes(1.0 - p));
+        backend::draw("dropout", kept, (seed, offset), &mut mask.as_view_mut("dropout")?)?;
         masked(self, &mask, 1.0 / (1.0 - p))
     }
 }
@@ -97,16 +93,22 @@ fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
     x.detach().reshape([x.numel() / len.max(1), len])
 }
 
+/// A weight or a bias as the kernels take it: the processor's in the computing type, those of a GPU as it is.
+fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
+    let dtype = if t.device() == Device::Cpu { compute } else { t.dtype() };
+    t.detach().to_dtype(dtype)?.contiguous()
+}
+
 #[track_caller]
 fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let (len, compute) = (normalized.numel(), compute_dtype(x.dtype()));
     let input = rows(x, len)?;
-    let [w, b] = [weight, bias].map(|t| t.map(|t| t.detach().to_dtype(compute)?.contiguous()).transpose());
+    let [w, b] = [weight, bias].map(|t| t.map(|t| beside(t, compute)).transpose());
     let (w, b) = (w?, b?);
     let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
     let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
         let (w, b) = (w.as_ref().map(Tensor::as_view).transpose()?, b.as_ref().map(Tensor::as_view).transpose()?);
-        layer_norm::forward("layer_norm", input.as_view()?, w, b, eps, &mut stats.as_view_mut("layer_norm")?, out)
+        backend::layer_norm("layer_norm", input.as_view()?, [w, b], eps, &mut stats.as_view_mut("layer_norm")?, out)
     })?;
     let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
     out.record("layer_norm", &inputs, |save| {
@@ -169,8 +171,8 @@ fn fused_grad(
 ) -> Result<Fused> {
     let (op, len) = ("layer_norm", normalized.numel());
     let (input, g) = (rows(x, len)?, rows(g, len)?);
-    let weight = weight.map(|w| w.detach().to_dtype(stats.dtype())?.contiguous()).transpose()?;
-    let pieces = layer_norm::pieces(input.shape()[0], len);
+    let weight = weight.map(|w| beside(w, stats.dtype())).transpose()?;
+    let pieces = backend::layer_norm_pieces(x.device(), input.shape()[0], len);
     let empty = |wanted: bool, shape: Shape, dtype: DType| {
         wanted.then(|| Tensor::empty(op, shape, dtype, x.device())).transpose()
     };
@@ -181,10 +183,12 @@ fn fused_grad(
         sums.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
     );
     let w = weight.as_ref().map(Tensor::as_view).transpose()?;
-    layer_norm::backward(op, input.as_view()?, g.as_view()?, stats.as_view()?, w, to_x.as_mut(), to_sums.as_mut())?;
+    let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
+    backend::layer_norm_backward(op, views, w, to_x.as_mut(), to_sums.as_mut())?;
+    let sums = sums.map(|sums| sums.sum_dim(0, false)).transpose()?;
     let total = |wanted: bool, which: isize| {
         let sums = sums.as_ref().filter(|_| wanted);
-        sums.map(|sums| sums.select(1, which)?.sum_dim(0, false)?.reshape(normalized)).transpose()
+        sums.map(|sums| sums.select(0, which)?.reshape(normalized)).transpose()
     };
     Ok(Fused { weight: total(want.weight, 0)?, bias: total(want.bias, 1)?, x: x_grad })
 }

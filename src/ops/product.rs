@@ -56,7 +56,7 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     let mut all = out.as_view_mut("prod")?;
     let top = all.layout.narrow("prod", 0, 0, rows)?;
     all.layout = &top;
-    backend::copy(x.as_view()?, &mut all)?;
+    backend::copy("prod", x.as_view()?, &mut all)?;
     out.record("prod", &[x], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.narrow(0, 0, rows)?)]))
 }
 

@@ -1,6 +1,6 @@
 //! What the tests know about an operation.
 
-use crate::{DType, Generator, Result, Shape, Tensor};
+use crate::{DType, Device, Generator, Result, Shape, Tensor};
 use std::sync::Arc;
 
 /// An entry of the list of operations.
@@ -47,6 +47,15 @@ impl Sample {
     #[must_use]
     pub fn with_zero_derivative(self) -> Sample {
         Sample { zero_derivative: true, ..self }
+    }
+
+    /// The same call with its inputs on a device.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn on(&self, device: Device) -> Result<Sample> {
+        let inputs = self.inputs.iter().map(|x| x.to_device(device)).collect::<Result<_>>()?;
+        Ok(Sample { inputs, ..self.clone() })
     }
 
     /// What the call is.

@@ -8,6 +8,7 @@ use super::formula::{Expr, Num, Real, Wrapping};
 use super::map::map_alike;
 use super::sample::{Op, Sample, unary_samples};
 use crate::autograd::{Cx, is_grad_enabled};
+use crate::backend::code::Code;
 use crate::backend::cpu::map::{Floats, Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::{DType, Result, Tensor};
@@ -168,6 +169,9 @@ macro_rules! unary {
         impl Formula<u64, 1> for $name {
             #[inline(always)]
             fn at(&self, [x]: [u64; 1]) -> u64 { self.value(Wrapping(x)).0 }
+        }
+        impl Formula<Code, 1> for $name {
+            fn at(&self, [x]: [Code; 1]) -> Code { self.value(x) }
         }
     };
 }

@@ -83,6 +83,11 @@ macro_rules! adaptive {
                 self.0.step(model)
             }
 
+            #[cfg(feature = "cuda")]
+            fn advance(&mut self) -> Result<()> {
+                self.0.advance()
+            }
+
             fn lr(&self) -> f64 {
                 self.0.lr
             }
@@ -115,7 +120,25 @@ adaptive! {
 }
 
 impl Moments {
+    #[cfg(feature = "cuda")]
+    fn advance(&mut self) -> Result<()> {
+        self.check()?;
+        let mut store = std::mem::take(&mut self.store);
+        let done = store.advance::<2>(self.op, self);
+        self.store = store;
+        done
+    }
+
     fn step(&mut self, model: &mut dyn Module) -> Result<()> {
+        self.check()?;
+        let mut store = std::mem::take(&mut self.store);
+        let done = store.step::<2>(self.op, model, self);
+        self.store = store;
+        done
+    }
+
+    /// Refuses settings out of their domains.
+    fn check(&self) -> Result<()> {
         check_rate(self.op, self.lr)?;
         self.decay.check(self.op)?;
         let (first, second) = self.betas;
@@ -125,10 +148,7 @@ impl Moments {
         if self.eps.is_nan() || self.eps < 0.0 {
             bail!(Value, self.op, "eps cannot be {}", self.eps);
         }
-        let mut store = std::mem::take(&mut self.store);
-        let done = store.step::<2>(self.op, model, self);
-        self.store = store;
-        done
+        Ok(())
     }
 
     fn state_dict(&self) -> Result<StateDict> {
@@ -195,4 +215,21 @@ impl<T: Real> Rule<T, 2> for Adaptive<T> {
         let denominator = square.sqrt() * self.rescale + self.eps;
         (parameter - self.size * mean / denominator, [mean, square])
     }
+
+    const CODE: &'static str = "if (c(0) != T(0)) g = g + p * c(0); p = p * c(1); s0 = s0 + c(2) * (g - s0); \
+        s1 = s1 * c(3) + c(4) * g * g; p = p - c(7) * s0 / (sqrt(s1) * c(5) + c(6));";
+
+    fn numbers(&self) -> Vec<f64> {
+        let Adaptive { into_gradient, shrink, new1, beta2, new2, rescale, eps, size } = *self;
+        [into_gradient, shrink, new1, beta2, new2, rescale, eps, size].map(T::wide).to_vec()
+    }
+}
+
+/// The rule in CUDA C, for tests.
+#[cfg(all(test, feature = "cuda"))]
+pub(super) fn rule() -> (&'static str, usize) {
+    fn code<R: Rule<f32, 2>>(_: &R) -> (&'static str, usize) {
+        (R::CODE, 2)
+    }
+    code(&AdamW::new(0.1).0.rule::<f32>("weight", 1))
 }

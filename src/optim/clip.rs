@@ -4,7 +4,7 @@ use crate::autograd::no_grad;
 use crate::backend::cpu::optim::{largest, power_sum};
 use crate::error::bail;
 use crate::nn::Module;
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 
 /// Scales all gradients of a model down together so that their norm, as of one long vector, is at most `max_norm`, and
 /// returns the norm that they had. Gradients that are within the bound stay as they are.
@@ -28,7 +28,10 @@ pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, p: f64) -> Result<
         bail!(Value, OP, "there is no norm of order {p}");
     }
     let parameters: Vec<&Tensor> = model.parameters();
-    let sums = parameters.iter().filter_map(|t| t.grad()).map(|grad| powers(&grad, p)).collect::<Result<Vec<f64>>>()?;
+    let grads: Vec<Tensor> = parameters.iter().filter_map(|t| t.grad()).collect();
+    let (here, elsewhere): (Vec<_>, Vec<_>) = grads.iter().partition(|grad| grad.device() == Device::Cpu);
+    let mut sums = here.into_iter().map(|grad| powers(grad, p)).collect::<Result<Vec<f64>>>()?;
+    sums.extend(powers_on_gpus(&elsewhere, p)?);
     let total = if p == f64::INFINITY { largest(&sums) } else { sums.iter().sum::<f64>().powf(1.0 / p) };
     // PyTorch's formula, small addend included.
     let factor = max_norm / (total + 1e-6);
@@ -63,6 +66,22 @@ fn powers(grad: &Tensor, p: f64) -> Result<f64> {
     let grad = grad.as_view()?;
     let f32s = grad.as_slice::<f32>().map(|x| power_sum(x, p));
     Ok(f32s.or_else(|| grad.as_slice::<f64>().map(|x| power_sum(x, p))).unwrap_or(0.0))
+}
+
+/// As [`powers`], of gradients on GPUs, which are waited for once.
+fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
+    let power = |grad: &&Tensor| {
+        let grad = grad.detach().to_dtype(if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
+        match p {
+            _ if grad.numel() == 0 => grad.sum(),
+            2.0 => grad.square()?.sum(),
+            f64::INFINITY => grad.abs()?.max(),
+            p => grad.abs()?.pow(p)?.sum(),
+        }
+    };
+    let sums: Vec<Tensor> = no_grad(|| grads.iter().map(power).collect::<Result<_>>())?;
+    let on = |sum: &Tensor| sum.to_dtype(DType::F64)?.item::<f64>();
+    sums.iter().map(on).collect()
 }
 
 /// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second

@@ -18,6 +18,7 @@
 
 mod adam;
 mod clip;
+mod on_gpus;
 mod sgd;
 mod store;
 
@@ -44,6 +45,14 @@ pub trait Optimizer {
     /// If a setting is out of its domain, a loaded state does not fit the model, or memory runs out; the parameters are
     /// then as they were.
     fn step(&mut self, model: &mut dyn Module) -> Result<()>;
+
+    /// Counts one more step, and lets what was set since, such as the learning rate, take effect, for a step that was recorded
+    /// with a [`CudaGraph`](crate::CudaGraph) and is replayed next. Where nothing was recorded it does nothing.
+    ///
+    /// # Errors
+    /// If a setting is out of its domain, or the GPU refuses.
+    #[cfg(feature = "cuda")]
+    fn advance(&mut self) -> Result<()>;
 
     /// Takes the gradients of all parameters away.
     fn zero_grad(&self, model: &dyn Module) {
@@ -106,4 +115,17 @@ fn check_rate(op: &'static str, lr: f64) -> Result<()> {
         bail!(Value, op, "the learning rate cannot be {lr}");
     }
     Ok(())
+}
+
+/// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) fn rules() -> Vec<(&'static str, usize)> {
+    use crate::backend::cpu::optim::Rule;
+    fn of<const N: usize>(method: &impl store::Method<N>) -> (&'static str, usize) {
+        fn code<R: Rule<f32, N>, const N: usize>(_: &R) -> (&'static str, usize) {
+            (R::CODE, N)
+        }
+        code(&method.rule::<f32>("weight", 1))
+    }
+    vec![of::<0>(&Sgd::new(0.1)), of::<1>(&Sgd::new(0.1)), adam::rule()]
 }

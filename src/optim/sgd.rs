@@ -66,8 +66,9 @@ impl Sgd {
     }
 }
 
-impl Optimizer for Sgd {
-    fn step(&mut self, model: &mut dyn Module) -> Result<()> {
+impl Sgd {
+    /// Refuses settings out of their domains.
+    fn check(&self) -> Result<()> {
         check_rate(OP, self.lr)?;
         self.decay.check(OP)?;
         if self.momentum.is_nan() || self.momentum < 0.0 {
@@ -77,9 +78,25 @@ impl Optimizer for Sgd {
             let Sgd { momentum, dampening, .. } = self;
             bail!(Value, OP, "nesterov needs a momentum and no dampening, not {momentum} and {dampening}");
         }
+        Ok(())
+    }
+}
+
+impl Optimizer for Sgd {
+    fn step(&mut self, model: &mut dyn Module) -> Result<()> {
+        self.check()?;
         let mut store = std::mem::take(&mut self.store);
         let done =
             if self.momentum == 0.0 { store.step::<0>(OP, model, self) } else { store.step::<1>(OP, model, self) };
+        self.store = store;
+        done
+    }
+
+    #[cfg(feature = "cuda")]
+    fn advance(&mut self) -> Result<()> {
+        self.check()?;
+        let mut store = std::mem::take(&mut self.store);
+        let done = if self.momentum == 0.0 { store.advance::<0>(OP, self) } else { store.advance::<1>(OP, self) };
         self.store = store;
         done
     }
@@ -148,6 +165,12 @@ impl<T: Real> Rule<T, 0> for Plain<T> {
     fn at(&self, parameter: T, gradient: T, _: [T; 0]) -> (T, [T; 0]) {
         (parameter - self.lr * self.decayed(parameter, gradient), [])
     }
+
+    const CODE: &'static str = "if (c(1) != T(0)) g = g + p * c(1); p = p - c(0) * g;";
+
+    fn numbers(&self) -> Vec<f64> {
+        [self.lr, self.decay].map(T::wide).to_vec()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -165,5 +188,13 @@ impl<T: Real> Rule<T, 1> for WithMomentum<T> {
         let direction = direction * self.keep + gradient * self.take;
         let step = self.ahead.map_or(direction, |momentum| gradient + direction * momentum);
         (parameter - self.plain.lr * step, [direction])
+    }
+
+    const CODE: &'static str = "if (c(1) != T(0)) g = g + p * c(1); s0 = s0 * c(2) + g * c(3); \
+        p = p - c(0) * (c(5) != T(0) ? g + s0 * c(4) : s0);";
+
+    fn numbers(&self) -> Vec<f64> {
+        let (ahead, looks) = (self.ahead.unwrap_or(T::of(0.0)), T::of(f64::from(u8::from(self.ahead.is_some()))));
+        [self.plain.lr, self.plain.decay, self.keep, self.take, ahead, looks].map(T::wide).to_vec()
     }
 }

@@ -1,12 +1,17 @@
 //! What all optimisers share: going over the parameters, and keeping, saving and loading what belongs to each.
 
+use super::on_gpus::{Numbers, OnGpus};
+use crate::backend;
 use crate::backend::cpu::optim::{Real, Rule, Update, update};
+#[cfg(feature = "cuda")]
+use crate::cuda_graph::note_change;
 use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::Module;
 use crate::nn::tied::{Group, groups};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// An optimiser's formula with `N` tensors of state for each parameter.
 pub(crate) trait Method<const N: usize> {
@@ -17,9 +22,9 @@ pub(crate) trait Method<const N: usize> {
 /// A parameter that has a gradient: nothing of its update can fail any more.
 struct Ready<'g, 'm> {
     group: &'g mut Group<'m>,
-    /// Contiguous, in the computing type.
+    /// Contiguous; on the processor in the computing type.
     gradient: Tensor,
-    /// The parameter in the computing type, where it is of half precision itself.
+    /// The parameter in the computing type, where it is of half precision itself, and on the processor.
     wide: Option<Tensor>,
 }
 
@@ -27,14 +32,19 @@ struct Ready<'g, 'm> {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     kept: BTreeMap<String, Kept>,
+    /// The rules' numbers on GPUs.
+    numbers: Numbers,
     /// Just loaded, and not yet compared with a model.
     fresh: bool,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+pub(super) struct Kept {
     step: u64,
-    tensors: Vec<Tensor>,
+    pub tensors: Vec<Tensor>,
+    /// What a parameter of half precision lacks of its value in the computing type. Most updates are too small to move a
+    /// number of 8 bits: added up here they are not lost.
+    pub rest: Option<Tensor>,
 }
 
 impl Store {
@@ -59,12 +69,11 @@ impl Store {
                 bail!(Graph, op, "{} is the result of {made}, not a leaf: it cannot be trained", group.name);
             }
             let Some(gradient) = group.tensor.grad() else { continue };
-            let gradient = gradient.detach().to_dtype(compute(gradient.dtype()))?.contiguous()?;
-            let wide = own(op, group.tensor)?;
-            if N > 0 {
-                self.prepare(op, &group.name, &gradient, N)?;
+            if gradient.device() != group.tensor.device() {
+                let (name, here, there) = (&group.name, group.tensor.device(), gradient.device());
+                bail!(Device, op, "{name} is on {here}, its gradient on {there}");
             }
-            ready.push(Ready { group, gradient, wide });
+            ready.push(self.ready::<N>(op, group, &gradient)?);
         }
         // In the order of the state, so that one walk over it finds the state of each.
         ready.sort_unstable_by(|a, b| a.group.name.cmp(&b.group.name));
@@ -74,11 +83,48 @@ impl Store {
         self.update::<f32, N>(op, method, &mut ready)?;
         self.update::<f64, N>(op, method, &mut ready)?;
         for Ready { group, wide, .. } in ready {
+            #[cfg(feature = "cuda")]
+            if backend::is_recording(group.tensor.device()) {
+                let kept = self.kept.get(&group.name);
+                let state = kept.into_iter().flat_map(|kept| kept.tensors.iter().chain(&kept.rest));
+                std::iter::once(&*group.tensor).chain(state).try_for_each(|tensor| note_change(op, tensor))?;
+            }
             if let Some(wide) = wide {
-                crate::backend::copy(wide.as_view()?, &mut group.tensor.as_view_mut(op)?)?;
+                backend::copy(op, wide.as_view()?, &mut group.tensor.as_view_mut(op)?)?;
+                if let Some(kept) = self.kept.get_mut(&group.name) {
+                    kept.rest = Some(wide.sub(&group.tensor.detach().to_dtype(wide.dtype())?)?);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Does all of an update that may fail.
+    fn ready<'g, 'm, const N: usize>(
+        &mut self,
+        op: &'static str,
+        group: &'g mut Group<'m>,
+        gradient: &Tensor,
+    ) -> Result<Ready<'g, 'm>> {
+        let on_gpu = gradient.device() != Device::Cpu;
+        if backend::is_recording(gradient.device()) && !group.tensor.is_sole() {
+            bail!(Backend, op, "{} is also held elsewhere: a recorded step must change it where it lies", group.name);
+        }
+        let (dtype, half) = (compute(gradient.dtype()), group.tensor.dtype() != compute(group.tensor.dtype()));
+        let gradient = gradient.detach();
+        let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
+        own(op, group.tensor)?;
+        if N > 0 || half {
+            let like = Tensor::zeros_with(gradient.shape(), (dtype, gradient.device()))?;
+            self.prepare(op, &group.name, &like, N, half)?;
+        }
+        let rest = self.kept.get(&group.name).and_then(|kept| kept.rest.as_ref());
+        let wide = match rest {
+            Some(rest) if half && !on_gpu => Some(group.tensor.detach().to_dtype(dtype)?.add(rest)?),
+            _ => None,
+        };
+        let wide = wide.map(|mut wide| own(op, &mut wide).map(|()| wide)).transpose()?;
+        Ok(Ready { group, gradient, wide })
     }
 
     /// One pass over all parameters of a computing type.
@@ -88,20 +134,33 @@ impl Store {
         method: &impl Method<N>,
         ready: &mut [Ready<'_, '_>],
     ) -> Result<()> {
-        let mut kept = self.kept.iter_mut();
+        let Store { kept, numbers, .. } = self;
+        let mut kept = kept.iter_mut();
         let mut updates = Vec::with_capacity(ready.len());
-        for Ready { group, gradient, wide } in ready.iter_mut().filter(|one| one.gradient.dtype() == T::DTYPE) {
+        let mut on_gpus = OnGpus::default();
+        for Ready { group, gradient, wide } in ready.iter_mut().filter(|one| compute(one.gradient.dtype()) == T::DTYPE)
+        {
             let lacking = || err!(Backend, op, "{} has no {} elements to update", group.name, T::DTYPE);
-            let (mut step, mut state) = (1, std::array::from_fn::<&mut [T], N, _>(|_| Default::default()));
-            if N > 0 {
-                let (_, own) = kept.find(|(name, _)| **name == group.name).ok_or_else(lacking)?;
-                own.step += 1;
+            let half = group.tensor.dtype() != compute(group.tensor.dtype());
+            let mut own = None;
+            if N > 0 || half {
+                own = Some(kept.find(|(name, _)| **name == group.name).ok_or_else(lacking)?.1);
+            }
+            let mut step = 1;
+            if let Some(own) = &mut own {
+                // What is recorded has not happened: `advance` counts it.
+                own.step += u64::from(!backend::is_recording(group.tensor.device()));
                 step = own.step;
-                for (slot, tensor) in state.iter_mut().zip(&mut own.tensors) {
-                    *slot = tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
-                }
             }
             let rule = method.rule::<T>(&group.name, step);
+            if group.tensor.device() != Device::Cpu {
+                on_gpus.add(op, &group.name, &rule, group.tensor, gradient, own)?;
+                continue;
+            }
+            let mut state = std::array::from_fn::<&mut [T], N, _>(|_| Default::default());
+            for (slot, tensor) in state.iter_mut().zip(own.into_iter().flat_map(|own| &mut own.tensors)) {
+                *slot = tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
+            }
             let gradient = gradient.as_slice::<T>()?.ok_or_else(lacking)?;
             let parameter = match wide {
                 Some(wide) => wide.as_mut_slice::<T>(op)?,
@@ -111,17 +170,39 @@ impl Store {
             updates.push(Update { rule, parameter, gradient, state });
         }
         update(updates);
-        Ok(())
+        on_gpus.run(op, N, T::DTYPE, numbers)
+    }
+
+    /// Counts a step that was recorded and is replayed next, and hands the GPU its numbers.
+    #[cfg(feature = "cuda")]
+    pub fn advance<const N: usize>(&mut self, op: &'static str, method: &impl Method<N>) -> Result<()> {
+        let Store { kept, numbers, .. } = self;
+        numbers.renew(op, |name, dtype| {
+            let step = kept.get_mut(name).map_or(1, |kept| {
+                kept.step += 1;
+                kept.step
+            });
+            if dtype == DType::F64 {
+                method.rule::<f64>(name, step).numbers()
+            } else {
+                method.rule::<f32>(name, step).numbers()
+            }
+        })
     }
 
     /// Makes the state of a parameter, or checks the one that is there and makes it the only handle to its bytes.
-    fn prepare(&mut self, op: &'static str, name: &str, like: &Tensor, count: usize) -> Result<()> {
-        let Some(kept) = self.kept.get_mut(name) else {
-            let tensors = (0..count).map(|_| like.zeros_like()).collect::<Result<_>>()?;
-            self.kept.insert(name.to_string(), Kept { step: 0, tensors });
-            return Ok(());
+    fn prepare(&mut self, op: &'static str, name: &str, like: &Tensor, count: usize, half: bool) -> Result<()> {
+        let kept = match self.kept.entry(name.to_string()) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(place) => {
+                let tensors = (0..count).map(|_| like.zeros_like()).collect::<Result<_>>()?;
+                place.insert(Kept { step: 0, tensors, rest: None })
+            }
         };
-        for tensor in &mut kept.tensors {
+        if half && kept.rest.is_none() {
+            kept.rest = Some(like.zeros_like()?);
+        }
+        for tensor in kept.tensors.iter_mut().chain(&mut kept.rest) {
             if tensor.shape() != like.shape() || tensor.dtype() != like.dtype() {
                 bail!(
                     Format,
@@ -133,6 +214,10 @@ impl Store {
                     like.shape()
                 );
             }
+            // A state that was loaded, or made for a model elsewhere, follows the parameter.
+            if tensor.device() != like.device() {
+                *tensor = tensor.to_device(like.device())?;
+            }
             own(op, tensor)?;
         }
         Ok(())
@@ -143,6 +228,9 @@ impl Store {
         for (name, kept) in &self.kept {
             for (slot, tensor) in slots.iter().zip(&kept.tensors) {
                 dict.insert(format!("{name}.{slot}"), tensor.clone());
+            }
+            if let Some(rest) = &kept.rest {
+                dict.insert(format!("{name}.{REST}"), rest.clone());
             }
             dict.insert(format!("{name}.{STEP}"), Tensor::full((), kept.step as i64)?);
         }
@@ -156,7 +244,7 @@ impl Store {
         let mut names: Vec<&str> = Vec::new();
         for name in dict.names().filter(|name| !numbers.contains(name)) {
             match name.rsplit_once('.') {
-                Some((parameter, slot)) if slot == STEP || slots.contains(&slot) => {
+                Some((parameter, slot)) if slot == STEP || slot == REST || slots.contains(&slot) => {
                     if names.last() != Some(&parameter) {
                         names.push(parameter);
                     }
@@ -182,16 +270,19 @@ impl Store {
         let values: Vec<f64> = numbers.iter().filter_map(|name| number(name, DType::F64)).collect();
         let steps: Vec<u64> =
             names.iter().map(|name| number(&format!("{name}.{STEP}"), DType::I64).unwrap_or(0.0) as u64).collect();
-        let mut store = Store { kept: BTreeMap::new(), fresh: true };
+        let mut store = Store { fresh: true, ..Store::default() };
         for (name, step) in names.into_iter().zip(steps) {
             let found: Vec<Tensor> =
                 slots.iter().filter_map(|slot| dict.get(&format!("{name}.{slot}"))).map(Tensor::detach).collect();
             let alike =
                 found.windows(2).all(|two| two[0].shape() == two[1].shape() && two[0].dtype() == two[1].dtype());
-            if found.len() != slots.len() || !alike {
+            let rest = dict.get(&format!("{name}.{REST}")).map(Tensor::detach);
+            // A parameter of half precision may have nothing but its rest.
+            let whole = found.len() == slots.len() || (found.is_empty() && rest.is_some());
+            if !whole || !alike {
                 faults.push(format!("{name} has not one {} of one shape and dtype each", slots.join(" and ")));
             }
-            store.kept.insert(name.to_string(), Kept { step, tensors: found });
+            store.kept.insert(name.to_string(), Kept { step, tensors: found, rest });
         }
         if faults.is_empty() {
             Ok((store, values))
@@ -203,6 +294,8 @@ impl Store {
 
 /// The name under which the number of a parameter's steps is saved.
 const STEP: &str = "step";
+/// The name under which what a parameter of half precision lacks is saved.
+const REST: &str = "rest";
 
 /// Adds numbers to a dictionary.
 pub(crate) fn save_numbers(numbers: &[(&str, f64)], dict: &mut StateDict) -> Result<()> {
@@ -217,15 +310,10 @@ fn compute(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// Makes a tensor the sole, contiguous owner of its bytes; of a half precision one a wide copy to compute with is given.
-fn own(op: &'static str, tensor: &mut Tensor) -> Result<Option<Tensor>> {
-    let wide = compute(tensor.dtype());
-    if tensor.dtype() == wide {
-        tensor.as_mut_slice::<f32>(op)?;
-        tensor.as_mut_slice::<f64>(op)?;
-        Ok(None)
-    } else {
-        tensor.as_view_mut(op)?;
-        tensor.detach().to_dtype(wide).map(Some)
+/// Makes a tensor the sole, contiguous owner of its bytes.
+fn own(op: &'static str, tensor: &mut Tensor) -> Result<()> {
+    if !tensor.is_contiguous() {
+        tensor.own_copy(op)?;
     }
+    tensor.as_view_mut(op).map(drop)
 }

@@ -1,11 +1,52 @@
 //! Making tensors: from Rust values, from formulas, and at random.
 
 use super::Tensor;
-use crate::backend;
+use crate::backend::late::{Kernel, Step};
+use crate::backend::{self, Draw};
+use crate::dtype::with_dtype;
 use crate::error::bail;
-use crate::layout::Shape;
+use crate::layout::{Layout, Shape, checked_bytes};
 use crate::random::{self, Generator};
 use crate::{DType, Device, Element, Result, Scalar};
+use smallvec::SmallVec;
+
+/// What a new tensor is to be: a dtype, a device, or both. Where one is not named, it is `f32` on the processor.
+///
+/// ```
+/// use cotangent::{DType, Device, Tensor};
+/// let x = Tensor::zeros_with([2, 3], DType::F64)?;
+/// let y = Tensor::ones_with([2, 3], (DType::F64, Device::Cpu))?;
+/// assert_eq!(x.add(&y)?.dtype(), DType::F64);
+/// if Device::cuda(0).is_available() {
+///     assert_eq!(Tensor::zeros_with([2, 3], Device::cuda(0))?.device(), Device::cuda(0));
+/// }
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Where they are.
+    pub device: Device,
+}
+
+impl From<DType> for Kind {
+    fn from(dtype: DType) -> Kind {
+        Kind { dtype, device: Device::Cpu }
+    }
+}
+
+impl From<Device> for Kind {
+    fn from(device: Device) -> Kind {
+        Kind { dtype: DType::F32, device }
+    }
+}
+
+impl From<(DType, Device)> for Kind {
+    fn from((dtype, device): (DType, Device)) -> Kind {
+        Kind { dtype, device }
+    }
+}
 
 /// Rust values that can be made into a tensor: numbers, and nested arrays, slices and `Vec`s of them.
 ///
@@ -146,10 +187,21 @@ impl Tensor {
         dtype: DType,
         device: Device,
     ) -> Result<Tensor> {
-        Tensor::build(op, shape, dtype, device, |out| {
-            backend::fill(out, value);
-            Ok(())
-        })
+        if device == Device::Cpu || shape.numel() == 0 {
+            return Tensor::build(op, shape, dtype, device, |out| backend::fill(op, out, value));
+        }
+        Tensor::number(op, &shape, value, dtype, device)
+    }
+
+    /// One number everywhere, not written down before somebody asks for the bytes.
+    fn number(op: &'static str, shape: &Shape, value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+        checked_bytes(op, shape, dtype.size())?;
+        backend::check(op, device)?;
+        // As an element of the dtype would hold it.
+        let number = with_dtype!(dtype, T => <T as Element>::from_scalar(value).to_scalar());
+        let (kernel, numel) = (Kernel::Number(number), shape.numel());
+        let step = Step { op, kernel, compute: dtype, dtype, device, numel, inputs: SmallVec::new() };
+        Ok(Tensor::from_parts(step.put_off()?, Layout::shaped(shape), dtype))
     }
 
     /// Zeros, as `f32`.
@@ -160,12 +212,13 @@ impl Tensor {
         Tensor::zeros_with(shape, DType::F32)
     }
 
-    /// Zeros of a dtype.
+    /// Zeros of a dtype, on a device, or both: see [`Kind`].
     ///
     /// # Errors
-    /// If the shape is too large or memory runs out.
-    pub fn zeros_with(shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
-        Tensor::filled("zeros", shape.into(), Scalar::I64(0), dtype, Device::Cpu)
+    /// If the shape is too large, memory runs out, or there is no such device.
+    pub fn zeros_with(shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+        let Kind { dtype, device } = kind.into();
+        Tensor::filled("zeros", shape.into(), Scalar::I64(0), dtype, device)
     }
 
     /// Ones, as `f32`.
@@ -176,12 +229,13 @@ impl Tensor {
         Tensor::ones_with(shape, DType::F32)
     }
 
-    /// Ones of a dtype.
+    /// Ones of a dtype, on a device, or both: see [`Kind`].
     ///
     /// # Errors
-    /// If the shape is too large or memory runs out.
-    pub fn ones_with(shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
-        Tensor::filled("ones", shape.into(), Scalar::I64(1), dtype, Device::Cpu)
+    /// If the shape is too large, memory runs out, or there is no such device.
+    pub fn ones_with(shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+        let Kind { dtype, device } = kind.into();
+        Tensor::filled("ones", shape.into(), Scalar::I64(1), dtype, device)
     }
 
     /// One number everywhere: `f32` from a float, `i64` from an integer, `bool` from a bool.
@@ -193,12 +247,13 @@ impl Tensor {
         Tensor::full_with(shape, value, value.default_dtype())
     }
 
-    /// One number everywhere, of a dtype.
+    /// One number everywhere, of a dtype, on a device, or both: see [`Kind`].
     ///
     /// # Errors
-    /// If the shape is too large or memory runs out.
-    pub fn full_with(shape: impl Into<Shape>, value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
-        Tensor::filled("full", shape.into(), value.into(), dtype, Device::Cpu)
+    /// If the shape is too large, memory runs out, or there is no such device.
+    pub fn full_with(shape: impl Into<Shape>, value: impl Into<Scalar>, kind: impl Into<Kind>) -> Result<Tensor> {
+        let Kind { dtype, device } = kind.into();
+        Tensor::filled("full", shape.into(), value.into(), dtype, device)
     }
 
     /// Zeros of this tensor's shape, dtype and device.
@@ -284,7 +339,7 @@ impl Tensor {
     /// # Errors
     /// If the shape is too large or memory runs out.
     pub fn rand(shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("rand", shape.into(), DType::F32, Draw::Uniform, random::next_range)
+        random_tensor("rand", shape.into(), DType::F32, Numbers::Uniform, random::next_range)
     }
 
     /// Numbers drawn from the standard normal distribution, as `f32`.
@@ -292,7 +347,7 @@ impl Tensor {
     /// # Errors
     /// If the shape is too large or memory runs out.
     pub fn randn(shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("randn", shape.into(), DType::F32, Draw::Normal, random::next_range)
+        random_tensor("randn", shape.into(), DType::F32, Numbers::Normal, random::next_range)
     }
 
     /// Integers drawn evenly from `low` up to but without `high`, as `i64`.
@@ -300,7 +355,7 @@ impl Tensor {
     /// # Errors
     /// If there is no integer in that range.
     pub fn randint(low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("randint", shape.into(), DType::I64, Draw::Int(low, high), random::next_range)
+        random_tensor("randint", shape.into(), DType::I64, Numbers::Int(low, high), random::next_range)
     }
 
     /// Uniform random numbers of this tensor's shape, dtype and device.
@@ -308,7 +363,13 @@ impl Tensor {
     /// # Errors
     /// If the tensor is not of floating point.
     pub fn rand_like(&self) -> Result<Tensor> {
-        random_tensor("rand_like", self.layout().shape().clone(), self.dtype(), Draw::Uniform, random::next_range)
+        random_tensor(
+            "rand_like",
+            self.layout().shape().clone(),
+            (self.dtype(), self.device()),
+            Numbers::Uniform,
+            random::next_range,
+        )
     }
 
     /// Normal random numbers of this tensor's shape, dtype and device.
@@ -316,7 +377,13 @@ impl Tensor {
     /// # Errors
     /// If the tensor is not of floating point.
     pub fn randn_like(&self) -> Result<Tensor> {
-        random_tensor("randn_like", self.layout().shape().clone(), self.dtype(), Draw::Normal, random::next_range)
+        random_tensor(
+            "randn_like",
+            self.layout().shape().clone(),
+            (self.dtype(), self.device()),
+            Numbers::Normal,
+            random::next_range,
+        )
     }
 }
 
@@ -335,7 +402,7 @@ impl Generator {
     /// # Errors
     /// If the shape is too large or memory runs out.
     pub fn rand(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("rand", shape.into(), DType::F32, Draw::Uniform, |n| self.take(n))
+        random_tensor("rand", shape.into(), DType::F32, Numbers::Uniform, |n| self.take(n))
     }
 
     /// As [`Tensor::randn`].
@@ -343,23 +410,25 @@ impl Generator {
     /// # Errors
     /// If the shape is too large or memory runs out.
     pub fn randn(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("randn", shape.into(), DType::F32, Draw::Normal, |n| self.take(n))
+        random_tensor("randn", shape.into(), DType::F32, Numbers::Normal, |n| self.take(n))
     }
 
-    /// As [`Tensor::rand`], of a floating point dtype.
+    /// As [`Tensor::rand`], of a floating point dtype, on a device, or both: see [`Kind`]. The numbers are the same on every
+    /// device.
     ///
     /// # Errors
-    /// If the dtype is not of floating point.
-    pub fn rand_with(&mut self, shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
-        random_tensor("rand", shape.into(), dtype, Draw::Uniform, |n| self.take(n))
+    /// If the dtype is not of floating point, or there is no such device.
+    pub fn rand_with(&mut self, shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+        random_tensor("rand", shape.into(), kind, Numbers::Uniform, |n| self.take(n))
     }
 
-    /// As [`Tensor::randn`], of a floating point dtype.
+    /// As [`Tensor::randn`], of a floating point dtype, on a device, or both: see [`Kind`]. The numbers are the same on every
+    /// device.
     ///
     /// # Errors
-    /// If the dtype is not of floating point.
-    pub fn randn_with(&mut self, shape: impl Into<Shape>, dtype: DType) -> Result<Tensor> {
-        random_tensor("randn", shape.into(), dtype, Draw::Normal, |n| self.take(n))
+    /// If the dtype is not of floating point, or there is no such device.
+    pub fn randn_with(&mut self, shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+        random_tensor("randn", shape.into(), kind, Numbers::Normal, |n| self.take(n))
     }
 
     /// As [`Tensor::randint`].
@@ -367,12 +436,13 @@ impl Generator {
     /// # Errors
     /// If there is no integer in that range.
     pub fn randint(&mut self, low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
-        random_tensor("randint", shape.into(), DType::I64, Draw::Int(low, high), |n| self.take(n))
+        random_tensor("randint", shape.into(), DType::I64, Numbers::Int(low, high), |n| self.take(n))
     }
 }
 
+/// What is to be drawn.
 #[derive(Clone, Copy)]
-enum Draw {
+enum Numbers {
     Uniform,
     Normal,
     Int(i64, i64),
@@ -381,45 +451,31 @@ enum Draw {
 fn random_tensor(
     op: &'static str,
     shape: Shape,
-    dtype: DType,
-    draw: Draw,
+    kind: impl Into<Kind>,
+    numbers: Numbers,
     take: impl FnOnce(u64) -> (u64, u64),
 ) -> Result<Tensor> {
-    match draw {
-        Draw::Int(low, high) if low >= high => bail!(Value, op, "there is no integer from {low} up to {high}"),
-        Draw::Uniform | Draw::Normal if !dtype.is_float() => {
+    let Kind { dtype, device } = kind.into();
+    match numbers {
+        Numbers::Int(low, high) if low >= high => bail!(Value, op, "there is no integer from {low} up to {high}"),
+        Numbers::Uniform | Numbers::Normal if !dtype.is_float() => {
             bail!(DType, op, "cannot draw random numbers of dtype {dtype}")
         }
         _ => {}
     }
+    let draw = match (numbers, dtype) {
+        (Numbers::Normal, _) => Draw::Normal,
+        (Numbers::Int(low, high), _) => Draw::Integers(low, high),
+        // Fewer bits for half precision, so that rounding cannot reach 1.
+        (Numbers::Uniform, DType::F16) => Draw::Uniform(11),
+        (Numbers::Uniform, DType::BF16) => Draw::Uniform(8),
+        (Numbers::Uniform, _) => Draw::Uniform(24),
+    };
     // Half precision draws are f32 draws, rounded.
-    let drawn = if dtype == DType::F64 || dtype == DType::I64 { dtype } else { DType::F32 };
-    let mut out = Tensor::empty(op, shape, drawn, Device::Cpu)?;
-    let (seed, offset) = take(random::counters(
-        out.numel() as u64,
-        if drawn == DType::F32 { random::PER_COUNTER_32 } else { random::PER_COUNTER_64 },
-    ));
-    if let Some(data) = out.as_mut_slice::<f32>(op)? {
-        match draw {
-            Draw::Normal => {
-                backend::fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64));
-            }
-            _ => backend::fill_parallel(data, |at, part| match dtype {
-                // Fewer bits for half precision, so that rounding cannot reach 1.
-                DType::F16 => random::fill_uniform_bits(part, seed, offset, at as u64, 11),
-                DType::BF16 => random::fill_uniform_bits(part, seed, offset, at as u64, 8),
-                _ => random::fill_uniform_f32(part, seed, offset, at as u64),
-            }),
-        }
-    } else if let Some(data) = out.as_mut_slice::<f64>(op)? {
-        match draw {
-            Draw::Normal => {
-                backend::fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64));
-            }
-            _ => backend::fill_parallel(data, |at, part| random::fill_uniform_f64(part, seed, offset, at as u64)),
-        }
-    } else if let (Some(data), Draw::Int(low, high)) = (out.as_mut_slice::<i64>(op)?, draw) {
-        backend::fill_parallel(data, |at, part| random::fill_integers(part, seed, offset, at as u64, low, high));
-    }
+    let wide = if dtype == DType::F64 || dtype == DType::I64 { dtype } else { DType::F32 };
+    let mut out = Tensor::empty(op, shape, if device == Device::Cpu { wide } else { dtype }, device)?;
+    let per_counter = if wide == DType::F32 { random::PER_COUNTER_32 } else { random::PER_COUNTER_64 };
+    let range = take(random::counters(out.numel() as u64, per_counter));
+    backend::draw(op, draw, range, &mut out.as_view_mut(op)?)?;
     out.to_dtype(dtype)
 }

@@ -7,10 +7,10 @@ pub(crate) mod print;
 mod read;
 
 pub use arguments::Operand;
-pub use create::NdArray;
+pub use create::{Kind, NdArray};
 
 use crate::autograd::NodeRef;
-use crate::autograd::node::Kind;
+use crate::autograd::node;
 use crate::backend::{View, ViewMut, late};
 use crate::error::{bail, err};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
@@ -105,12 +105,12 @@ impl Tensor {
 
     /// Whether this is not the result of a recorded operation.
     pub fn is_leaf(&self) -> bool {
-        self.node.as_ref().is_none_or(|node| node.kind != Kind::Op)
+        self.node.as_ref().is_none_or(|node| node.kind != node::Kind::Op)
     }
 
     /// The name of the recorded operation that made this tensor.
     pub fn grad_fn(&self) -> Option<&'static str> {
-        self.node.as_ref().filter(|node| node.kind == Kind::Op).map(|node| node.name)
+        self.node.as_ref().filter(|node| node.kind == node::Kind::Op).map(|node| node.name)
     }
 
     /// This tensor as a new leaf whose gradient is kept, or as a constant.
@@ -191,7 +191,7 @@ impl Tensor {
     /// The node, if a gradient is required.
     #[inline]
     pub(crate) fn grad_node(&self) -> Option<&NodeRef> {
-        self.node.as_ref().filter(|node| node.kind != Kind::Barrier)
+        self.node.as_ref().filter(|node| node.kind != node::Kind::Barrier)
     }
 
     #[inline]
@@ -317,8 +317,19 @@ impl Tensor {
         ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
     }
 
+    /// Whether this is the only handle to these values and their bytes.
+    pub(crate) fn is_sole(&self) -> bool {
+        self.data.is_sole() && self.data.storage.is_unique()
+    }
+
+    /// How many handles there are to these values, and how many to the bytes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn handles(&self) -> (usize, usize) {
+        (self.data.handles(), self.data.storage.handles())
+    }
+
     /// Puts a contiguous copy of its own in the place of shared or strided bytes.
-    fn own_copy(&mut self, op: &'static str) -> Result<()> {
+    pub(crate) fn own_copy(&mut self, op: &'static str) -> Result<()> {
         self.data = self.detach().copied(op)?.data;
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Tensor {
     /// If this is a leaf that requires a gradient, outside [`no_grad`](crate::autograd::no_grad).
     pub fn fill_(&mut self, value: impl Into<Scalar>) -> Result<()> {
         self.refuse_leaf("fill_")?;
-        backend::fill(&mut self.as_view_mut("fill_")?, value.into());
+        backend::fill("fill_", &mut self.as_view_mut("fill_")?, value.into())?;
         self.forget_history();
         Ok(())
     }
@@ -63,8 +63,8 @@ impl Tensor {
         self.fill_(0)
     }
 
-    /// Takes over the values of `source`, broadcast to this tensor's shape and cast to its dtype, in place. Where
-    /// `source` requires a gradient, so does the result.
+    /// Takes over the values of `source`, broadcast to this tensor's shape, cast to its dtype and brought to its device, in
+    /// place. Where `source` requires a gradient, so does the result.
     ///
     /// # Errors
     /// If `source` does not broadcast to this shape, or this is a leaf that requires a gradient, outside
@@ -73,12 +73,13 @@ impl Tensor {
         self.refuse_leaf("copy_")?;
         let shape = self.layout().shape().clone();
         if is_grad_enabled() && source.requires_grad() {
-            *self = source.to_dtype(self.dtype())?.expand(&shape)?;
+            *self = source.to_dtype(self.dtype())?.to_device(self.device())?.expand(&shape)?;
             return Ok(());
         }
-        let layout = source.layout().expand("copy_", &(&shape).into())?;
-        let source = source.detach().with_layout(layout);
-        backend::copy(source.as_view()?, &mut self.as_view_mut("copy_")?)?;
+        source.layout().expand("copy_", &(&shape).into())?;
+        let source = source.detach().to_device(self.device())?;
+        let source = source.with_layout(source.layout().broadcast_to(&shape));
+        backend::copy("copy_", source.as_view()?, &mut self.as_view_mut("copy_")?)?;
         self.forget_history();
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::print::{self, Elem};
 use crate::backend::{self, View};
 use crate::dtype::with_dtype;
 use crate::error::bail;
-use crate::{DType, Element, Result, Scalar};
+use crate::{DType, Device, Element, Result, Scalar};
 use std::fmt;
 
 impl Tensor {
@@ -15,7 +15,7 @@ impl Tensor {
     /// If `T` is not the type of the elements: cast first with [`to_dtype`](Self::to_dtype).
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check_type::<T>("to_vec")?;
-        let whole = self.detach().contiguous()?;
+        let whole = self.detach().contiguous()?.to_device(Device::Cpu)?;
         Ok(whole.as_slice::<T>()?.map(<[T]>::to_vec).unwrap_or_default())
     }
 
@@ -28,7 +28,7 @@ impl Tensor {
         if self.numel() != 1 {
             bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
         }
-        Ok(T::from_scalar(backend::read(self.as_view()?, self.offset())))
+        Ok(T::from_scalar(backend::read("item", self.as_view()?, self.offset())?))
     }
 
     /// The element at an index, as a number; negative indices count from the end.
@@ -54,7 +54,7 @@ impl Tensor {
             }
             position += at * stride;
         }
-        Ok(backend::read(self.as_view()?, position as usize))
+        backend::read("at", self.as_view()?, position as usize)
     }
 
     /// Whether two tensors have the same shape, dtype and values; NaN equals nothing.
@@ -86,7 +86,7 @@ impl Tensor {
     }
 
     pub(crate) fn has_nan(&self) -> Result<bool> {
-        let whole = self.detach().contiguous()?;
+        let whole = self.detach().contiguous()?.to_device(Device::Cpu)?;
         Ok(match self.dtype() {
             DType::F64 => whole.as_slice::<f64>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
             DType::F32 => whole.as_slice::<f32>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
@@ -104,7 +104,9 @@ impl Tensor {
 
     /// The elements in memory order, if they are of type `T` and lie without gaps.
     pub(crate) fn as_slice<T: Element>(&self) -> Result<Option<&[T]>> {
-        Ok(self.as_view()?.as_slice::<T>())
+        let view = self.as_view()?;
+        backend::on_the_processor("as_slice", [view.device()])?;
+        Ok(view.as_slice::<T>())
     }
 
     /// The elements to write to, if they are of type `T`; shared or strided ones are copied first.
@@ -118,10 +120,17 @@ impl Tensor {
         Ok(self.as_view_mut(op)?.into_slice::<T>())
     }
 
+    /// The values where they can be looked at, computed.
+    fn on_the_processor(&self) -> Result<Tensor> {
+        let host = self.detach().to_device(Device::Cpu)?;
+        host.compute()?;
+        Ok(host)
+    }
+
     fn elem(&self, view: View<'_>, index: &[usize]) -> Elem {
         let at =
             index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
-        match (backend::read(view, at as usize), self.dtype()) {
+        match (backend::cpu::copy::read(view, at as usize), self.dtype()) {
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
             (Scalar::F64(x), DType::BF16) => Elem::BF16(x as f32),
@@ -136,19 +145,20 @@ impl Tensor {
 /// The elements as NumPy prints them, shortened when there are many.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let view = match self.as_view() {
-            Ok(view) => view,
+        let host = match self.on_the_processor() {
+            Ok(host) => host,
             Err(error) => return write!(f, "(not computed: {error})"),
         };
-        f.write_str(&print::format_array(self.shape(), &|index| self.elem(view, index), print::Style::Str, 0))
+        let elem = |index: &[usize]| host.elem(host.settled_view(), index);
+        f.write_str(&print::format_array(self.shape(), &elem, print::Style::Str, 0))
     }
 }
 
 /// The elements with shape, dtype, device and the operation that made them.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let view = match self.as_view() {
-            Ok(view) => view,
+        let host = match self.on_the_processor() {
+            Ok(host) => host,
             Err(error) => return write!(f, "Tensor(not computed: {error})"),
         };
         let graph = match (self.grad_fn(), self.requires_grad()) {
@@ -158,7 +168,7 @@ impl fmt::Debug for Tensor {
         };
         f.write_str(&print::format_debug(
             self.shape(),
-            &|index| self.elem(view, index),
+            &|index| host.elem(host.settled_view(), index),
             self.dtype().name(),
             &self.device().to_string(),
             &graph,

@@ -30,6 +30,13 @@ pub(crate) struct Inputs<'a> {
     pub scale: f64,
 }
 
+impl Inputs<'_> {
+    pub fn devices(&self) -> impl Iterator<Item = Device> {
+        let mask = self.mask.as_ref().map(View::device);
+        [self.query.device(), self.key.device(), self.value.device()].into_iter().chain(mask)
+    }
+}
+
 /// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous.
 pub(crate) fn forward(
     op: &'static str,

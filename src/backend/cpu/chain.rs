@@ -7,7 +7,7 @@ use super::stream;
 use super::threads::{GRAIN, Ptr, parallel};
 use crate::DType;
 use crate::backend::View;
-use crate::backend::late::Kernel;
+use crate::backend::late::{Kernel, Operand, Part};
 use crate::layout::Walk;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
@@ -16,23 +16,6 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Elements of a tile: a dozen of them fit the second-level cache with room to spare, and calls are few.
 const TILE: usize = 1024;
-
-/// One kernel of a chain.
-pub(crate) struct Part<'a> {
-    pub kernel: &'a Kernel,
-    pub operands: SmallVec<[Operand<'a>; 3]>,
-    pub dtype: DType,
-    /// Fresh memory for all of the result, if it is kept.
-    pub to: Option<*mut u8>,
-}
-
-/// What a part reads.
-pub(crate) enum Operand<'a> {
-    /// The result of an earlier part.
-    Part(usize),
-    /// Elements in memory, under a layout with as many elements as the chain.
-    Memory(View<'a>),
-}
 
 /// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
 pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
@@ -214,6 +197,7 @@ impl Kernel {
                 Kernel::One(tile) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
                 Kernel::Two(tile) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
                 Kernel::Three(tile) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
+                Kernel::Number(number) => (0..n).for_each(|i| y.add(i).write(C::from_scalar(*number))),
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use super::map::{Formula, Numbers, map};
 use super::threads::{GRAIN, Ptr, parallel};
-use crate::backend::{View, ViewMut};
+use crate::backend::{Draw, View, ViewMut};
 use crate::dtype::with_dtype;
+use crate::error::err;
 use crate::layout::Walk;
-use crate::{Element, Result, Scalar};
+use crate::{DType, Element, Result, Scalar, random};
 
 /// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
 pub(crate) fn copy(from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
@@ -79,13 +80,47 @@ pub(crate) fn fill(to: &mut ViewMut<'_>, value: Scalar) {
 }
 
 /// Fills a slice piece by piece, on several threads if it is long; `f` gets the index of a piece's first element.
-pub(crate) fn fill_parallel<T: Send>(data: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
+fn fill_parallel<T: Send>(data: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
     let ptr = Ptr::new(data.as_mut_ptr());
     parallel(data.len(), GRAIN, |range| {
         // SAFETY: the pieces are disjoint parts of the slice, which is borrowed for the whole call.
         let part = unsafe { std::slice::from_raw_parts_mut(ptr.get().add(range.start), range.len()) };
         f(range.start, part);
     });
+}
+
+/// Fills contiguous elements with a draw; f32, f64, i64 and bool are drawn.
+pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
+    let (dtype, layout) = (out.dtype, out.layout);
+    let refused = || err!(Backend, op, "cannot draw {draw:?} as {dtype}");
+    match (draw, dtype) {
+        (Draw::Uniform(bits), DType::F32) => {
+            let data = out.part(layout).into_slice().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_uniform_bits(part, seed, offset, at as u64, bits));
+        }
+        (Draw::Normal, DType::F32) => {
+            let data = out.part(layout).into_slice().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_normal_f32(part, seed, offset, at as u64));
+        }
+        (Draw::Uniform(_), DType::F64) => {
+            let data = out.part(layout).into_slice().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_uniform_f64(part, seed, offset, at as u64));
+        }
+        (Draw::Normal, DType::F64) => {
+            let data = out.part(layout).into_slice().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_normal_f64(part, seed, offset, at as u64));
+        }
+        (Draw::Integers(low, high), DType::I64) => {
+            let data = out.part(layout).into_slice().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_integers(part, seed, offset, at as u64, low, high));
+        }
+        (Draw::Booleans(last), DType::Bool) => {
+            let data = out.part(layout).into_slice::<bool>().ok_or_else(refused)?;
+            fill_parallel(data, |at, part| random::fill_bernoulli(part, seed, offset, at as u64, last, [true, false]));
+        }
+        _ => return Err(refused()),
+    }
+    Ok(())
 }
 
 /// The element at a position of a view's layout.

@@ -8,22 +8,26 @@ use super::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
-use crate::{DType, Element, Result};
+use crate::{DType, Device, Element, Result};
 use std::ops::Range;
 
 /// Indices into a dimension, made only by [`Indices::check`].
 ///
 /// Invariant: the elements are `i64` and lie in `0..size`, as long as the view is borrowed.
 pub(crate) struct Indices<'a> {
-    view: View<'a>,
-    size: usize,
+    pub view: View<'a>,
+    pub size: usize,
 }
 
 impl<'a> Indices<'a> {
-    /// Looks at every index before anything is done with one.
+    /// Looks at every index before anything is done with one. Those on a GPU are looked at by the kernel that uses them:
+    /// to wait for the answer would cost more than the work.
     pub fn check(op: &'static str, view: View<'a>, size: usize) -> Result<Indices<'a>> {
         if view.dtype != DType::I64 {
             bail!(DType, op, "indices must be integers, not {}", view.dtype);
+        }
+        if view.device() != Device::Cpu {
+            return Ok(Indices { view, size });
         }
         let walk = Walk::new(view.layout.shape(), [view.layout]);
         let [step] = walk.inner();
@@ -49,7 +53,7 @@ impl<'a> Indices<'a> {
 }
 
 /// The elements of `layout` at index 0 of `dim`, repeated along it; the other dimensions cut to those of `shape`.
-fn lanes(layout: &Layout, dim: usize, shape: &Shape) -> Result<Layout> {
+pub(crate) fn lanes(layout: &Layout, dim: usize, shape: &Shape) -> Result<Layout> {
     let mut part = layout.clone();
     for (d, &size) in shape.iter().enumerate() {
         part = part.narrow("index", d as isize, 0, if d == dim { 1 } else { size })?;

@@ -3,6 +3,7 @@
 use super::convert::{Compute, compute_dtype};
 use super::simd::{Job, baseline, dispatch};
 use super::threads::{GRAIN, Ptr, parallel};
+use crate::backend::code::Code;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
@@ -32,6 +33,10 @@ pub(crate) trait Tile<const N: usize>: Sync {
     {
         self
     }
+
+    /// The same for one element, in CUDA C.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    fn code(&self, x: [Code; N]) -> Code;
 }
 
 /// The integer half of a [`Tile`], under the same contract.
@@ -93,15 +98,23 @@ macro_rules! run_as {
     )+};
 }
 
-impl<F: Formula<f32, N> + Formula<f64, N>, const N: usize> Tile<N> for Floats<F> {
+impl<F: Formula<f32, N> + Formula<f64, N> + Formula<Code, N>, const N: usize> Tile<N> for Floats<F> {
     run_as!(f32, f64);
+
+    fn code(&self, x: [Code; N]) -> Code {
+        self.0.at(x)
+    }
 }
 
 impl<F, const N: usize> Tile<N> for Numbers<F>
 where
-    F: Formula<f32, N> + Formula<f64, N> + Formula<i64, N> + Formula<u64, N>,
+    F: Formula<f32, N> + Formula<f64, N> + Formula<i64, N> + Formula<u64, N> + Formula<Code, N>,
 {
     run_as!(f32, f64);
+
+    fn code(&self, x: [Code; N]) -> Code {
+        self.0.at(x)
+    }
 
     fn ints(&self) -> Option<&dyn IntTile<N>> {
         Some(self)
@@ -133,6 +146,10 @@ impl<const N: usize> Tile<N> for &'static dyn Tile<N> {
     #[inline]
     fn plain(&self) -> &dyn Tile<N> {
         *self
+    }
+
+    fn code(&self, x: [Code; N]) -> Code {
+        (**self).code(x)
     }
 }
 

@@ -42,6 +42,15 @@ reals!(f32, f64);
 pub(crate) trait Rule<T, const N: usize>: Copy + Send + Sync {
     /// The new element and the new state.
     fn at(&self, parameter: T, gradient: T, state: [T; N]) -> (T, [T; N]);
+
+    /// The same as statements in CUDA C, which change the parameter `p` and the state `s0`, `s1`; `g` is the gradient, and
+    /// `c(0)`, `c(1)`, … are the [`numbers`](Self::numbers).
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    const CODE: &'static str;
+
+    /// The numbers that [`CODE`](Self::CODE) takes.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    fn numbers(&self) -> Vec<f64>;
 }
 
 /// One parameter with all that its update needs. The slices have one length.

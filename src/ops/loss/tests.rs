@@ -1,6 +1,7 @@
 use super::*;
 use crate::Generator;
 use crate::autograd::{Backward, grad_with};
+use crate::error::err;
 
 /// One row of the loss, from its definition.
 fn row_loss(x: &[f64], class: usize, weight: &[f64], smoothing: f64) -> f64 {

@@ -56,7 +56,7 @@ fn put(x: &Tensor, shape: &Shape, part: &Part) -> Result<Tensor> {
     let mut storage = Storage::zeroed("put", x.device(), bytes)?;
     let whole = Layout::contiguous(shape.clone());
     let target = part.of("put", &whole)?;
-    backend::copy(x.as_view()?, &mut ViewMut::new("put", &mut storage, &target, x.dtype())?)?;
+    backend::copy("put", x.as_view()?, &mut ViewMut::new("put", &mut storage, &target, x.dtype())?)?;
     Tensor::from_parts(storage, whole, x.dtype()).record("put", &[x], |_| {
         let part = part.clone();
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(take("slice", g, &part)?)])

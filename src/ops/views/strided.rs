@@ -79,14 +79,14 @@ fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
     if !layout.is_non_overlapping() {
         let mut positions = Vec::with_capacity(layout.numel());
         each_position(layout, |position| positions.push(position as i64));
-        let index = Tensor::from_vec(positions, [layout.numel()])?;
+        let index = Tensor::from_vec(positions, [layout.numel()])?.to_device(x.device())?;
         let zeros = Tensor::scalar(Scalar::I64(0), x.dtype(), x.device())?.expand([len])?;
         return zeros.index_add(0, &index, &x.reshape(-1)?);
     }
     let shape = Shape::from([len]);
     let mut storage =
         Storage::zeroed("as_strided", x.device(), checked_bytes("as_strided", &shape, x.dtype().size())?)?;
-    backend::copy(x.as_view()?, &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
+    backend::copy("as_strided", x.as_view()?, &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
     Tensor::from_parts(storage, Layout::contiguous(shape), x.dtype()).record("add_up", &[x], |_| {
         let layout = layout.clone();
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(read_out(g, &layout)?)])

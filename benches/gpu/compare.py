@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The GPU workloads of this library beside PyTorch's, in one run on one machine.
+
+    cargo bench --features cuda --bench gpu --no-run    # says where the binary is
+    python3 benches/gpu/compare.py BINARY [--out RESULTS.jsonl] [--no-compile]
+
+Ours run before and after PyTorch's, so that a machine that changes its mind shows. Prints a table; needs PyTorch.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# name, what is shown, whether more is better
+ROWS = [
+    ("copy_bw", "TBps", True),
+    ("matmul_8192_bf16", "TFLOPs", True),
+    ("matmul_8192_f16", "TFLOPs", True),
+    ("matmul_8192_f32", "TFLOPs", True),
+    ("matmul_8192_tf32", "TFLOPs", True),
+    ("overhead", "ns_per_op", False),
+    ("mlp_small", "us_per_step", False),
+    ("mlp_small_recorded", "us_per_step", False),
+    ("elementwise_64M_f32", "ms", False),
+    ("xent_8192x50257_bf16", "ms", False),
+    ("layernorm_32768x768_bf16", "ms", False),
+    ("attention_8x12x1024x64_bf16_causal", "fwd_ms", False),
+    ("attention_8x12x1024x64_bf16_causal", "both_ms", False),
+    ("attention_4x16x4096x64_bf16_causal", "fwd_ms", False),
+    ("attention_4x16x4096x64_bf16_causal", "both_ms", False),
+    ("attention_4x16x4096x128_bf16_causal", "fwd_ms", False),
+    ("attention_4x16x4096x128_bf16_causal", "both_ms", False),
+    ("gpt2_124M_bf16", "tokens_per_s", True),
+    ("gpt2_124M_bf16", "peak_GiB", False),
+]
+
+
+def lines_of(command, who, out):
+    """Runs a program and yields the JSON lines it prints."""
+    found = []
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("{"):
+            found.append({"who": who, **json.loads(line)})
+            print(json.dumps(found[-1]), file=out, flush=True)
+            print(f"{who}: {line.strip()}", file=sys.stderr, flush=True)
+    if process.wait() != 0:
+        print(f"{who} ended with {process.returncode}", file=sys.stderr)
+    return found
+
+
+def figure(lines, who, name, unit):
+    """The median of what was measured, or None."""
+    # A recorded step of ours stands beside PyTorch's best, which records, too.
+    if who != "cotangent" and name == "mlp_small_recorded":
+        name = "mlp_small"
+    values = [line[unit] for line in lines if line["who"] == who and line["workload"] == name and unit in line]
+    return statistics.median(values) if values else None
+
+
+def show(value):
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(lines):
+    rows = [("workload", "unit", "Cotangent", "PyTorch", "compiled", "PyTorch / ours", "compiled / ours")]
+    ratios = []
+    for name, unit, more_is_better in ROWS:
+        ours, eager, compiled = (figure(lines, who, name, unit) for who in ("cotangent", "torch", "torch_compiled"))
+
+        def ratio(theirs):
+            if ours is None or theirs is None:
+                return None
+            return ours / theirs if more_is_better else theirs / ours
+
+        eager_ratio = ratio(eager)
+        # Neither the limit nor memory nor a second row of the same workload is part of the mean.
+        if eager_ratio is not None and name not in ("copy_bw", "mlp_small_recorded") and unit != "peak_GiB":
+            ratios.append(eager_ratio)
+        ratio_text = [f"{r:.2f}" if r is not None else "" for r in (eager_ratio, ratio(compiled))]
+        rows.append((name, unit, show(ours), show(eager), show(compiled) if compiled else "", *ratio_text))
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    text = []
+    for at, row in enumerate(rows):
+        text.append("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
+        if at == 0:
+            text.append("| " + " | ".join("-" * width for width in widths) + " |")
+    if ratios:
+        text.append(f"\nGeometric mean of PyTorch / ours over {len(ratios)} rows: {statistics.geometric_mean(ratios):.2f}; lowest: {min(ratios):.2f}.")
+    return "\n".join(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", nargs="?", help="the benchmark that Cargo built")
+    parser.add_argument("--out", help="where the JSON lines go")
+    parser.add_argument("--read", help="print the table of earlier results instead")
+    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a minute")
+    args = parser.parse_args()
+    if args.read:
+        print(table([json.loads(line) for line in Path(args.read).read_text().splitlines()]))
+        return
+    if not args.binary:
+        parser.error("name the binary")
+    with open(args.out or "/dev/null", "w", encoding="utf-8") as out:
+        lines = lines_of([args.binary], "cotangent", out)
+        lines += lines_of([sys.executable, str(HERE / "torch_gpu.py")], "torch", out)
+        if not args.no_compile:
+            lines += lines_of([sys.executable, str(HERE / "torch_gpu.py"), "--compile"], "torch_compiled", out)
+        lines += lines_of([args.binary], "cotangent", out)
+    print(table(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""PyTorch on the first GPU: the workloads of `main.rs`, a JSON line each. With --compile, those that torch.compile helps."""
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+GPU = "cuda"
+COMPILE = "--compile" in sys.argv
+
+
+def report(workload, **figures):
+    print(json.dumps({"workload": workload, **figures}), flush=True)
+
+
+def milliseconds(times, call):
+    """The median of whole calls, the GPU's work included, after some that do not count."""
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        taken.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(taken)
+
+
+def normal(*shape, dtype=torch.float32, grad=False):
+    return torch.randn(*shape, device=GPU, dtype=dtype, requires_grad=grad)
+
+
+def forget(*tensors):
+    for tensor in tensors:
+        tensor.grad = None
+
+
+def copy_bandwidth():
+    x, y = torch.zeros(2**30, device=GPU), torch.zeros(2**30, device=GPU)
+    report("copy_bw", TBps=8 * 2**30 / milliseconds(20, lambda: y.copy_(x)) / 1e9)
+
+
+def matmul():
+    n = 8192
+    kinds = (("bf16", torch.bfloat16), ("f16", torch.float16), ("f32", torch.float32), ("tf32", torch.float32))
+    for name, dtype in kinds:
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        a, b = normal(n, n, dtype=dtype), normal(n, n, dtype=dtype)
+        report(f"matmul_8192_{name}", TFLOPs=2 * n**3 / milliseconds(10, lambda: a @ b) / 1e9)
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def overhead():
+    c, b = torch.full((1,), 0.999, device=GPU), torch.full((1,), 1e-3, device=GPU)
+
+    def chain():
+        z = torch.ones(1, device=GPU, requires_grad=True)
+        for _ in range(500):
+            z = z * c + b
+        z.sum().backward()
+
+    report("overhead", ns_per_op=milliseconds(20, chain) * 1e6 / 1000)
+
+
+def mlp_small():
+    sizes = ((784, 128), (128, 64), (64, 10))
+    layers = [nn.Linear(*sizes[0]), nn.ReLU(), nn.Linear(*sizes[1]), nn.ReLU(), nn.Linear(*sizes[2])]
+    model = nn.Sequential(*layers).to(GPU)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=True)
+    x, y = normal(32, 784), torch.randint(0, 10, (32,), device=GPU)
+
+    def loss(x, y):
+        return F.cross_entropy(model(x), y)
+
+    if COMPILE:
+        loss = torch.compile(loss, mode="reduce-overhead")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss(x, y).backward()
+        optimizer.step()
+
+    report("mlp_small", us_per_step=milliseconds(50, step) * 1e3)
+
+
+def elementwise():
+    a, b, c = (normal(8192, 8192, grad=True) for _ in range(3))
+
+    def formula(a, b, c):
+        return (torch.tanh(a * b + c) * a).sum()
+
+    if COMPILE:
+        formula = torch.compile(formula)
+
+    def both():
+        forget(a, b, c)
+        formula(a, b, c).backward()
+
+    report("elementwise_64M_f32", ms=milliseconds(20, both))
+
+
+def cross_entropy():
+    logits = normal(8192, 50257, dtype=torch.bfloat16, grad=True)
+    target = torch.randint(0, 50257, (8192,), device=GPU)
+    loss = torch.compile(F.cross_entropy) if COMPILE else F.cross_entropy
+
+    def both():
+        forget(logits)
+        loss(logits, target).backward()
+
+    report("xent_8192x50257_bf16", ms=milliseconds(20, both))
+
+
+def layer_norm():
+    norm = nn.LayerNorm(768).to(GPU).bfloat16()
+    x, g = normal(32768, 768, dtype=torch.bfloat16, grad=True), normal(32768, 768, dtype=torch.bfloat16)
+    forward = torch.compile(norm) if COMPILE else norm
+
+    def both():
+        forget(x, norm.weight, norm.bias)
+        forward(x).backward(g)
+
+    report("layernorm_32768x768_bf16", ms=milliseconds(20, both))
+
+
+def attention():
+    for b, h, t, d in ((8, 12, 1024, 64), (4, 16, 4096, 64), (4, 16, 4096, 128)):
+        q, k, v = (normal(b, h, t, d, dtype=torch.bfloat16, grad=True) for _ in range(3))
+        g = normal(b, h, t, d, dtype=torch.bfloat16)
+
+        def both():
+            forget(q, k, v)
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
+
+        def forward():
+            with torch.no_grad():
+                F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        report(f"attention_{b}x{h}x{t}x{d}_bf16_causal", both_ms=milliseconds(20, both), fwd_ms=milliseconds(20, forward))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.ln1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.out(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """124 million parameters; the output shares its weight with the embedding."""
+
+    def __init__(self, vocabulary=50304, length=1024, width=768, heads=12, layers=12):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.lnf = nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, text, target):
+        x = self.wte(text) + self.wpe(torch.arange(text.shape[1], device=text.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.lnf(x), self.wte.weight)
+        return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), target.view(-1))
+
+
+def gpt2():
+    """Mixed precision as PyTorch advises: f32 parameters, autocast to bf16, the fused optimiser."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.set_float32_matmul_precision("high")
+    batch, length = 32, 1024
+    model = Gpt2().to(GPU)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    loss = torch.compile(model) if COMPILE else model
+    text, target = (torch.randint(0, 50257, (batch, length), device=GPU) for _ in range(2))
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(GPU, dtype=torch.bfloat16):
+            value = loss(text, target)
+        value.backward()
+        optimizer.step()
+
+    ms = milliseconds(20, step)
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    report("gpt2_124M_bf16", ms=ms, tokens_per_s=batch * length / ms * 1e3, peak_GiB=peak)
+
+
+def main():
+    torch.manual_seed(0)
+    report("env", torch=torch.__version__, gpu=torch.cuda.get_device_name(), cuda=torch.version.cuda)
+    eager = (copy_bandwidth, matmul, overhead, mlp_small, elementwise, cross_entropy, layer_norm, attention, gpt2)
+    compiled = (mlp_small, elementwise, cross_entropy, layer_norm, gpt2)
+    for workload in compiled if COMPILE else eager:
+        workload()
+
+
+main()

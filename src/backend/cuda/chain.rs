@@ -1,0 +1,220 @@
+//! Chains of elementwise operations, each as one kernel made for it.
+
+use super::call::{Arguments, Grid, is_wide};
+use super::gpu::gpu;
+use super::source::{Array, Line, Program, element, opening, result};
+use crate::backend::code::Code;
+use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::map::Tile;
+use crate::backend::late::{Kernel, Operand, Part};
+use crate::backend::{View, ViewMut};
+use crate::dtype::with_dtype;
+use crate::layout::{Layout, Walk};
+use crate::{DType, Element, Result, Scalar};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+/// Bytes that a thread reads or writes with one instruction.
+const WIDE: usize = 16;
+
+/// Computes all parts, for `numel` elements in the computing type `compute`.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub(crate) fn compute(
+    op: &'static str,
+    ordinal: usize,
+    compute: DType,
+    numel: usize,
+    parts: &[Part<'_>],
+) -> Result<()> {
+    let mut reads: Vec<View<'_>> = Vec::new();
+    let mut lines = Vec::with_capacity(parts.len());
+    for part in parts {
+        let mut operand = |k: usize| match part.operands.get(k) {
+            Some(Operand::Part(at)) => result(*at),
+            Some(Operand::Memory(view)) => element(known(&mut reads, view)),
+            None => element(usize::MAX),
+        };
+        let code = match part.kernel {
+            Kernel::One(tile) => tile.code([operand(0)]),
+            Kernel::Two(tile) => tile.code([operand(0), operand(1)]),
+            Kernel::Three(tile) => tile.code([operand(0), operand(1), operand(2)]),
+            Kernel::Number(number) => number_code(*number, compute),
+        };
+        lines.push(Line { code, dtype: part.dtype });
+    }
+    let in_order = Layout::contiguous(numel.into());
+    let reads: Vec<Place> = reads.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
+    let kept = |(at, part): (usize, &Part<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
+    let writes: Vec<(Place, usize)> = parts.iter().enumerate().filter_map(kept).collect();
+    run(op, ordinal, compute, numel, &reads, lines, &writes)
+}
+
+/// The number of a view among those that are read; a new one is added.
+fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
+    let same = |other: &View<'_>| {
+        other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
+    };
+    reads.iter().position(same).unwrap_or_else(|| {
+        reads.push(*view);
+        reads.len() - 1
+    })
+}
+
+/// Copies elements, casting where the dtypes differ.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
+    let reads = [Place::new(from.ptr(), from.layout, from.dtype)];
+    let writes = [(Place::new(to.ptr().cast_const(), to.layout, to.dtype), 0)];
+    let line = Line { code: element(0), dtype: to.dtype };
+    run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes)
+}
+
+/// A number as it is handed to a kernel: numbers travel as f64, which does not hold every integer.
+fn number_code(number: Scalar, compute: DType) -> Code {
+    match (number, compute) {
+        (Scalar::I64(x), DType::I64 | DType::U64) => Code::symbol(&format!("T({x}ll)")),
+        (Scalar::U64(x), DType::I64 | DType::U64) => Code::symbol(&format!("T({x}ull)")),
+        (number, _) => Code::number(number.to_f64()),
+    }
+}
+
+/// Puts one number everywhere.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn fill(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
+    let compute = compute_dtype(to.dtype);
+    let place = Place::new(to.ptr().cast_const(), to.layout, to.dtype);
+    // As an element holds it: a kernel would round a float twice.
+    let value = with_dtype!(to.dtype, T => <T as Element>::from_scalar(value).to_scalar());
+    let line = Line { code: number_code(value, compute), dtype: to.dtype };
+    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(place, 0)])
+}
+
+/// `out = tile(inputs)`, at once.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn map<const N: usize>(
+    op: &'static str,
+    ordinal: usize,
+    tile: &dyn Tile<N>,
+    compute: DType,
+    inputs: [View<'_>; N],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let reads = inputs.map(|view| Place::new(view.ptr(), view.layout, view.dtype));
+    let writes = [(Place::new(out.ptr().cast_const(), out.layout, out.dtype), 0)];
+    let line = Line { code: tile.code(std::array::from_fn(element)), dtype: out.dtype };
+    run(op, ordinal, compute_dtype(compute), out.layout.numel(), &reads, vec![line], &writes)
+}
+
+/// `target = tile(target, other)`, in place.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn zip_in_place(
+    op: &'static str,
+    ordinal: usize,
+    tile: &dyn Tile<2>,
+    target: &mut ViewMut<'_>,
+    other: View<'_>,
+) -> Result<()> {
+    let own = || Place::new(target.ptr().cast_const(), target.layout, target.dtype);
+    let reads = [own(), Place::new(other.ptr(), other.layout, other.dtype)];
+    let line = Line { code: tile.code([element(0), element(1)]), dtype: target.dtype };
+    run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)])
+}
+
+/// Elements on the GPU, and how they are walked.
+pub(super) struct Place {
+    address: u64,
+    array: Array,
+    /// Sizes, then steps, of the dimensions.
+    steps: Vec<u64>,
+}
+
+impl Place {
+    pub fn new(start: *const u8, layout: &Layout, dtype: DType) -> Place {
+        let address = start.addr() as u64 + (layout.offset() * dtype.size()) as u64;
+        if layout.is_contiguous() {
+            return Place { address, array: Array { dtype, rank: None }, steps: Vec::new() };
+        }
+        let walk = Walk::new(layout.shape(), [layout]);
+        let dims = walk.dims();
+        if dims.iter().all(|(_, [step])| *step == 0) {
+            return Place { address, array: Array { dtype, rank: Some(0) }, steps: Vec::new() };
+        }
+        let sizes = dims.iter().map(|&(size, _)| size as u64);
+        let steps = sizes.chain(dims.iter().map(|&(_, [step])| step as i64 as u64)).collect();
+        Place { address, array: Array { dtype, rank: Some(dims.len()) }, steps }
+    }
+
+    /// How many elements can be taken at a time.
+    fn pack(&self) -> usize {
+        if self.array.rank.is_some() {
+            return usize::MAX;
+        }
+        let size = self.array.dtype.size();
+        let fitting = |pack: &usize| self.address.is_multiple_of((pack * size) as u64) && pack * size <= WIDE;
+        [8, 4, 2, 1].into_iter().find(fitting).unwrap_or(1)
+    }
+}
+
+/// Runs a program of these lines.
+///
+/// # Errors
+/// As for [`compute`].
+pub(super) fn run(
+    op: &'static str,
+    ordinal: usize,
+    compute: DType,
+    numel: usize,
+    reads: &[Place],
+    lines: Vec<Line>,
+    writes: &[(Place, usize)],
+) -> Result<()> {
+    if numel == 0 {
+        return Ok(());
+    }
+    let gpu = gpu(op, ordinal)?;
+    let places = || reads.iter().chain(writes.iter().map(|(place, _)| place));
+    let pack = places().map(Place::pack).min().unwrap_or(1).min(8);
+    let program = Program {
+        compute,
+        wide: is_wide(numel),
+        pack,
+        reads: reads.iter().map(|place| place.array).collect(),
+        lines,
+        writes: writes.iter().map(|(place, line)| (place.array, *line)).collect(),
+    };
+    let (kernel, numbers) = program.kernel();
+    let key = format!("{compute} {} {kernel}", program.wide);
+    let function = gpu.function(op, &key, "chain", false, || opening(compute, program.wide) + &kernel)?;
+    let mut arguments = Arguments::new().size(numel);
+    for place in places() {
+        arguments.push(place.address);
+        if !place.steps.is_empty() {
+            arguments.push_words(&place.steps);
+        }
+    }
+    numbers.into_iter().map(f64::from_bits).for_each(|number| arguments.push(in_type(number, compute)));
+    // SAFETY: the arguments are in the order in which the source names them. The kernel touches the elements of the
+    // layouts, which lie inside their storages (L2); these are held by the caller until this returns, and whoever gets
+    // their memory afterwards uses it after this kernel.
+    unsafe { arguments.launch(op, gpu, function, Grid::over(numel, THREADS * pack, THREADS)) }
+}
+
+/// The bits of a number in the computing type.
+fn in_type(number: f64, compute: DType) -> u64 {
+    match compute {
+        DType::F64 => number.to_bits(),
+        DType::F32 => u64::from((number as f32).to_bits()),
+        DType::U64 => number as u64,
+        _ => number as i64 as u64,
+    }
+}

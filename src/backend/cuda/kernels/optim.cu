@@ -1,0 +1,35 @@
+// Updates of many parameters in one launch. A block has PIECE elements of one of them. RULE changes the parameter `p` and
+// its state `s0`, `s1`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With REST the last of the states is what
+// the parameter lacks of its value in the computing type.
+
+#define PIECE 4096
+
+// The numbers lie in memory and not beside the addresses, so that recorded work finds new ones at every replay.
+struct Entry { P* parameter; const G* gradient; T* state[STATES]; u64 numel, first; const double* numbers; };
+struct Table { Entry entry[ENTRIES]; };
+
+extern "C" __global__ void __launch_bounds__(256) update(const __grid_constant__ Table table, const u64 entries) {
+    // The last entry whose first block is not after this one.
+    u32 low = 0, high = (u32)entries;
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        if (table.entry[middle].first <= blockIdx.x) low = middle;
+        else high = middle;
+    }
+    const Entry& one = table.entry[low];
+    const u64 start = (blockIdx.x - one.first) * PIECE, end = start + PIECE < one.numel ? start + PIECE : one.numel;
+    auto c = [&](int k) { return T(one.numbers[k]); };
+    for (u64 i = start + threadIdx.x; i < end; i += 256) {
+        const T gradient = (T)widen(one.gradient[i]);
+        T g = gradient, p = (T)widen(one.parameter[i]);
+        if (REST) p += one.state[STATES - 1][i];
+        T s0 = SLOTS > 0 ? one.state[0][i] : T(0), s1 = SLOTS > 1 ? one.state[1 % STATES][i] : T(0);
+        RULE
+        if (SLOTS > 0) one.state[0][i] = s0;
+        if (SLOTS > 1) one.state[1 % STATES][i] = s1;
+        P rounded;
+        narrow(rounded, p);
+        one.parameter[i] = rounded;
+        if (REST) one.state[STATES - 1][i] = p - (T)widen(rounded);
+    }
+}

@@ -1,0 +1,63 @@
+// A stable sort of numbers by keys, eight bits of the key at a time. A warp has a unit of UNIT elements, which it looks at
+// in order; `counts` is (256, units): how often each digit occurs in each unit, and then where the first of them goes.
+
+#define UNIT 1024
+
+extern "C" __global__ void __launch_bounds__(256) count(const I* key, u64 n, u64 shift, u64* counts, u64 units) {
+    __shared__ u32 own[8][256];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const u64 unit = (u64)blockIdx.x * 8 + warp;
+    for (int digit = lane; digit < 256; digit += 32) own[warp][digit] = 0;
+    __syncwarp();
+    for (u64 i = unit * UNIT + lane; i < n && i < (unit + 1) * UNIT; i += 32) atomicAdd(&own[warp][key[i] >> shift & 255], 1u);
+    __syncwarp();
+    if (unit >= units) return;
+    for (int digit = lane; digit < 256; digit += 32) counts[digit * units + unit] = own[warp][digit];
+}
+
+// Each count becomes the sum of those before it. One block of 1024 threads.
+extern "C" __global__ void __launch_bounds__(1024) scan(u64* counts, u64 n) {
+    __shared__ u64 sums[32];
+    __shared__ u64 carry;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    if (threadIdx.x == 0) carry = 0;
+    for (u64 first = 0; first < n; first += 1024) {
+        const u64 i = first + threadIdx.x, own = i < n ? counts[i] : 0;
+        u64 sum = own;
+        for (int step = 1; step < 32; step <<= 1) {
+            const u64 before = __shfl_up_sync(0xffffffffu, sum, step);
+            if (lane >= step) sum += before;
+        }
+        if (lane == 31) sums[warp] = sum;
+        __syncthreads();
+        u64 before = carry;
+        for (int other = 0; other < warp; ++other) before += sums[other];
+        if (i < n) counts[i] = before + sum - own;
+        __syncthreads();
+        if (threadIdx.x == 1023) carry = before + sum;
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) scatter(
+    const I* key, const I* number, u64 n, u64 shift, const u64* counts, u64 units, I* to_key, I* to_number
+) {
+    __shared__ u64 next[8][256];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const u64 unit = (u64)blockIdx.x * 8 + warp;
+    if (unit >= units) return;
+    for (int digit = lane; digit < 256; digit += 32) next[warp][digit] = counts[digit * units + unit];
+    __syncwarp();
+    for (u64 first = unit * UNIT; first < n && first < (unit + 1) * UNIT; first += 32) {
+        const u64 i = first + lane;
+        const bool there = i < n;
+        const I own = there ? key[i] : 0;
+        const u32 digit = there ? (u32)(own >> shift & 255) : 256 + lane;
+        const u32 alike = __match_any_sync(0xffffffffu, digit), before = alike & ((1u << lane) - 1);
+        const u64 to = there ? next[warp][digit] + __popc(before) : 0;
+        __syncwarp();
+        if (there && before == 0) next[warp][digit] += __popc(alike);
+        __syncwarp();
+        if (there) to_key[to] = own, to_number[to] = number[i];
+    }
+}

@@ -1,0 +1,98 @@
+// What every generated kernel begins with. Before it stand `typedef … T;`, the computing type, and `typedef … I;`, an
+// unsigned type for positions.
+
+typedef float f32;
+typedef double f64;
+typedef long long i64;
+typedef int i32;
+typedef short i16;
+typedef signed char i8;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned char u8;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct boolean { u8 bits; };
+
+// From an element's own type into the computing type. Half precision by instructions: the headers are not always there.
+__device__ inline float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+__device__ inline float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
+__device__ inline u8 widen(boolean x) { return x.bits != 0; }
+template <class X> __device__ inline X widen(X x) { return x; }
+
+// Whole numbers as Rust's `as` makes them: clamped, and 0 of a NaN.
+__device__ inline i64 whole(float x) { return x != x ? 0 : (i64)x; }
+__device__ inline i64 whole(double x) { return x != x ? 0 : (i64)x; }
+__device__ inline i64 whole(i64 x) { return x; }
+__device__ inline u64 whole(u64 x) { return x; }
+__device__ inline u64 natural(float x) { return x != x ? 0 : (u64)x; }
+__device__ inline u64 natural(double x) { return x != x ? 0 : (u64)x; }
+__device__ inline u64 natural(i64 x) { return (u64)x; }
+__device__ inline u64 natural(u64 x) { return x; }
+
+// And back.
+__device__ inline void narrow(f32& to, T x) { to = (f32)x; }
+__device__ inline void narrow(f64& to, T x) { to = (f64)x; }
+__device__ inline void narrow(f16& to, T x) {
+    // An f64 is rounded once, not by way of f32.
+    if (sizeof(T) == 8 && T(0.5) != T(0)) asm("cvt.rn.f16.f64 %0, %1;" : "=h"(to.bits) : "d"((double)x));
+    else asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"((float)x));
+}
+__device__ inline void narrow(bf16& to, T x) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"((float)x)); }
+__device__ inline void narrow(boolean& to, T x) { to.bits = x != T(0); }
+__device__ inline void narrow(i64& to, T x) { to = (i64)whole(x); }
+__device__ inline void narrow(i32& to, T x) { to = (i32)whole(x); }
+__device__ inline void narrow(i16& to, T x) { to = (i16)whole(x); }
+__device__ inline void narrow(i8& to, T x) { to = (i8)whole(x); }
+__device__ inline void narrow(u64& to, T x) { to = natural(x); }
+__device__ inline void narrow(u32& to, T x) { to = (u32)whole(x); }
+__device__ inline void narrow(u16& to, T x) { to = (u16)whole(x); }
+__device__ inline void narrow(u8& to, T x) { to = (u8)whole(x); }
+
+// Where formulas need more than CUDA's own functions.
+__device__ inline float divide(float a, float b) { return a / b; }
+__device__ inline double divide(double a, double b) { return a / b; }
+__device__ inline u64 divide(u64 a, u64 b) { return b == 0 ? 0 : a / b; }
+__device__ inline i64 divide(i64 a, i64 b) { return b == 0 ? 0 : b == -1 ? (i64)(0 - (u64)a) : a / b; }
+__device__ inline float power(float a, float b) { return powf(a, b); }
+__device__ inline double power(double a, double b) { return pow(a, b); }
+template <class X> __device__ inline X integer_power(X base, i64 exponent) {
+    X result = 1, square = base;
+    for (u64 left = exponent < 0 ? 0 - (u64)exponent : (u64)exponent; left > 0; left >>= 1) {
+        if (left & 1) result *= square;
+        square *= square;
+    }
+    return exponent < 0 ? divide((X)1, result) : result;
+}
+__device__ inline i64 power(i64 a, i64 b) { return integer_power<i64>(a, b); }
+__device__ inline u64 power(u64 a, u64 b) { return integer_power<u64>(a, (i64)b); }
+// A NaN on either side wins.
+template <class X> __device__ inline X larger(X a, X b) { return a > b || a != a ? a : b; }
+template <class X> __device__ inline X smaller(X a, X b) { return a < b || a != a ? a : b; }
+template <class X> __device__ inline X select(X c, X a, X b) { return c != X(0) ? a : b; }
+template <class X> __device__ inline X eq(X a, X b) { return X(a == b); }
+template <class X> __device__ inline X ne(X a, X b) { return X(a != b); }
+template <class X> __device__ inline X lt(X a, X b) { return X(a < b); }
+template <class X> __device__ inline X le(X a, X b) { return X(a <= b); }
+template <class X> __device__ inline X gt(X a, X b) { return X(a > b); }
+template <class X> __device__ inline X ge(X a, X b) { return X(a >= b); }
+// e^-|x| cannot overflow, so that the left tail reaches down to the denormals.
+__device__ inline float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
+__device__ inline double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
+
+// Sizes and steps of the dimensions of an operand that does not lie in order.
+template <int R> struct Steps { i64 size[R], step[R]; };
+template <int R> __device__ inline i64 place(I i, const Steps<R>& steps) {
+    i64 at = 0;
+#pragma unroll
+    for (int r = R - 1; r > 0; --r) {
+        I size = (I)steps.size[r], rest = i / size;
+        at += (i64)(i - rest * size) * steps.step[r];
+        i = rest;
+    }
+    return at + (i64)i * steps.step[0];
+}
+
+// Neighbours that are read or written with one instruction.
+template <class X, int V> struct alignas(sizeof(X) * V) Pack { X x[V]; };

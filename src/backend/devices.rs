@@ -1,0 +1,70 @@
+//! What can be asked of a device.
+
+use super::check;
+#[cfg(feature = "cuda")]
+use super::cuda::gpu::gpu;
+use crate::{Device, Result};
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceProperties {
+    /// The name its maker gave it.
+    pub name: String,
+    /// Bytes of its memory, where it has one of its own.
+    pub memory: Option<usize>,
+    /// The compute capability of a GPU, as in `(9, 0)`.
+    pub capability: Option<(u32, u32)>,
+    /// The multiprocessors of a GPU, or the threads that this process uses on the processor.
+    pub processors: usize,
+}
+
+impl Device {
+    /// Whether tensors can be put there: always on the processor, on a GPU if this crate was built with the feature
+    /// `cuda`, and the GPU and its driver are there.
+    pub fn is_available(self) -> bool {
+        check("is_available", self).is_ok()
+    }
+
+    /// What it is.
+    ///
+    /// ```
+    /// # use cotangent::Device;
+    /// assert!(Device::Cpu.properties()?.processors > 0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn properties(self) -> Result<DeviceProperties> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Device::Cuda(ordinal) => {
+                let gpu = gpu("properties", ordinal)?;
+                Ok(DeviceProperties {
+                    name: gpu.name.clone(),
+                    memory: Some(gpu.memory),
+                    capability: Some((gpu.arch / 10, gpu.arch % 10)),
+                    processors: gpu.processors as usize,
+                })
+            }
+            device => {
+                check("properties", device)?;
+                let processors = crate::num_threads();
+                Ok(DeviceProperties { name: "cpu".to_string(), memory: None, capability: None, processors })
+            }
+        }
+    }
+
+    /// Waits until all work asked for so far is done. The processor's always is. Reading values waits by itself.
+    ///
+    /// # Errors
+    /// If the device is not there, or some of that work has failed.
+    pub fn synchronize(self) -> Result<()> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Device::Cuda(ordinal) => gpu("synchronize", ordinal)?.synchronize("synchronize"),
+            device => check("synchronize", device),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The seam for the kernels that do several operations at once.
+
+use super::cpu::attention::Inputs;
+use super::cpu::cross_entropy::Classes;
+#[cfg(feature = "cuda")]
+use super::cuda;
+#[cfg(not(feature = "cuda"))]
+use super::no_cuda;
+use super::{Draw, View, ViewMut, common_device, cpu, dispatch};
+use crate::error::err;
+use crate::{DType, Device, Result};
+
+/// How exact the products of f32 numbers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Exactness {
+    /// All bits.
+    Full,
+    /// The factors are rounded to TF32, where the device has that.
+    Tf32,
+    /// The factors are rounded to bf16; the sums are of f32.
+    Bf16,
+}
+
+/// `out = a · b`, plus `row` in every row. `a` is `[batch.., m, k]`, `b` `[batch.., k, n]`, of one dtype. `out` is contiguous
+/// and of the same dtype; on the processor it is of a computing type, that of `a` and `b` or, for products of bf16, f32.
+pub(crate) fn matmul(
+    op: &'static str,
+    a: View<'_>,
+    b: View<'_>,
+    out: &mut ViewMut<'_>,
+    row: Option<View<'_>>,
+    exactness: Exactness,
+) -> Result<()> {
+    let others = [b.device(), out.device()].into_iter().chain(row.map(|row| row.device()));
+    dispatch!(op, common_device(op, a.device(), others)?,
+        cpu => {
+            let multiply = if exactness == Exactness::Bf16 { cpu::matmul::matmul_bf16 } else { cpu::matmul::matmul };
+            multiply(op, a, b, out, row)
+        },
+        cuda(n) => cuda::matmul::matmul(op, n, a, b, out, row, exactness))
+}
+
+/// With `x` a row of `input` `[R, D]`: `(x - mean) / sqrt(variance + eps) * weight + bias` into `out` `[R, D]`; the mean
+/// and the inverse square root into `stats` `[R, 2]`, which is of the computing type. So are, on the processor, `weight` and
+/// `bias` (`[D]`, contiguous, of one dtype).
+pub(crate) fn layer_norm(
+    op: &'static str,
+    input: View<'_>,
+    [weight, bias]: [Option<View<'_>>; 2],
+    eps: f64,
+    stats: &mut ViewMut<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let others = [weight, bias].into_iter().flatten().map(|view| view.device()).chain([stats.device(), out.device()]);
+    dispatch!(op, common_device(op, input.device(), others)?,
+        cpu => cpu::layer_norm::forward(op, input, weight, bias, eps, stats, out),
+        cuda(n) => cuda::rows::layer_norm(op, n, input, [weight, bias], eps, stats, out))
+}
+
+/// Into how many pieces [`layer_norm_backward`] cuts the rows: their sizes alone decide.
+pub(crate) fn layer_norm_pieces(device: Device, rows: usize, len: usize) -> usize {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => cuda::rows::layer_norm_pieces(rows, len),
+        _ => cpu::layer_norm::pieces(rows, len),
+    }
+}
+
+/// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the pieces that [`layer_norm_pieces`] asks for
+/// the sums over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the computing type.
+pub(crate) fn layer_norm_backward(
+    op: &'static str,
+    [input, g, stats]: [View<'_>; 3],
+    weight: Option<View<'_>>,
+    input_grad: Option<&mut ViewMut<'_>>,
+    sums: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let others = [g.device(), stats.device()].into_iter().chain(weight.map(|view| view.device()));
+    dispatch!(op, common_device(op, input.device(), others)?,
+        cpu => cpu::layer_norm::backward(op, input, g, stats, weight, input_grad, sums),
+        cuda(n) => cuda::rows::layer_norm_backward(op, n, [input, g, stats], weight, input_grad, sums))
+}
+
+/// The class of each row: `target` is contiguous i64, `weight`, one for each class, contiguous f64.
+#[derive(Clone, Copy)]
+pub(crate) struct Targets<'a> {
+    pub target: View<'a>,
+    pub weight: Option<View<'a>>,
+    /// A class whose rows do not count.
+    pub ignore: Option<i64>,
+    /// The part of each target that is spread evenly over all classes.
+    pub smoothing: f64,
+}
+
+impl<'a> Targets<'a> {
+    /// As the processor's kernels take them.
+    pub fn classes(&self, op: &'static str) -> Result<Classes<'a>> {
+        let strided = || err!(Backend, op, "the target is not contiguous, or not on the processor");
+        let target = self.target.as_slice::<i64>().ok_or_else(strided)?;
+        let weight = self.weight.map(|weight| weight.as_slice::<f64>().ok_or_else(strided)).transpose()?;
+        Ok(Classes { target, ignore: self.ignore, weight, smoothing: self.smoothing })
+    }
+
+    fn devices(&self) -> impl Iterator<Item = Device> {
+        [Some(self.target.device()), self.weight.map(|weight| weight.device())].into_iter().flatten()
+    }
+}
+
+/// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
+/// `[R, 2]`, the row's loss into `loss` `[R]`, and its weight, if it counts, into `counted` `[R]`, which only a GPU is
+/// given. All three are of the computing type of `logits`. A GPU reports classes out of range later.
+pub(crate) fn cross_entropy(
+    op: &'static str,
+    logits: View<'_>,
+    targets: Targets<'_>,
+    stats: &mut ViewMut<'_>,
+    loss: &mut ViewMut<'_>,
+    counted: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let others = targets.devices().chain([stats.device(), loss.device()]);
+    let device = common_device(op, logits.device(), others)?;
+    match (device, counted) {
+        (Device::Cpu, _) => cpu::cross_entropy::forward(op, logits, targets.classes(op)?, stats, loss),
+        #[cfg(feature = "cuda")]
+        (Device::Cuda(n), Some(counted)) => cuda::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
+        (device, _) => Err(err!(Backend, op, "there is nowhere on {device} to put the rows' weights")),
+    }
+}
+
+/// The cotangent of `logits`, from those of the rows' losses, `g` `[R, 1]`, and what [`cross_entropy`] found; `total` is the
+/// sum of the classes' weights.
+pub(crate) fn cross_entropy_backward(
+    op: &'static str,
+    targets: Targets<'_>,
+    [logits, stats, g]: [View<'_>; 3],
+    total: f64,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let _ = total;
+    dispatch!(op, common_device(op, logits.device(), targets.devices().chain([stats.device(), g.device()]))?,
+        cpu => cpu::cross_entropy::backward(op, logits, targets.classes(op)?, stats, g, out),
+        cuda(n) => cuda::rows::cross_entropy_backward(op, n, targets, [logits, stats, g], total, out))
+}
+
+/// Whether there is a fused kernel on a device for rows of so many elements, in tensors of this dtype and rank, and whether
+/// it takes them as they are rather than in the computing type.
+pub(crate) fn has_attention(
+    device: Device,
+    dtype: DType,
+    [size, value_size, rank]: [usize; 3],
+    scale: f64,
+) -> Option<InOwnType> {
+    match device {
+        Device::Cpu => Some(InOwnType(false)),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => cuda::attention::fits(dtype, size, value_size, rank, scale).then_some(InOwnType(true)),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(_) => {
+            let _ = (dtype, size, value_size, rank, scale);
+            None
+        }
+    }
+}
+
+/// Whether a kernel takes operands of half precision as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InOwnType(pub bool);
+
+/// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous, but for
+/// the result on a GPU. The sums and the mask are of the computing type.
+pub(crate) fn attention(
+    op: &'static str,
+    inputs: &Inputs<'_>,
+    sums: &mut ViewMut<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let others = inputs.devices().chain([sums.device(), out.device()]);
+    dispatch!(op, common_device(op, inputs.query.device(), others)?,
+        cpu => cpu::attention::forward(op, inputs, sums, out),
+        cuda(n) => cuda::attention::forward(op, n, inputs, sums, out))
+}
+
+/// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
+pub(crate) fn attention_backward(
+    op: &'static str,
+    inputs: &Inputs<'_>,
+    [sums, out, g]: [View<'_>; 3],
+    grads: [Option<&mut ViewMut<'_>>; 3],
+) -> Result<()> {
+    let others = inputs.devices().chain([sums.device(), out.device(), g.device()]);
+    dispatch!(op, common_device(op, inputs.query.device(), others)?,
+        cpu => cpu::attention::backward(op, inputs, sums, out, g, grads),
+        cuda(n) => cuda::attention::backward(op, n, inputs, [sums, out, g], grads))
+}
+
+/// Fills contiguous elements with the draw of a seed that starts at the counter `offset`. On the processor halves are not
+/// drawn directly.
+pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, out.device(),
+        cpu => cpu::copy::draw(op, draw, (seed, offset), out),
+        cuda(n) => cuda::random::draw(op, n, draw, seed, offset, out))
+}

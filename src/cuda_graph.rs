@@ -1,0 +1,157 @@
+//! Training steps that a GPU repeats by itself.
+
+use crate::backend::cuda::capture::{Recorded, record};
+use crate::error::bail;
+use crate::{Device, Result, Tensor};
+use std::cell::RefCell;
+
+/// A step whose work on a GPU was recorded once and can be asked for again with one call: the GPU then waits for nobody, where
+/// a step of small operations otherwise waits for the program.
+///
+/// The same kernels run with the same memory, so sizes cannot change, and nothing may depend on values: reading a tensor,
+/// bringing one to the GPU or drawing random numbers inside the step is refused. Parameters are changed where they lie. That is
+/// the one place where a tensor changes behind its handle, so a replay is refused if a parameter has another handle, or was
+/// replaced meanwhile. The gradients that the step leaves behind are those of the last replay.
+///
+/// ```no_run
+/// # use cotangent::nn::{Forward, Linear, Module};
+/// # use cotangent::optim::{AdamW, Optimizer};
+/// # use cotangent::{CrossEntropy, CudaGraph, Device, Generator, Result, Tensor};
+/// # fn main() -> Result<()> {
+/// let gpu = Device::cuda(0);
+/// let mut model = Linear::new(784, 10)?;
+/// model.to_device(gpu)?;
+/// let mut optimizer = AdamW::new(1e-3);
+/// let batch = |seed| -> Result<[Tensor; 2]> {
+///     let mut generator = Generator::seed(seed);
+///     Ok([generator.randn([32, 784])?.to_device(gpu)?, generator.randint(0, 10, [32])?.to_device(gpu)?])
+/// };
+/// let [x, y] = batch(0)?;
+/// // Runs the step once, then records it.
+/// let (mut step, _loss) = CudaGraph::record(&[&x, &y], |inputs| {
+///     model.zero_grad();
+///     let loss = model.forward(&inputs[0])?.cross_entropy(&inputs[1], &CrossEntropy::default())?;
+///     loss.backward()?;
+///     optimizer.step(&mut model)?;
+///     Ok(vec![loss])
+/// })?;
+/// for seed in 1..100 {
+///     let [x, y] = batch(seed)?;
+///     optimizer.advance()?;
+///     let losses = step.replay(&[&x, &y])?;
+///     println!("{}", losses[0]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct CudaGraph {
+    recorded: Recorded,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    /// What was there before and is changed by a replay: parameters, and what an optimiser keeps of them.
+    changed: Vec<Tensor>,
+}
+
+thread_local! {
+    /// What the step that this thread records changes.
+    static CHANGED: RefCell<Vec<Tensor>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Remembers that a step that is recorded changes a tensor, which is the only handle to its values.
+///
+/// # Errors
+/// If the same step has changed it before: the handle that is kept here would then make it write to a copy.
+pub(crate) fn note_change(op: &'static str, tensor: &Tensor) -> Result<()> {
+    if tensor.handles() != (1, 1) {
+        bail!(Backend, op, "a recorded step cannot change a parameter twice, or one that is also held elsewhere");
+    }
+    CHANGED.with_borrow_mut(|all| all.push(tensor.detach()));
+    Ok(())
+}
+
+impl std::fmt::Debug for CudaGraph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shapes = |all: &[Tensor]| all.iter().map(|x| x.shape().to_vec()).collect::<Vec<_>>();
+        let (inputs, outputs) = (shapes(&self.inputs), shapes(&self.outputs));
+        write!(f, "CudaGraph({inputs:?} to {outputs:?}, {} bytes)", self.recorded.bytes())
+    }
+}
+
+const RECORD: &str = "CudaGraph::record";
+const REPLAY: &str = "CudaGraph::replay";
+
+impl CudaGraph {
+    /// Runs `step` on the inputs, which are on one GPU, then calls it once more to record it, without running it. Returns the
+    /// results of the run.
+    ///
+    /// # Errors
+    /// If the inputs are not on a GPU, `step` fails, or does what cannot be recorded.
+    pub fn record(
+        inputs: &[&Tensor],
+        mut step: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<(CudaGraph, Vec<Tensor>)> {
+        let device = inputs.first().map_or(Device::Cpu, |x| x.device());
+        let Device::Cuda(ordinal) = device else {
+            bail!(Device, RECORD, "the inputs must be on a GPU, not on {device}");
+        };
+        if let Some(other) = inputs.iter().find(|x| x.device() != device) {
+            bail!(Device, RECORD, "one input is on {device}, another on {}", other.device());
+        }
+        // Copies of its own, which every replay writes to. The run compiles all kernels and makes all state.
+        let own = inputs.iter().map(|x| x.detach().copied(RECORD)).collect::<Result<Vec<_>>>()?;
+        let results = step(&own)?;
+        results.iter().try_for_each(Tensor::compute)?;
+        CHANGED.take();
+        let recorded = record(RECORD, ordinal, || {
+            let outputs: Vec<Tensor> = step(&own)?.iter().map(Tensor::detach).collect();
+            outputs.iter().try_for_each(Tensor::compute)?;
+            Ok(outputs)
+        });
+        let changed = CHANGED.take();
+        let (recorded, outputs) = recorded?;
+        Ok((CudaGraph { recorded, inputs: own, outputs, changed }, results))
+    }
+
+    /// Asks for the step on other inputs, of the shapes and dtypes it was recorded with, on any device, and gives copies of its
+    /// results. Optimisers that count their steps are told of one more by
+    /// [`advance`](crate::optim::Optimizer::advance) before.
+    ///
+    /// # Errors
+    /// If the inputs are not like those recorded, or a parameter that the step changes was replaced or has another handle.
+    pub fn replay(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let kinds = |x: &Tensor| (x.shape().to_vec(), x.dtype());
+        if inputs.len() != self.inputs.len() {
+            bail!(Value, REPLAY, "{} inputs instead of {}", inputs.len(), self.inputs.len());
+        }
+        for (at, (new, own)) in inputs.iter().zip(&self.inputs).enumerate() {
+            if kinds(new) != kinds(own) {
+                let ((new, dtype), (own, own_dtype)) = (kinds(new), kinds(own));
+                bail!(Shape, REPLAY, "input {at} is {dtype} of shape {new:?}, recorded was {own_dtype} of {own:?}");
+            }
+            if !own.storage().is_unique() {
+                bail!(
+                    Backend,
+                    REPLAY,
+                    "input {at} of the recorded step is still held by someone: results must not keep it"
+                );
+            }
+        }
+        // One handle is the model's, one is kept here.
+        match self.changed.iter().map(Tensor::handles).find(|&handles| handles != (2, 1)) {
+            Some((1, _)) => {
+                bail!(Backend, REPLAY, "a parameter was replaced since the step was recorded: record it again")
+            }
+            Some(_) => bail!(
+                Backend,
+                REPLAY,
+                "a parameter that the step changes is also held elsewhere: drop or copy that handle"
+            ),
+            None => {}
+        }
+        for (own, new) in self.inputs.iter_mut().zip(inputs) {
+            own.copy_(&new.detach())?;
+        }
+        self.recorded.replay(REPLAY)?;
+        self.outputs.iter().map(|y| y.copied(REPLAY)).collect()
+    }
+}

@@ -1,0 +1,144 @@
+//! Steps that are recorded and replayed.
+
+use super::training::Mlp;
+use super::{GPU, alone, gpu, random};
+use cotangent::nn::{Forward, Module};
+use cotangent::optim::{AdamW, Optimizer, Sgd};
+use cotangent::{CrossEntropy, CudaGraph, DType, Device, Generator, Result, Tensor, memory};
+
+fn batch(seed: u64) -> Result<[Tensor; 2]> {
+    let target = Generator::seed(seed).randint(0, 7, [64])?;
+    Ok([random(&[64, 20], seed, DType::F32)?.to_device(GPU)?, target.to_device(GPU)?])
+}
+
+fn step(model: &mut Mlp, optimizer: &mut dyn Optimizer, [x, y]: [&Tensor; 2]) -> Result<Tensor> {
+    model.zero_grad();
+    let loss = model.forward(x)?.cross_entropy(y, &CrossEntropy::default())?;
+    loss.backward()?;
+    optimizer.step(model)?;
+    Ok(loss.detach())
+}
+
+fn message<T>(result: Result<T>) -> String {
+    result.map(|_| String::new()).unwrap_or_else(|e| e.to_string())
+}
+
+#[test]
+fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let all: [(&str, fn() -> Box<dyn Optimizer>); 3] = [
+        ("sgd", || Box::new(Sgd::new(0.1))),
+        ("momentum", || Box::new(Sgd::new(0.1).momentum(0.9))),
+        ("adamw", || Box::new(AdamW::new(1e-2))),
+    ];
+    for (name, make) in all {
+        for dtype in [DType::F32, DType::BF16] {
+            let (mut plain, mut recorded) = (Mlp::new(GPU, dtype)?, Mlp::new(GPU, dtype)?);
+            let (mut optimizer, mut other) = (make(), make());
+            let inputs = |seed| -> Result<[Tensor; 2]> {
+                let [x, y] = batch(seed)?;
+                Ok([x.to_dtype(dtype)?, y])
+            };
+            let [x, y] = inputs(0)?;
+            let expected = step(&mut plain, &mut *optimizer, [&x, &y])?;
+            let (mut graph, first) =
+                CudaGraph::record(&[&x, &y], |x| Ok(vec![step(&mut recorded, &mut *other, [&x[0], &x[1]])?]))?;
+            assert!(first[0].equal(&expected)?, "{name} {dtype}: the first loss");
+            for seed in 1..20 {
+                if seed == 10 {
+                    optimizer.set_lr(1e-3);
+                    other.set_lr(1e-3);
+                }
+                let [x, y] = inputs(seed)?;
+                let expected = step(&mut plain, &mut *optimizer, [&x, &y])?;
+                other.advance()?;
+                // Other work between, which must not get memory of the graph's.
+                let noise = random(&[300, 300], seed, DType::F32)?.to_device(GPU)?;
+                let loss = graph.replay(&[&x, &y])?;
+                assert!(noise.matmul(&noise)?.sum()?.item::<f32>()?.is_finite());
+                assert!(loss[0].equal(&expected)?, "{name} {dtype} step {seed}: {} and {expected}", loss[0]);
+            }
+            for (a, b) in recorded.parameters().iter().zip(plain.parameters()) {
+                assert!(a.detach().equal(&b.detach())?, "{name} {dtype}: a parameter");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let x = random(&[4, 4], 1, DType::F32)?.to_device(GPU)?;
+    type Step = fn(&[Tensor]) -> Result<Vec<Tensor>>;
+    let steps: [(&str, Step); 4] = [
+        ("item", |x| Ok(vec![x[0].mul(f64::from(x[0].sum()?.item::<f32>()?))?])),
+        ("to_device", |x| Ok(vec![x[0].add(&Tensor::ones([4])?.to_device(GPU)?)?])),
+        ("dropout", |x| Ok(vec![x[0].dropout(0.5, true)?])),
+        ("rand", |x| Ok(vec![x[0].add(&x[0].rand_like()?)?])),
+    ];
+    for (name, step) in steps {
+        let refused = message(CudaGraph::record(&[&x], step));
+        assert!(refused.contains(name) && refused.contains("recorded"), "{name}: {refused}");
+        assert_eq!(x.mul(0.0)?.sum()?.item::<f32>()?, 0.0, "work goes on after {name}");
+    }
+    assert!(message(CudaGraph::record(&[&x.to_device(Device::Cpu)?], |x| Ok(x.to_vec()))).contains("cpu"));
+
+    let (mut graph, _) = CudaGraph::record(&[&x], |x| Ok(vec![x[0].matmul(&x[0])?]))?;
+    let half = x.to_dtype(DType::F16)?;
+    assert!(message(graph.replay(&[&half])).contains("f16"));
+    assert!(message(graph.replay(&[&x.narrow(0, 0, 2)?])).contains("[2, 4]"));
+    assert!(message(graph.replay(&[])).contains("0 inputs"));
+    assert!(graph.replay(&[&x.to_device(Device::Cpu)?])?[0].equal(&x.matmul(&x)?)?);
+    Ok(())
+}
+
+#[test]
+fn a_parameter_does_not_change_behind_a_handle() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let mut model = Mlp::new(GPU, DType::F32)?;
+    let mut optimizer = Sgd::new(0.1);
+    let [x, y] = batch(1)?;
+    let (mut graph, _) = CudaGraph::record(&[&x, &y], |x| Ok(vec![step(&mut model, &mut optimizer, [&x[0], &x[1]])?]))?;
+    graph.replay(&[&x, &y])?;
+    let held = model.first.weight.detach();
+    let before = held.to_vec::<f32>()?;
+    assert!(message(graph.replay(&[&x, &y])).contains("held elsewhere"));
+    assert_eq!(held.to_vec::<f32>()?, before);
+    drop(held);
+    graph.replay(&[&x, &y])?;
+    // A step beside the graph gives the parameters new memory.
+    step(&mut model, &mut optimizer, [&x, &y])?;
+    assert!(message(graph.replay(&[&x, &y])).contains("replaced"));
+    Ok(())
+}
+
+#[test]
+fn a_graph_gives_its_memory_back() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let x = random(&[256, 256], 1, DType::F32)?.to_device(GPU)?;
+    let before = memory::stats(GPU)?.current();
+    for _ in 0..3 {
+        let (mut graph, first) = CudaGraph::record(&[&x], |x| Ok(vec![x[0].matmul(&x[0])?.exp()?.sum()?]))?;
+        drop(first);
+        let after = memory::stats(GPU)?.current();
+        for _ in 0..200 {
+            graph.replay(&[&x])?;
+        }
+        assert_eq!(memory::stats(GPU)?.current(), after, "replays take nothing");
+    }
+    assert_eq!(memory::stats(GPU)?.current(), before);
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Kernels at sizes that the list of samples does not have.
+
+use super::{GPU, beside_others, close, gpu, random};
+use cotangent::autograd::{Backward, grad_with};
+use cotangent::{Attention, CrossEntropy, DType, Device, Dims, Generator, Result, Tensor, with_generator};
+
+const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)];
+
+#[test]
+fn folds_of_every_length_and_direction() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    let shapes: [&[usize]; 7] =
+        [&[3_000_001], &[4, 300_000], &[300_000, 4], &[2000, 1000], &[33, 7, 129], &[70_000, 3], &[5, 1, 40_000]];
+    for (dtype, tolerance) in FLOATS {
+        for shape in shapes {
+            let x = random(shape, 1, dtype)?.mul(0.1)?.add(0.01)?;
+            let there = x.to_device(GPU)?;
+            let all: Vec<isize> = (0..shape.len() as isize).collect();
+            let mut dims: Vec<Dims> = all.iter().map(|&d| Dims::from(d)).collect();
+            dims.push(Dims::All);
+            for dims in dims {
+                let what = format!("{dtype} {shape:?} over {dims:?}");
+                // Of many numbers of either sign the sum is small beside its parts.
+                let wide = tolerance * 50.0;
+                assert!(
+                    close(&there.sum_dim(dims.clone(), false)?, &x.sum_dim(dims.clone(), false)?, wide)?,
+                    "sum of {what}"
+                );
+                assert!(close(&there.amax(dims.clone(), true)?, &x.amax(dims.clone(), true)?, 0.0)?, "max of {what}");
+                assert!(
+                    close(&there.var_dim(dims.clone(), 1, true)?, &x.var_dim(dims.clone(), 1, true)?, wide)?,
+                    "variance of {what}"
+                );
+                let (a, b) = (there.logsumexp(dims.clone(), false)?, x.logsumexp(dims.clone(), false)?);
+                assert!(close(&a, &b, wide)?, "logsumexp of {what}");
+            }
+            for dim in all {
+                assert!(
+                    close(&there.argmax_dim(dim, false)?, &x.argmax_dim(dim, false)?, 0.0)?,
+                    "argmax of {dtype} {shape:?} over {dim}"
+                );
+                for rows in [Tensor::softmax, Tensor::log_softmax] {
+                    assert!(
+                        close(&rows(&there, dim)?, &rows(&x, dim)?, tolerance * 4.0)?,
+                        "softmax of {dtype} {shape:?} over {dim}"
+                    );
+                }
+            }
+            assert_eq!(there.sum()?.to_vec_f64()?, there.sum()?.to_vec_f64()?, "the same bits every time");
+        }
+    }
+    Ok(())
+}
+
+trait ToF64 {
+    fn to_vec_f64(&self) -> Result<Vec<f64>>;
+}
+
+impl ToF64 for Tensor {
+    fn to_vec_f64(&self) -> Result<Vec<f64>> {
+        self.to_dtype(DType::F64)?.to_vec::<f64>()
+    }
+}
+
+#[test]
+fn integers_are_folded_and_multiplied_exactly() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::I64, DType::I32, DType::U8, DType::U64, DType::I8] {
+        let x = Generator::seed(1).randint(0, 100, [70, 90])?.to_dtype(dtype)?;
+        let y = Generator::seed(2).randint(0, 100, [90, 50])?.to_dtype(dtype)?;
+        let (there, other) = (x.to_device(GPU)?, y.to_device(GPU)?);
+        assert!(close(&there.matmul(&other)?, &x.matmul(&y)?, 0.0)?, "matmul of {dtype}");
+        assert!(close(&there.sum()?, &x.sum()?, 0.0)? && close(&there.prod()?, &x.prod()?, 0.0)?, "folds of {dtype}");
+        assert!(close(&there.min()?, &x.min()?, 0.0)?, "min of {dtype}");
+    }
+    Ok(())
+}
+
+#[test]
+fn products_of_all_layouts() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (dtype, tolerance) in FLOATS {
+        let (a, b) = (random(&[3, 70, 130], 1, dtype)?, random(&[3, 130, 50], 2, dtype)?);
+        let (there_a, there_b) = (a.to_device(GPU)?, b.to_device(GPU)?);
+        type Call = fn(&Tensor, &Tensor) -> Result<Tensor>;
+        let calls: [(&str, Call); 11] = [
+            ("repeated", |a, b| {
+                a.narrow(2, 0, 1)?.expand([3, 70, 130])?.matmul(&b.narrow(1, 0, 1)?.expand([3, 130, 50])?)
+            }),
+            ("repeated vectors", |a, b| {
+                let first = |x: &Tensor| x.select(0, 0)?.select(0, 0)?.narrow(0, 0, 1)?.expand([3]);
+                first(a)?.matmul(&first(b)?)
+            }),
+            ("batched", |a, b| a.matmul(b)),
+            ("one matrix", |a, b| a.matmul(&b.select(0, 1)?)),
+            ("one on the left", |a, b| a.select(0, 1)?.matmul(b)),
+            ("transposed", |a, b| b.transpose(1, 2)?.matmul(&a.transpose(1, 2)?)),
+            ("offset", |a, b| a.narrow(1, 3, 33)?.narrow(2, 1, 99)?.matmul(&b.narrow(1, 2, 99)?.narrow(2, 5, 31)?)),
+            ("stepped", |a, b| a.slice(2, cotangent::Slice::from(..).step(2))?.matmul(&b.narrow(1, 0, 65)?)),
+            ("backwards", |a, b| a.flip(2)?.matmul(&b.flip(1)?)),
+            ("a vector", |a, b| a.select(1, 3)?.select(0, 0)?.matmul(b)),
+            ("with a bias", |a, b| a.linear(&b.select(0, 0)?.t()?, Some(&b.select(0, 0)?.select(0, 0)?))),
+        ];
+        for (name, call) in calls {
+            assert!(close(&call(&there_a, &there_b)?, &call(&a, &b)?, tolerance * 30.0)?, "{name} in {dtype}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn sums_by_index_have_the_processors_bits() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (rows, entries) in [(5000, 70), (40_000, 1), (10, 100_000), (3000, 3000)] {
+        let x = random(&[rows, 20], 1, DType::F32)?;
+        let index = Generator::seed(2).randint(0, entries, [rows])?;
+        let zeros = Tensor::zeros([entries as usize, 20])?;
+        // The gradient of rows chosen by index is a sum by index.
+        let gradient = |device: Device| -> Result<Tensor> {
+            let leaf = zeros.to_device(device)?.requires_grad_(true)?;
+            let y = leaf.index_select(0, &index.to_device(device)?)?;
+            let mut grads = grad_with(&y, &[&leaf], Some(&x.to_device(device)?), Backward::default())?;
+            Ok(grads.pop().flatten().unwrap_or(leaf))
+        };
+        assert!(gradient(GPU)?.equal(&gradient(Device::Cpu)?)?, "{rows} rows into {entries}");
+        let index = Generator::seed(3).randint(0, entries, [rows, 20])?;
+        let here = zeros.scatter_add(0, &index, &x)?;
+        let there = zeros.to_device(GPU)?.scatter_add(0, &index.to_device(GPU)?, &x.to_device(GPU)?)?;
+        assert!(there.equal(&here)?, "{rows}x20 elements into {entries}");
+    }
+    Ok(())
+}
+
+#[test]
+fn random_numbers_are_the_processors() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for n in [1, 7, 100_003] {
+            let here = (Generator::seed(5).rand_with([n], dtype)?, Generator::seed(5).randn_with([n], dtype)?);
+            let there =
+                (Generator::seed(5).rand_with([n], (dtype, GPU))?, Generator::seed(5).randn_with([n], (dtype, GPU))?);
+            assert!(there.0.equal(&here.0)?, "{n} uniform numbers of {dtype}");
+            assert!(there.1.equal(&here.1)?, "{n} normal numbers of {dtype}");
+        }
+    }
+    let x = random(&[100, 103], 1, DType::F32)?;
+    for p in [0.1, 0.5, 1.0] {
+        let drop = |x: &Tensor| with_generator(&mut Generator::seed(7), || x.dropout(p, true));
+        assert!(drop(&x.to_device(GPU)?)?.equal(&drop(&x)?)?, "dropout of {p}");
+    }
+    Ok(())
+}
+
+/// The result and the gradients of a call.
+fn with_gradients(inputs: &[Tensor], call: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+    let leaves = inputs.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<Vec<_>>>()?;
+    let y = call(&leaves)?;
+    let g = Generator::seed(9).randn_with(y.shape(), DType::F32)?.to_dtype(y.dtype())?.to_device(y.device())?;
+    let grads = grad_with(&y, &leaves.iter().collect::<Vec<_>>(), Some(&g), Backward::default())?;
+    Ok(std::iter::once(y.detach()).chain(grads.into_iter().flatten()).collect())
+}
+
+#[test]
+fn layer_norms_of_every_width() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (dtype, tolerance) in FLOATS {
+        for (rows, width) in [(1, 1), (100, 7), (3000, 96), (513, 768), (40, 1024), (30, 1025), (9, 5000), (3, 20_000)]
+        {
+            let inputs =
+                [random(&[rows, width], 1, dtype)?, random(&[width], 2, dtype)?.add(1.0)?, random(&[width], 3, dtype)?];
+            let call = |x: &[Tensor]| x[0].layer_norm([width], Some(&x[1]), Some(&x[2]), 1e-5);
+            let there = inputs.iter().map(|x| x.to_device(GPU)).collect::<Result<Vec<_>>>()?;
+            for (at, (a, b)) in with_gradients(&there, call)?.iter().zip(&with_gradients(&inputs, call)?).enumerate() {
+                assert!(close(a, b, tolerance * 30.0)?, "{dtype} {rows}x{width}, tensor {at}: {a} and {b}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn cross_entropies_of_many_classes() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (dtype, tolerance) in FLOATS {
+        for (rows, classes) in [(5, 3), (200, 1003), (64, 5000), (3, 50_257)] {
+            let x = random(&[rows, classes], 1, dtype)?;
+            let target = Generator::seed(2).randint(0, classes as i64, [rows])?;
+            for label_smoothing in [0.0, 0.1] {
+                let options = CrossEntropy { label_smoothing, ignore_index: Some(2), ..CrossEntropy::default() };
+                let there =
+                    with_gradients(&[x.to_device(GPU)?], |x| x[0].cross_entropy(&target.to_device(GPU)?, &options))?;
+                let here = with_gradients(std::slice::from_ref(&x), |x| x[0].cross_entropy(&target, &options))?;
+                for (a, b) in there.iter().zip(&here) {
+                    assert!(close(a, b, tolerance * 4.0)?, "{dtype} {rows}x{classes}, smoothing {label_smoothing}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_on_tensor_cores_agrees_with_f32() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::BF16, DType::F16] {
+        for (t, s, d) in [(1, 1, 16), (65, 65, 32), (300, 300, 64), (129, 257, 64), (257, 129, 128), (200, 100, 96)] {
+            // Heads that lie between each other, as a layer makes them.
+            let make = |rows: usize, seed| random(&[2, rows, 3, d], seed, dtype)?.transpose(1, 2);
+            let inputs = [make(t, 1)?, make(s, 2)?, make(s, 3)?];
+            let seen = Generator::seed(4).rand([2, 1, t, s])?.gt(0.3)?;
+            for (causal, masked) in [(false, false), (true, false), (true, true)] {
+                let run = |device: Device, dtype: DType| -> Result<Vec<Tensor>> {
+                    let x = inputs.iter().map(|x| x.to_dtype(dtype)?.to_device(device)).collect::<Result<Vec<_>>>()?;
+                    let seen = seen.to_device(device)?;
+                    with_gradients(&x, |x| {
+                        let options = Attention { mask: masked.then_some(&seen), causal, ..Attention::default() };
+                        x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+                    })
+                };
+                let tolerance = if dtype == DType::BF16 { 4e-2 } else { 6e-3 };
+                let exact = run(Device::Cpu, DType::F32)?;
+                let (first, second) = (run(GPU, dtype)?, run(GPU, dtype)?);
+                for (at, (a, b)) in first.iter().zip(&exact).enumerate() {
+                    let a = a.to_dtype(DType::F32)?;
+                    assert!(
+                        close(&a, b, tolerance)?,
+                        "{dtype} {t}x{s}x{d} causal {causal} masked {masked}, tensor {at}"
+                    );
+                }
+                for (a, b) in first.iter().zip(&second) {
+                    assert!(a.equal(b)?, "{dtype} {t}x{s}x{d}: the same bits every time");
+                }
+            }
+        }
+    }
+    Ok(())
+}
