@@ -9,7 +9,22 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const FILES: &[&str] = &[include_str!("kernels/attention.cu")];
+/// For GPUs of capability 8.0 and later.
+const PLAIN: &[&str] = &[
+    include_str!("kernels/attention/common.cu"),
+    include_str!("kernels/attention/warps.cu"),
+    include_str!("kernels/attention/forward.cu"),
+    include_str!("kernels/attention/backward.cu"),
+];
+
+/// For the Hopper generation.
+const HOPPER: &[&str] = &[
+    include_str!("kernels/attention/common.cu"),
+    include_str!("kernels/attention/warpgroups.cu"),
+    include_str!("kernels/attention/handover.cu"),
+    include_str!("kernels/attention/hopper_forward.cu"),
+    include_str!("kernels/attention/hopper_backward.cu"),
+];
 
 /// Whether there is a kernel: what there is none for goes by the definition.
 pub(crate) fn fits(dtype: DType, size: usize, value_size: usize, rank: usize, scale: f64) -> bool {
@@ -129,12 +144,12 @@ impl<'a> Problem<'a> {
 }
 
 fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -> Source {
-    Source::bare(FILES)
+    // A GPU and a size always get the same files, so that what is set tells the sources of a GPU apart.
+    Source::bare(if hopper { HOPPER } else { PLAIN })
         .set("BF16", i32::from(dtype == DType::BF16))
         .set("D", size)
         .set("CAUSAL", i32::from(causal))
         .set("MASK", i32::from(masked))
-        .set("HOPPER", i32::from(hopper))
 }
 
 /// Sources of every kind that older GPUs compile, to be compiled by a test.
@@ -174,8 +189,8 @@ impl WithRows for Arguments {
     }
 }
 
-/// As the processor's [`forward`](crate::backend::cpu::attention::forward), for what [`fits`]: operands are of half precision,
-/// `sums` and the mask of f32. The rows of `out` may lie apart.
+/// As the processor's [`forward`](crate::backend::cpu::attention::forward), for what [`fits`]: operands are of half
+/// precision, `sums` and the mask of f32. The rows of `out` may lie apart.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -215,8 +230,8 @@ pub(crate) fn forward(
         true => (arguments.size(pairs), pieces),
         false => (arguments, pieces),
     };
-    // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each aligned
-    // as the kernels want it; the result is the caller's alone.
+    // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each
+    // aligned as the kernels want it; the result is the caller's alone.
     unsafe { problem.run("attention_forward", arguments, blocks, threads, shared) }
 }
 

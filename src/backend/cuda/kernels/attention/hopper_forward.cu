@@ -1,0 +1,232 @@
+// Forward, for the Hopper generation
+//
+// One block a multiprocessor, which takes up pieces of work: three or two warpgroups have 64 queries each, and one more
+// copies keys and values, those of the next piece too while the others finish with one.
+
+namespace forward {
+constexpr int GROUPS = D == 64 && !MASK ? 3 : 2, THREADS = (GROUPS + 1) * 128;
+// Queries of a block, keys of a tile, and how many tiles of keys, and of values, there are in shared memory.
+constexpr int BM = GROUPS * 64, BN = 128, STAGES = D == 64 ? 3 : 2;
+// Bytes of a tile, and of the queries of a warpgroup.
+constexpr int TILE = BN * D * 2, OWN = 64 * D * 2;
+// Bytes of keys and values that stay in the cache between a multiprocessor and device memory.
+constexpr int CACHED = 32 << 20;
+
+// What lies where in shared memory.
+struct Room {
+    u32 queries, out;
+    Ring<TILE> keys, values;
+    __device__ Room(u32 space) {
+        queries = (space + 1023) & ~1023u;
+        out = queries + GROUPS * OWN;
+        keys.tiles = out + GROUPS * OWN;
+        values.tiles = keys.tiles + STAGES * TILE;
+        keys.full = values.tiles + STAGES * TILE;
+        keys.empty = keys.full + STAGES * 8;
+        values.full = keys.empty + STAGES * 8;
+        values.empty = values.full + STAGES * 8;
+    }
+    // By one thread, before anybody waits.
+    __device__ void make_barriers() const {
+        for (int s = 0; s < STAGES; ++s) {
+            barrier_make(keys.full + s * 8, 128);
+            barrier_make(keys.empty + s * 8, GROUPS * 4);
+            barrier_make(values.full + s * 8, 128);
+            barrier_make(values.empty + s * 8, GROUPS * 4);
+        }
+        publish_barriers();
+    }
+};
+
+// The pieces of work, BM queries each, in the order in which they are taken: of as many heads as the cache holds the
+// keys of, those with the most keys first, so that what is done last is short. Blocks take them to and fro: a block
+// that had the longest of a round has the shortest of the next one.
+struct Work {
+    int pair, first_query, tiles;
+    __device__ bool find(int round, int pairs, int queries, int keys) {
+        const int at = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+        const int blocks = (queries + BM - 1) / BM;
+        if (at >= blocks * pairs) return false;
+        const int together = max(1, min(pairs, (int)(CACHED / ((i64)keys * D * 4))));
+        const int first = at / (together * blocks) * together;
+        const int rest = at - first * blocks, width = min(together, pairs - first);
+        pair = first + rest % width;
+        first_query = (blocks - 1 - rest / width) * BM;
+        const int seen = CAUSAL ? min(keys, first_query + BM) : keys;
+        tiles = (seen + BN - 1) / BN;
+        return true;
+    }
+};
+
+// The copying warpgroup: fills tiles of keys and values for all pieces of work.
+__device__ __forceinline__ void copy_tiles(
+    int heads, int queries, int keys, int pairs, const Half* k, Heads sk, const Half* v, Heads sv,
+    const Room& room, int rounds
+) {
+    const int thread = threadIdx.x & 127;
+    Copies copies;
+    // Tiles are counted over all pieces of work.
+    int done = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+        Work work;
+        if (!work.find(round, pairs, queries, keys)) break;
+        const int batch = work.pair / heads, head = work.pair % heads;
+        Rows<128> key_rows(sk.find(k, batch, head), sk.row, 0, keys, thread);
+        Rows<128> value_rows(sv.find(v, batch, head), sv.row, 0, keys, thread);
+        // The keys of a tile come before the values of the one before it, as they are needed.
+#pragma unroll 1
+        for (int tile = 0; tile <= work.tiles; ++tile) {
+            if (tile < work.tiles) {
+                const int count = done + tile, stage = count % STAGES;
+                copies.before(room.keys.empty_at(stage), (count / STAGES & 1) ^ 1);
+                key_rows.fetch_into<BN, BN>(room.keys.tile(stage));
+                copies.after(room.keys.full_at(stage));
+            }
+            if (tile > 0) {
+                const int count = done + tile - 1, stage = count % STAGES;
+                copies.before(room.values.empty_at(stage), (count / STAGES & 1) ^ 1);
+                value_rows.fetch_into<BN, BN>(room.values.tile(stage));
+                copies.after(room.values.full_at(stage));
+            }
+        }
+        done += work.tiles;
+    }
+    copies.finish();
+}
+
+// Warpgroups take turns at starting products, so that while some compute weights, others keep the tensor cores busy.
+__device__ inline void take_turn(int group) { meet(8 + group, 256); }
+__device__ inline void pass_turn(int group) { pass(8 + (group + 1) % GROUPS, 256); }
+
+// Tiles that only other warpgroups look at are waited for and given back, and turns passed on.
+__device__ __forceinline__ void pass_over(const Room& room, int done, int first, int tiles, int group) {
+#pragma unroll 1
+    for (int tile = first; tile < tiles; ++tile) {
+        const int count = done + tile, stage = count % STAGES;
+        if (tile > 0) take_turn(group), pass_turn(group);
+        barrier_await(room.keys.full_at(stage), count / STAGES & 1);
+        warp_arrive(room.keys.empty_at(stage));
+        barrier_await(room.values.full_at(stage), count / STAGES & 1);
+        warp_arrive(room.values.empty_at(stage));
+    }
+}
+}
+
+extern "C" __global__ void __launch_bounds__(forward::THREADS, 1) attention_forward(
+    int heads, int queries, int keys, float scale, const Half* q, Heads sq, const Half* k, Heads sk,
+    const Half* v, Heads sv, Half* out, Heads so, float* sums, const void* mask_at, MaskSteps sm, int pairs
+) {
+    using namespace forward;
+    extern __shared__ u8 space[];
+    const Room room(shared_address(space));
+    const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3, thread = threadIdx.x & 127;
+    const int rounds = ((queries + BM - 1) / BM * pairs + gridDim.x - 1) / gridDim.x;
+    if (threadIdx.x == 0) room.make_barriers();
+    __syncthreads();
+
+    if (group == GROUPS) {
+        fewer_registers<GROUPS == 3 ? 32 : 40>();
+        copy_tiles(heads, queries, keys, pairs, k, sk, v, sv, room, rounds);
+        return;
+    }
+    more_registers<GROUPS == 3 ? 160 : 232>();
+    const u32 own_queries = room.queries + group * OWN, own_out = room.out + group * OWN;
+    const float log_scale = scale * LOG2E, factor = MASK ? 1.0f : log_scale;
+    // A warpgroup copies its own queries.
+    auto fetch_queries = [&](const Work& work) {
+        const int batch = work.pair / heads, head = work.pair % heads, first = work.first_query + group * 64;
+        Rows<128>(sq.find(q, batch, head), sq.row, first, queries, thread).fetch_into<64, 64>(own_queries);
+        commit_fetches();
+    };
+    if (group == GROUPS - 1) pass_turn(group);
+
+    // Tiles are counted over all pieces of work.
+    int done = 0;
+    Work work;
+    if (work.find(0, pairs, queries, keys)) fetch_queries(work);
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+        if (!work.find(round, pairs, queries, keys)) break;
+        const int batch = work.pair / heads, head = work.pair % heads, tiles = work.tiles;
+        const int first_row = work.first_query + group * 64, row0 = first_row + warp * 16 + (lane >> 2);
+        // This warpgroup's rows end before the block's do.
+        const int own_tiles = first_row >= queries ? 0 : CAUSAL ? min(tiles, (first_row + 64 + BN - 1) / BN) : tiles;
+        const Mask mask(mask_at, sm, batch, head);
+        float result[D / 8][4] = {}, score[BN / 8][4], most[2] = {NOTHING, NOTHING}, total[2] = {}, shrink[2];
+        u32 weight[BN / 16][4];
+        await_fetches<0>();
+        publish();
+        meet(1 + group, 128);
+
+        // From scores to weights; what came before shrinks by as much as the largest score grew.
+        auto weights_of = [&](int tile) {
+            if (MASK || (tile + 1) * BN > keys || (CAUSAL && (tile + 1) * BN > first_row))
+                mask_scores<ROWS_ARE_QUERIES>(score, log_scale, first_row + warp * 16, tile * BN, queries, keys, mask);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) shrink[h] = soften(score, h, factor, most[h], total[h]);
+        };
+
+        if (own_tiles > 0) {
+            const int first_stage = done % STAGES;
+            barrier_await(room.keys.full_at(first_stage), done / STAGES & 1);
+            begin_products();
+            each_with_each(score, own_queries, 64, room.keys.tile(first_stage), BN);
+            commit_products();
+            await_products<0>();
+            hold(score);
+            warp_arrive(room.keys.empty_at(first_stage));
+            weights_of(0);
+            pack(weight, score);
+            // The next scores are computed while these weights are at work.
+#pragma unroll 1
+            for (int tile = 1; tile < own_tiles; ++tile) {
+                const int count = done + tile, stage = count % STAGES, before = (count - 1) % STAGES;
+                barrier_await(room.keys.full_at(stage), count / STAGES & 1);
+                take_turn(group);
+                hold(score);
+                begin_products();
+                each_with_each(score, own_queries, 64, room.keys.tile(stage), BN);
+                commit_products();
+                barrier_await(room.values.full_at(before), (count - 1) / STAGES & 1);
+                hold(result);
+                begin_products();
+                weigh(result, weight, room.values.tile(before));
+                commit_products();
+                pass_turn(group);
+                await_products<1>();
+                hold(score);
+                warp_arrive(room.keys.empty_at(stage));
+                weights_of(tile);
+                await_products<0>();
+                hold(result);
+                warp_arrive(room.values.empty_at(before));
+#pragma unroll
+                for (int h = 0; h < 2; ++h) scale_row(result, h, shrink[h]);
+                pack(weight, score);
+            }
+            const int last = done + own_tiles - 1, last_stage = last % STAGES;
+            barrier_await(room.values.full_at(last_stage), last / STAGES & 1);
+            hold(result);
+            begin_products();
+            weigh(result, weight, room.values.tile(last_stage));
+            commit_products();
+            await_products<0>();
+            hold(result);
+            warp_arrive(room.values.empty_at(last_stage));
+        }
+        // All warps of the group are done with its queries.
+        meet(1 + group, 128);
+        if (Work next; next.find(round + 1, pairs, queries, keys)) fetch_queries(next);
+        pass_over(room, done, own_tiles, tiles, group);
+        done += tiles;
+        const i64 start = (i64)work.pair * queries;
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+            finish_row(result, h, factor, most[h], total[h], sums, start, row0 + h * 8, queries);
+        // Every warp has a part of its own of that tile.
+        __syncwarp();
+        put_rows(so.find(out, batch, head), so.row, result, 1.0f, own_out, 64, first_row, queries);
+    }
+}
