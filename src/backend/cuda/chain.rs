@@ -73,11 +73,14 @@ pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut Vi
     run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes)
 }
 
-/// A number as it is handed to a kernel: numbers travel as f64, which does not hold every integer.
+/// A number as it is handed to a kernel. Numbers travel as f64; integers that it does not hold stand in the source.
 fn number_code(number: Scalar, compute: DType) -> Code {
+    const EXACT: u64 = 1 << 53;
     match (number, compute) {
-        (Scalar::I64(x), DType::I64 | DType::U64) => Code::symbol(&format!("T({x}ll)")),
-        (Scalar::U64(x), DType::I64 | DType::U64) => Code::symbol(&format!("T({x}ull)")),
+        (Scalar::I64(x), DType::I64 | DType::U64) if x.unsigned_abs() > EXACT => {
+            Code::symbol(&format!("T({:#x}ull)", x as u64))
+        }
+        (Scalar::U64(x), DType::I64 | DType::U64) if x > EXACT => Code::symbol(&format!("T({x:#x}ull)")),
         (number, _) => Code::number(number.to_f64()),
     }
 }
@@ -142,16 +145,16 @@ impl Place {
     pub fn new(start: *const u8, layout: &Layout, dtype: DType) -> Place {
         let address = start.addr() as u64 + (layout.offset() * dtype.size()) as u64;
         if layout.is_contiguous() {
-            return Place { address, array: Array { dtype, rank: None }, steps: Vec::new() };
+            return Place { address, array: Array { dtype, rank: None, packed: false }, steps: Vec::new() };
         }
         let walk = Walk::new(layout.shape(), [layout]);
         let dims = walk.dims();
         if dims.iter().all(|(_, [step])| *step == 0) {
-            return Place { address, array: Array { dtype, rank: Some(0) }, steps: Vec::new() };
+            return Place { address, array: Array { dtype, rank: Some(0), packed: false }, steps: Vec::new() };
         }
         let sizes = dims.iter().map(|&(size, _)| size as u64);
         let steps = sizes.chain(dims.iter().map(|&(_, [step])| step as i64 as u64)).collect();
-        Place { address, array: Array { dtype, rank: Some(dims.len()) }, steps }
+        Place { address, array: Array { dtype, rank: Some(dims.len()), packed: false }, steps }
     }
 
     /// How many elements can be taken at a time.
@@ -162,6 +165,22 @@ impl Place {
         let size = self.array.dtype.size();
         let fitting = |pack: &usize| self.address.is_multiple_of((pack * size) as u64) && pack * size <= WIDE;
         [8, 4, 2, 1].into_iter().find(fitting).unwrap_or(1)
+    }
+
+    /// What it is to a kernel that takes packs of this size.
+    fn packed(&self, pack: usize) -> Array {
+        Array { packed: self.packs(pack), ..self.array }
+    }
+
+    /// Whether elements that do not lie in order do so within packs of this size.
+    fn packs(&self, pack: usize) -> bool {
+        let Some(rank @ 1..) = self.array.rank else { return false };
+        let (sizes, steps) = self.steps.split_at(rank);
+        let bytes = (pack * self.array.dtype.size()) as u64;
+        let in_order = steps[rank - 1] == 1 && sizes[rank - 1].is_multiple_of(pack as u64);
+        // Steps are two's complement: a multiple is one whatever its sign.
+        let apart = steps[..rank - 1].iter().all(|step| step.is_multiple_of(pack as u64));
+        pack > 1 && in_order && apart && bytes <= WIDE as u64 && self.address.is_multiple_of(bytes)
     }
 }
 
@@ -188,9 +207,9 @@ pub(super) fn run(
         compute,
         wide: is_wide(numel),
         pack,
-        reads: reads.iter().map(|place| place.array).collect(),
+        reads: reads.iter().map(|place| place.packed(pack)).collect(),
         lines,
-        writes: writes.iter().map(|(place, line)| (place.array, *line)).collect(),
+        writes: writes.iter().map(|(place, line)| (place.packed(pack), *line)).collect(),
     };
     let (kernel, numbers) = program.kernel();
     let key = format!("{compute} {} {kernel}", program.wide);

@@ -12,6 +12,8 @@ pub(super) struct Array {
     pub dtype: DType,
     /// The number of dimensions it is walked by; `None` where the elements lie in order.
     pub rank: Option<usize>,
+    /// Whether the elements of a pack lie in order all the same.
+    pub packed: bool,
 }
 
 /// An element of the array that is read as number `k`.
@@ -90,11 +92,19 @@ impl Program {
         writeln!(text, "  const I step = (I)gridDim.x * blockDim.x * {pack};")?;
         writeln!(text, "  for (I i = ((I)blockIdx.x * blockDim.x + threadIdx.x) * {pack}; i < n; i += step) {{")?;
         writeln!(text, "    const bool whole_pack = n - i >= {pack};")?;
-        for (k, array) in self.reads.iter().enumerate().filter(|(_, array)| array.rank.is_none()) {
+        for (k, array) in self.reads.iter().enumerate() {
             let ty = name(array.dtype);
-            writeln!(text, "    Pack<{ty}, {pack}> a{k};")?;
-            writeln!(text, "    if (whole_pack) a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + i);")?;
-            writeln!(text, "    else for (int j = 0; j < {pack}; ++j) if (i + j < n) a{k}.x[j] = p{k}[i + j];")?;
+            if array.packed {
+                // The innermost dimension is a multiple of the pack, and so is all of it.
+                writeln!(
+                    text,
+                    "    const Pack<{ty}, {pack}> a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + place(i, s{k}));"
+                )?;
+            } else if array.rank.is_none() {
+                writeln!(text, "    Pack<{ty}, {pack}> a{k};")?;
+                writeln!(text, "    if (whole_pack) a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + i);")?;
+                writeln!(text, "    else for (int j = 0; j < {pack}; ++j) if (i + j < n) a{k}.x[j] = p{k}[i + j];")?;
+            }
         }
         for (k, (array, _)) in self.writes.iter().enumerate() {
             writeln!(text, "    Pack<{}, {pack}> b{k};", name(array.dtype))?;
@@ -104,6 +114,7 @@ impl Program {
         for (k, array) in self.reads.iter().enumerate() {
             let from = match array.rank {
                 None => format!("a{k}.x[j]"),
+                _ if array.packed => format!("a{k}.x[j]"),
                 Some(0) => format!("p{k}[0]"),
                 Some(_) => format!("p{k}[place(at, s{k})]"),
             };
@@ -132,6 +143,9 @@ impl Program {
                         text,
                         "    else for (int j = 0; j < {pack}; ++j) if (i + j < n) q{k}[i + j] = b{k}.x[j];"
                     )?;
+                }
+                Some(_) if array.packed => {
+                    writeln!(text, "    *(Pack<{ty}, {pack}>*)(q{k} + place(i, t{k})) = b{k};")?;
                 }
                 Some(_) => {
                     writeln!(text, "    for (int j = 0; j < {pack}; ++j)")?;
