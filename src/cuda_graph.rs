@@ -11,7 +11,8 @@ use std::cell::RefCell;
 /// The same kernels run with the same memory, so sizes cannot change, and nothing may depend on values: reading a tensor,
 /// bringing one to the GPU or drawing random numbers inside the step is refused. Parameters are changed where they lie. That is
 /// the one place where a tensor changes behind its handle, so a replay is refused if a parameter has another handle, or was
-/// replaced meanwhile. The gradients that the step leaves behind are those of the last replay.
+/// replaced meanwhile. The gradients that the step leaves behind are those of the last replay. The memory of a recorded step is
+/// its own, and not part of [`memory::stats`](crate::memory::stats).
 ///
 /// ```no_run
 /// # use cotangent::nn::{Forward, Linear, Module};

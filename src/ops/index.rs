@@ -7,7 +7,7 @@ use crate::backend::{self, Indices, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
-use crate::{DType, Result, Shape, Tensor};
+use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -16,7 +16,9 @@ fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     if !index.dtype().is_int() {
         bail!(DType, op, "indices must be integers, not {}", index.dtype());
     }
+    // On a GPU such an index becomes a negative one, which the kernel refuses.
     if index.dtype() == DType::U64
+        && index.device() == Device::Cpu
         && let Some(largest) = index.detach().to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
     {
         bail!(Index, op, "index {largest} is larger than any dimension");

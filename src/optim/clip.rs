@@ -80,8 +80,12 @@ fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
         }
     };
     let sums: Vec<Tensor> = no_grad(|| grads.iter().map(power).collect::<Result<_>>())?;
-    let on = |sum: &Tensor| sum.to_dtype(DType::F64)?.item::<f64>();
-    sums.iter().map(on).collect()
+    let wide = sums.iter().map(|sum| sum.to_dtype(DType::F64)).collect::<Result<Vec<_>>>()?;
+    let mut all = Vec::with_capacity(wide.len());
+    for on_one in wide.chunk_by(|a, b| a.device() == b.device()) {
+        all.extend(Tensor::stack(&on_one.iter().collect::<Vec<_>>(), 0)?.to_vec::<f64>()?);
+    }
+    Ok(all)
 }
 
 /// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second

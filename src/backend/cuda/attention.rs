@@ -5,6 +5,7 @@ use super::gpu::{Gpu, gpu};
 use super::rows::InOrder;
 use crate::backend::cpu::attention::Inputs;
 use crate::backend::{View, ViewMut};
+use crate::error::bail;
 use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
@@ -97,6 +98,10 @@ impl<'a> Problem<'a> {
         let (query, key) = (inputs.query.layout, inputs.key.layout);
         let gpu = gpu(op, ordinal)?;
         let (size_, hopper) = (size(query, 1), gpu.arch == 90 && matches!(size(query, 1), 64 | 128));
+        let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
+        if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
+            bail!(Backend, op, "{large} rows are more than the kernel can count");
+        }
         let source = source(inputs.query.dtype, size_, inputs.causal, inputs.mask.is_some(), hopper);
         Ok(Problem {
             op,

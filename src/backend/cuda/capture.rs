@@ -173,13 +173,23 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
     let done = work();
     // SAFETY: the stream records.
     let graph = unsafe { result::stream::end_capture(stream) };
-    let done = done?;
-    let graph = graph.map_err(|e| failed(op, "what was recorded cannot be replayed", e))?;
-    // SAFETY: the graph is whole; the flags are none; it is not needed any more once it can be launched.
-    let exec = unsafe {
-        let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
-        let _ = result::graph::destroy(graph);
-        exec
+    let exec = graph.and_then(|graph| {
+        // SAFETY: the graph is whole; the flags are none; it is not needed any more once it can be launched.
+        unsafe {
+            let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            let _ = result::graph::destroy(graph);
+            exec
+        }
+    });
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            if let Ok(exec) = exec {
+                // SAFETY: just made, and destroyed once.
+                let _ = unsafe { result::graph::exec_destroy(exec) };
+            }
+            return Err(error);
+        }
     };
     let exec = exec.map_err(|e| failed(op, "what was recorded cannot be replayed", e))?;
     ending.kept = true;

@@ -5,8 +5,8 @@ extern "C" __global__ void __launch_bounds__(256) gather(
     const E* x, const i64* index, E* y, Steps<R> from, Steps<R> chosen, i64 step, i64 size, u64 n, u64 op, u32* taken,
     Fault* fault
 ) {
-    const I all = gridDim.x * 256;
-    for (I i = blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         const i64 at = index[place(i, chosen)];
         y[i] = outside(at, size, op, taken, fault) ? E(0) : x[place(i, from) + at * step];
     }
@@ -17,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(256) keys(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* number, u64 op,
     u32* taken, Fault* fault
 ) {
-    const I all = gridDim.x * 256;
-    for (I i = blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         const i64 at = index[place(i, chosen)];
         key[i] = outside(at, size, op, taken, fault) ? (I)last : (I)(place(i, to) + at * step);
         number[i] = i;
