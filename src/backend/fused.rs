@@ -142,18 +142,18 @@ pub(crate) fn cross_entropy_backward(
         cuda(n) => cuda::rows::cross_entropy_backward(op, n, targets, [logits, stats, g], total, out))
 }
 
-/// Whether there is a fused kernel on a device for rows of so many elements, in tensors of this dtype and rank, and whether
-/// it takes them as they are rather than in the computing type.
-pub(crate) fn has_attention(
+/// The dtype in which a device's fused kernel takes operands of `dtype`, if it has one for rows of so many elements in tensors
+/// of this rank.
+pub(crate) fn attention_dtype(
     device: Device,
     dtype: DType,
     [size, value_size, rank]: [usize; 3],
     scale: f64,
-) -> Option<InOwnType> {
+) -> Option<DType> {
     match device {
-        Device::Cpu => Some(InOwnType(false)),
+        Device::Cpu => Some(cpu::convert::compute_dtype(dtype)),
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => cuda::attention::fits(dtype, size, value_size, rank, scale).then_some(InOwnType(true)),
+        Device::Cuda(_) => cuda::attention::fits(dtype, size, value_size, rank, scale).then_some(dtype),
         #[cfg(not(feature = "cuda"))]
         Device::Cuda(_) => {
             let _ = (dtype, size, value_size, rank, scale);
@@ -161,10 +161,6 @@ pub(crate) fn has_attention(
         }
     }
 }
-
-/// Whether a kernel takes operands of half precision as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InOwnType(pub bool);
 
 /// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous, but for
 /// the result on a GPU. The sums and the mask are of the computing type.

@@ -16,8 +16,8 @@ pub(crate) use cpu::index::Indices;
 pub(crate) use cpu::matmul::has_bf16;
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
-    Exactness, InOwnType, Targets, attention, attention_backward, cross_entropy, cross_entropy_backward, draw,
-    has_attention, layer_norm, layer_norm_backward, layer_norm_pieces, matmul,
+    Exactness, Targets, attention, attention_backward, attention_dtype, cross_entropy, cross_entropy_backward, draw,
+    layer_norm, layer_norm_backward, layer_norm_pieces, matmul,
 };
 pub(crate) use view::{View, ViewMut};
 

@@ -12,26 +12,30 @@ pub(crate) struct Walk<const N: usize> {
     numel: usize,
 }
 
+/// Sizes and strides, without dimensions of size 1 and with neighbours merged where all operands allow it; never empty.
+#[inline(always)]
+fn merged<const N: usize>(shape: &Shape, strides: impl Fn(usize) -> [isize; N]) -> SmallVec<[(usize, [isize; N]); 5]> {
+    let mut dims: SmallVec<[(usize, [isize; N]); 5]> = SmallVec::new();
+    for (at, &size) in shape.iter().enumerate().filter(|(_, size)| **size != 1) {
+        let strides = strides(at);
+        match dims.last_mut() {
+            Some((run, outer)) if (0..N).all(|k| outer[k] == strides[k] * size as isize) => {
+                *run *= size;
+                *outer = strides;
+            }
+            _ => dims.push((size, strides)),
+        }
+    }
+    if dims.is_empty() {
+        dims.push((1, [0; N]));
+    }
+    dims
+}
+
 impl<const N: usize> Walk<N> {
     /// All layouts have the shape `shape`.
     pub fn new(shape: &Shape, layouts: [&Layout; N]) -> Walk<N> {
-        let mut dims: SmallVec<[(usize, [isize; N]); 5]> = SmallVec::new();
-        for (at, &size) in shape.iter().enumerate() {
-            if size == 1 {
-                continue;
-            }
-            let strides: [isize; N] = std::array::from_fn(|k| layouts[k].strides()[at]);
-            match dims.last_mut() {
-                Some((run, outer)) if (0..N).all(|k| outer[k] == strides[k] * size as isize) => {
-                    *run *= size;
-                    *outer = strides;
-                }
-                _ => dims.push((size, strides)),
-            }
-        }
-        if dims.is_empty() {
-            dims.push((1, [0; N]));
-        }
+        let dims = merged(shape, |at| std::array::from_fn(|k| layouts[k].strides()[at]));
         let offsets = std::array::from_fn(|k| layouts[k].offset() as isize);
         Walk { dims, offsets, numel: shape.numel() }
     }
@@ -39,19 +43,7 @@ impl<const N: usize> Walk<N> {
     /// The walk over one layout that is given by its shape and strides, from position 0.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub fn of(shape: &Shape, strides: &[isize]) -> Walk<1> {
-        let mut dims: SmallVec<[(usize, [isize; 1]); 5]> = SmallVec::new();
-        for (&size, &stride) in shape.iter().zip(strides).filter(|(size, _)| **size != 1) {
-            match dims.last_mut() {
-                Some((run, [outer])) if *outer == stride * size as isize => {
-                    *run *= size;
-                    *outer = stride;
-                }
-                _ => dims.push((size, [stride])),
-            }
-        }
-        if dims.is_empty() {
-            dims.push((1, [0]));
-        }
+        let dims = merged(shape, |at| [strides[at]]);
         Walk { dims, offsets: [0], numel: shape.numel() }
     }
 

@@ -3,9 +3,9 @@
 use super::binary::common_dtype;
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads, is_grad_enabled};
+use crate::backend;
 use crate::backend::cpu::attention::Inputs;
 use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::{self, InOwnType};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};
 use crate::{DType, Device, Result, Tensor};
@@ -113,8 +113,8 @@ impl Problem {
         let batch = broadcast(NAME, &shapes.map(lead).each_ref())?;
         let scale = options.scale.unwrap_or(if *d == 0 { 1.0 } else { 1.0 / (*d as f64).sqrt() });
         let e = value.shape()[value.rank() - 1];
-        let kernel = backend::has_attention(query.device(), dtype, [*d, e, batch.len() + 2], scale);
-        let operands = if kernel == Some(InOwnType(true)) { dtype } else { compute_dtype(dtype) };
+        let kernel = backend::attention_dtype(query.device(), dtype, [*d, e, batch.len() + 2], scale);
+        let operands = kernel.unwrap_or(compute_dtype(dtype));
         let wide = |t: &Tensor| -> Result<Tensor> {
             let shape: Shape = batch.iter().chain(&t.shape()[t.rank() - 2..]).copied().collect();
             let t = t.to_dtype(operands)?;

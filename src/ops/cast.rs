@@ -36,7 +36,8 @@ impl Tensor {
         out.record("to_dtype", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
-    /// The same values on another device; the gradient is brought back. This tensor itself if it is there already.
+    /// The same values on another device; the gradient is brought back. This tensor itself if it is there already. From one
+    /// GPU to another the way leads by the processor, and has to be asked for.
     ///
     /// ```
     /// # use cotangent::{Device, Tensor};

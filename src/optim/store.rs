@@ -9,7 +9,7 @@ use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::Module;
 use crate::nn::tied::{Group, groups};
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Kind, Result, Tensor};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -115,8 +115,8 @@ impl Store {
         let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
         own(op, group.tensor)?;
         if N > 0 || half {
-            let like = Tensor::zeros_with(gradient.shape(), (dtype, gradient.device()))?;
-            self.prepare(op, &group.name, &like, N, half)?;
+            let kind = Kind { dtype, device: gradient.device() };
+            self.prepare(op, &group.name, gradient.shape(), kind, N, half)?;
         }
         let rest = self.kept.get(&group.name).and_then(|kept| kept.rest.as_ref());
         let wide = match rest {
@@ -191,32 +191,40 @@ impl Store {
     }
 
     /// Makes the state of a parameter, or checks the one that is there and makes it the only handle to its bytes.
-    fn prepare(&mut self, op: &'static str, name: &str, like: &Tensor, count: usize, half: bool) -> Result<()> {
+    fn prepare(
+        &mut self,
+        op: &'static str,
+        name: &str,
+        shape: &[usize],
+        kind: Kind,
+        count: usize,
+        half: bool,
+    ) -> Result<()> {
+        let zeros = || Tensor::zeros_with(shape, kind);
         let kept = match self.kept.entry(name.to_string()) {
             Entry::Occupied(kept) => kept.into_mut(),
             Entry::Vacant(place) => {
-                let tensors = (0..count).map(|_| like.zeros_like()).collect::<Result<_>>()?;
+                let tensors = (0..count).map(|_| zeros()).collect::<Result<_>>()?;
                 place.insert(Kept { step: 0, tensors, rest: None })
             }
         };
         if half && kept.rest.is_none() {
-            kept.rest = Some(like.zeros_like()?);
+            kept.rest = Some(zeros()?);
         }
         for tensor in kept.tensors.iter_mut().chain(&mut kept.rest) {
-            if tensor.shape() != like.shape() || tensor.dtype() != like.dtype() {
+            if tensor.shape() != shape || tensor.dtype() != kind.dtype {
                 bail!(
                     Format,
                     op,
-                    "the state of {name} is {} of shape {:?}, its gradient is {} of shape {:?}",
+                    "the state of {name} is {} of shape {:?}, its gradient is {} of shape {shape:?}",
                     tensor.dtype(),
                     tensor.shape(),
-                    like.dtype(),
-                    like.shape()
+                    kind.dtype
                 );
             }
             // A state that was loaded, or made for a model elsewhere, follows the parameter.
-            if tensor.device() != like.device() {
-                *tensor = tensor.to_device(like.device())?;
+            if tensor.device() != kind.device {
+                *tensor = tensor.to_device(kind.device)?;
             }
             own(op, tensor)?;
         }

@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::fmt::{Display, Write};
 
+/// Bytes that a thread reads or writes with one instruction.
+pub(super) const WIDE: usize = 16;
+
 /// A file of kernels with what it leaves open.
 pub(super) struct Source {
     files: &'static [&'static str],

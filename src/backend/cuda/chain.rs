@@ -1,6 +1,6 @@
 //! Chains of elementwise operations, each as one kernel made for it.
 
-use super::call::{Arguments, Grid, is_wide};
+use super::call::{Arguments, Grid, WIDE, is_wide};
 use super::gpu::gpu;
 use super::source::{Array, Line, Program, element, opening, result};
 use crate::backend::code::Code;
@@ -14,8 +14,6 @@ use crate::{DType, Element, Result, Scalar};
 
 /// Threads of a block.
 const THREADS: usize = 256;
-/// Bytes that a thread reads or writes with one instruction.
-const WIDE: usize = 16;
 
 /// Computes all parts, for `numel` elements in the computing type `compute`.
 ///

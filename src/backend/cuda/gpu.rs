@@ -70,7 +70,7 @@ thread_local! {
 }
 
 /// How many GPUs there are; 0 without a driver.
-pub(crate) fn count() -> usize {
+fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         // SAFETY: only looks for the library.
@@ -214,16 +214,13 @@ impl Gpu {
     }
 
     /// What a kernel of this operation needs for its reports: a number, and two addresses.
-    ///
-    /// # Errors
-    /// None, so far.
-    pub fn faults(&self, op: &'static str) -> Result<(u64, u64, u64)> {
+    pub fn faults(&self, op: &'static str) -> (u64, u64, u64) {
         let mut ops = self.faults.ops.lock().unwrap_or_else(PoisonError::into_inner);
         let at = ops.iter().position(|&known| known == op).unwrap_or_else(|| {
             ops.push(op);
             ops.len() - 1
         });
-        Ok((at as u64 + 1, self.faults.taken, self.faults.report.0.addr() as u64))
+        (at as u64 + 1, self.faults.taken, self.faults.report.0.addr() as u64)
     }
 
     /// Asks for a kernel to be run.

@@ -60,7 +60,7 @@ pub(crate) fn gather(
     let source =
         Source::new(FILES, DType::I64, is_wide(shape.numel())).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
     let function = source.function(op, gpu, "gather")?;
-    let (number, taken, fault) = gpu.faults(op)?;
+    let (number, taken, fault) = gpu.faults(op);
     let arguments = Arguments::new()
         .at(x.first())
         .at(indices.view.first())
@@ -145,7 +145,7 @@ impl Sums {
         let (mut key, mut number) = (memory()?, memory()?);
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
         let source = Source::new(FILES, out.dtype, wide).dtype("E", bits(out.dtype)).set("R", walk.dims().len());
-        let (own, taken, fault) = gpu.faults(op)?;
+        let (own, taken, fault) = gpu.faults(op);
         let arguments = Arguments::new()
             .at(indices.view.first())
             .words(&steps(&walk, 0))

@@ -182,10 +182,10 @@ pub(crate) fn read(op: &'static str, ordinal: usize, from: View<'_>, position: u
     })
 }
 
-/// The bytes of contiguous elements of one dtype, between the processor and a GPU, or two GPUs.
+/// The bytes of contiguous elements of one dtype, between the processor and a GPU.
 ///
 /// # Errors
-/// If earlier work has failed, or the driver refuses.
+/// If it is between two GPUs, earlier work has failed, or the driver refuses.
 pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     let bytes = to.layout.numel() * to.dtype.size();
     // SAFETY: both are contiguous and have as many elements (L2), of one dtype, on the devices that they say. The
