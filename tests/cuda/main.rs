@@ -3,6 +3,7 @@
 
 mod graph;
 mod kernels;
+mod large;
 mod training;
 
 use cotangent::{DType, Device, Generator, Result, Slice, Tensor, memory};

@@ -231,8 +231,7 @@ pub(crate) fn forward(
     };
     let pieces = pairs * problem.queries.div_ceil(rows);
     let (arguments, blocks) = match problem.hopper {
-        true if d == 64 => (arguments.size(pairs), pieces.min(problem.gpu.processors as usize)),
-        true => (arguments.size(pairs), pieces),
+        true => (arguments.size(pairs).word(problem.gpu.count), pieces.min(problem.gpu.processors as usize)),
         false => (arguments, pieces),
     };
     // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each
@@ -294,8 +293,9 @@ pub(crate) fn backward(
     };
     if let Some(turns) = turns {
         let shares = problem.memory(tiles * height * d * 4)?;
-        let shared =
-            1024 + 2 * 128 * d * 2 + 4 * height * d * 2 + 2 * 128 * height * 2 + height * d * 4 + 2 * height * 8 + 192;
+        // Keys and values, three tiles of queries and of gradients, two of slopes, room for a share, and the rest.
+        let share = if d == 64 { 128 * d * 2 } else { height * d * 4 };
+        let shared = 1024 + 2 * 128 * d * 2 + 6 * height * d * 2 + 2 * 128 * height * 2 + share + 3 * height * 8 + 192;
         let arguments =
             common().rows(&to_k).rows(&to_v).at(shares.as_ptr()).at(turns.as_ptr()).mask(inputs.mask).size(pairs);
         let blocks = (pairs * problem.keys.div_ceil(128)).min(problem.gpu.processors as usize);

@@ -35,6 +35,8 @@ pub(crate) struct Gpu {
     context: Handle<sys::CUcontext>,
     stream: Handle<sys::CUstream>,
     faults: Faults,
+    /// The address of an i32 that is 0 between kernels.
+    pub(super) count: u64,
     /// Pinned memory that the GPU was asked to read.
     pub(super) held: Mutex<Vec<(Event, Storage)>>,
     pub(super) reserved: Mutex<Reserved>,
@@ -110,13 +112,22 @@ pub(super) fn failed(op: &'static str, what: &str, error: result::DriverError) -
     err!(Backend, op, "{what}: {}", name.unwrap_or_else(|| format!("{error:?}")))
 }
 
+/// The address of eight zeros on the GPU whose context is this thread's, kept as long as the process lives.
+fn zero() -> std::result::Result<u64, result::DriverError> {
+    // SAFETY: the memory was just asked for.
+    unsafe {
+        let at = result::malloc_sync(size_of::<u64>())?;
+        result::memset_d8_sync(at, 0, size_of::<u64>())?;
+        Ok(at)
+    }
+}
+
 impl Faults {
     fn new() -> Result<Faults> {
         let e = |error| failed("cuda", "making room for reports", error);
         // SAFETY: the context is this thread's. Memory of the processor that the GPU may write to has one address for both.
         unsafe {
-            let taken = result::malloc_sync(size_of::<u64>()).map_err(e)?;
-            result::memset_d8_sync(taken, 0, size_of::<u64>()).map_err(e)?;
+            let taken = zero().map_err(e)?;
             let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
             let report = result::malloc_host(size_of::<Fault>(), flags).map_err(e)?.cast::<Fault>();
             report.write(Fault { op: 0, index: 0, size: 0 });
@@ -168,6 +179,7 @@ impl Gpu {
         let name = result::device::get_name(device).map_err(|e| failed(OP, "asking for its name", e))?;
         let (context, stream, faults) = (Handle(context), Handle(stream), Faults::new()?);
         let arena = Arena::new(CudaSystem { ordinal });
+        let count = zero().map_err(|e| failed(OP, "making room for a count", e))?;
         Ok(Gpu {
             ordinal,
             name,
@@ -179,6 +191,7 @@ impl Gpu {
             context,
             stream,
             faults,
+            count,
             held: Mutex::default(),
             reserved: Mutex::default(),
         })

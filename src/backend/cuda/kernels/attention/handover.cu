@@ -53,6 +53,33 @@ template <int BYTES> struct Ring {
     __device__ u32 empty_at(int stage) const { return empty + stage * 8; }
 };
 
+// Pieces of work, which one thread takes and all warps get to know: two places in turn, with a barrier each for "it is
+// there", and one for "everybody knows it". 40 bytes.
+struct Taken {
+    u32 at;
+    __device__ u32 there(int count) const { return at + (count & 1) * 8; }
+    __device__ u32 known(int count) const { return at + 16 + (count & 1) * 8; }
+    __device__ u32 item(int count) const { return at + 32 + (count & 1) * 4; }
+    __device__ void make_barriers(int readers) const {
+        for (int s = 0; s < 2; ++s) {
+            barrier_make(there(s), 1);
+            barrier_make(known(s), readers);
+        }
+    }
+    __device__ void tell(int count, int taken) const {
+        barrier_await(known(count), (count >> 1 & 1) ^ 1);
+        asm volatile("st.shared.s32 [%0], %1;" ::"r"(item(count)), "r"(taken) : "memory");
+        barrier_arrive(there(count));
+    }
+    // The piece that comes `count`th here. Everybody looks it up once, and then arrives at `known`.
+    __device__ int look_up(int count) const {
+        int taken;
+        barrier_await(there(count), count >> 1 & 1);
+        asm volatile("ld.shared.s32 %0, [%1];" : "=r"(taken) : "r"(item(count)) : "memory");
+        return taken;
+    }
+};
+
 // The copying side: each thread tells that its part of a tile is there once it is, which it looks for when it would
 // otherwise wait, or after it has asked for the next tile.
 struct Copies {

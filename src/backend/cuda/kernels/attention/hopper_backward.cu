@@ -10,35 +10,37 @@
 
 namespace backward {
 // Keys of a block, queries of a tile, and how many tiles of queries there are in shared memory.
-constexpr int GROUPS = 2, THREADS = 384, BN = 128, BM = D == 64 ? 128 : 64, STAGES = 2;
+constexpr int GROUPS = 2, THREADS = 384, BN = 128, BM = D == 64 ? 128 : 64, STAGES = 3;
 // Bytes of the keys, of a tile of queries, of the slopes of a tile, and of a share.
 constexpr int OWN = BN * D * 2, TILE = BM * D * 2, SLOPES = BN * BM * 2, SHARE = BM * D * 4;
+// With 128 queries a tile, a warpgroup's part of a share takes the place of the slopes that only it read for it.
+constexpr bool IN_PLACE = BM == 128;
 // Threads that copy tiles, and the one that sends the gradients of queries.
 constexpr int COPYING = 64, SENDER = 64;
 
-// What lies where in shared memory. There are two tiles of slopes, and two places for blocks of keys that were taken.
+// What lies where in shared memory. There are two tiles of slopes; after them comes room for a share, or, where shares
+// take the place of slopes, for results.
 struct Room {
-    u32 key_tile, value_tile, slopes, share, numbers;
+    u32 key_tile, value_tile, slopes, extra, numbers;
     Ring<TILE> queries;
     u32 gradient_tiles;
-    u32 slopes_full, slopes_empty, share_full, share_empty, taken_full, taken_empty, taken_at;
+    u32 slopes_full, slopes_empty, share_full, share_empty;
+    Taken taken;
     __device__ Room(u32 space) {
         key_tile = (space + 1023) & ~1023u;
         value_tile = key_tile + OWN;
         queries.tiles = value_tile + OWN;
         gradient_tiles = queries.tiles + STAGES * TILE;
         slopes = gradient_tiles + STAGES * TILE;
-        share = slopes + 2 * SLOPES;
-        numbers = share + SHARE;
+        extra = slopes + 2 * SLOPES;
+        numbers = extra + (IN_PLACE ? OWN : SHARE);
         queries.full = numbers + STAGES * BM * 8;
         queries.empty = queries.full + STAGES * 8;
         slopes_full = queries.empty + STAGES * 8;
         slopes_empty = slopes_full + 16;
         share_full = slopes_empty + 16;
-        share_empty = share_full + 8;
-        taken_full = share_empty + 8;
-        taken_empty = taken_full + 16;
-        taken_at = taken_empty + 16;
+        share_empty = share_full + 16;
+        taken.at = share_empty + 8;
     }
     // By one thread, before anybody waits.
     __device__ void make_barriers() const {
@@ -46,24 +48,20 @@ struct Room {
             barrier_make(queries.full + s * 8, COPYING);
             barrier_make(queries.empty + s * 8, GROUPS * 4);
         }
-        // Those of full tiles, and those of empty ones.
-        for (int s = 0; s < 4; ++s) barrier_make(slopes_full + s * 8, GROUPS * 4);
-        barrier_make(share_full, GROUPS * 4);
-        barrier_make(share_empty, 1);
         for (int s = 0; s < 2; ++s) {
-            barrier_make(taken_full + s * 8, 1);
-            // All warps that work, and the sender.
-            barrier_make(taken_empty + s * 8, GROUPS * 4 + COPYING / 32 + 1);
+            barrier_make(slopes_full + s * 8, GROUPS * 4);
+            // By the sender of what lies there, or by those who read them.
+            barrier_make(slopes_empty + s * 8, IN_PLACE ? 1 : GROUPS * 4);
+            // Two, as after the last tile of a block two shares may wait to be sent.
+            barrier_make(share_full + s * 8, GROUPS * 4);
         }
+        barrier_make(share_empty, 1);
+        // All warps that work, and the sender.
+        taken.make_barriers(GROUPS * 4 + COPYING / 32 + 1);
         publish_barriers();
     }
-    // The block of keys that comes `count`th here. Everybody looks it up once.
-    __device__ int look_up(int count) const {
-        barrier_await(taken_full + (count & 1) * 8, count >> 1 & 1);
-        int item;
-        asm volatile("ld.shared.s32 %0, [%1];" : "=r"(item) : "r"(taken_at + (count & 1) * 4) : "memory");
-        return item;
-    }
+    // Where the share of a turn is left.
+    __device__ u32 share(int turn) const { return IN_PLACE ? slopes + (turn & 1) * SLOPES : extra; }
 };
 
 // The blocks of keys of all heads, one head after the other, and the tiles of queries of a head.
@@ -82,19 +80,19 @@ __device__ __forceinline__ void copy_tiles(
     const float* logarithms, const float* deltas, int* turns, const Room& room, const Items& items, int thread
 ) {
     Copies copies;
-    int turn = 0;
+    int turn = 0, next = 0;
+    // Behind the turns of all tiles lies the count of blocks taken by anybody.
+    auto take = [&]() {
+        if (thread == 0) next = atomicAdd(turns + (i64)pairs * items.tiles, 1);
+    };
+    take();
 #pragma unroll 1
     for (int count = 0;; ++count) {
-        if (thread == 0) {
-            // Behind the turns of all tiles lies the count of blocks taken by anybody.
-            barrier_await(room.taken_empty + (count & 1) * 8, (count >> 1 & 1) ^ 1);
-            asm volatile("st.shared.s32 [%0], %1;" ::"r"(room.taken_at + (count & 1) * 4),
-                         "r"(atomicAdd(turns + (i64)pairs * items.tiles, 1)) : "memory");
-            barrier_arrive(room.taken_full + (count & 1) * 8);
-        }
+        copies.finish();
+        if (thread == 0) room.taken.tell(count, next);
         __syncwarp();
-        const int item = room.look_up(count);
-        warp_arrive(room.taken_empty + (count & 1) * 8);
+        const int item = room.taken.look_up(count);
+        warp_arrive(room.taken.known(count));
         if (item >= items.all) break;
         const int pair = item / items.blocks, batch = pair / heads, head = pair % heads;
         const int first_tile = items.first_tile_of(items.block_of(item));
@@ -111,20 +109,22 @@ __device__ __forceinline__ void copy_tiles(
             gradient_rows.fetch_into<BM, BM>(room.gradient_tiles + stage * TILE);
             if (thread < BM / 2) fetch(room.numbers + stage * BM * 8 + thread * 16, numbers, true);
             copies.after(room.queries.full_at(stage));
+            // Now, as the answer takes a while.
+            if (tile == items.tiles - 1) take();
         }
-        copies.finish();
+        if (first_tile == items.tiles) take();
     }
 }
 
 // Adds a share to the workspace, where those of `before` blocks come first.
-__device__ __forceinline__ void add_share(float* to, u32 share, const int* turn, int before) {
+__device__ __forceinline__ void add_share(float* to, u32 share, const int* whose, int before) {
     if (before == 0) {
         // There is nothing to add to yet.
         asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
                      ::"l"(to), "r"(share), "n"(SHARE) : "memory");
     } else {
         int now;
-        do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+        do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(whose) : "memory");
         while (now != before);
         publish_far();
         asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
@@ -135,26 +135,26 @@ __device__ __forceinline__ void add_share(float* to, u32 share, const int* turn,
 
 // The thread that sends shares, each in its turn.
 __device__ __forceinline__ void send_shares(float* shares, int* turns, const Room& room, const Items& items) {
-    int phase = 0;
+    int turn = 0;
 #pragma unroll 1
     for (int count = 0;; ++count) {
-        const int item = room.look_up(count);
-        barrier_arrive(room.taken_empty + (count & 1) * 8);
+        const int item = room.taken.look_up(count);
+        barrier_arrive(room.taken.known(count));
         if (item >= items.all) break;
         const int pair = item / items.blocks, block = items.block_of(item), last_block = items.blocks - 1;
 #pragma unroll 1
-        for (int tile = items.first_tile_of(block); tile < items.tiles; ++tile, phase ^= 1) {
+        for (int tile = items.first_tile_of(block); tile < items.tiles; ++tile, ++turn) {
             // How many blocks come before this one.
             const int before = (CAUSAL ? min(last_block, (tile * BM + BM - 1) / BN) : last_block) - block;
-            int* turn = turns + (i64)pair * items.tiles + tile;
+            int* whose = turns + (i64)pair * items.tiles + tile;
             float* to = shares + ((i64)pair * items.tiles + tile) * (BM * D);
-            barrier_await(room.share_full, phase);
-            add_share(to, room.share, turn, before);
+            barrier_await(room.share_full + (turn & 1) * 8, turn >> 1 & 1);
+            add_share(to, room.share(turn), whose, before);
             asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-            barrier_arrive(room.share_empty);
+            barrier_arrive(IN_PLACE ? room.slopes_empty + (turn & 1) * 8 : room.share_empty);
             asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
             publish_far();
-            asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(before + 1) : "memory");
+            asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(whose), "r"(before + 1) : "memory");
         }
     }
 }
@@ -195,9 +195,8 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS, 1) attention_bac
     extern __shared__ u8 space[];
     const Room room(shared_address(space));
     // Names for what the lambdas below use.
-    const u32 key_tile = room.key_tile, value_tile = room.value_tile, slopes = room.slopes, share = room.share;
+    const u32 key_tile = room.key_tile, value_tile = room.value_tile, slopes = room.slopes;
     const u32 slopes_full = room.slopes_full, slopes_empty = room.slopes_empty;
-    const u32 share_full = room.share_full, share_empty = room.share_empty;
     const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
     const int blocks = (keys + BN - 1) / BN, tiles = (queries + BM - 1) / BM, all = blocks * pairs;
@@ -247,7 +246,14 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS, 1) attention_bac
     };
     // Leaves a share to the sender, as the threads have it: nobody needs it in another order until all are added.
     auto send_share = [&](float (&query_share)[8][4], int turn) {
-        barrier_await(share_empty, (turn & 1) ^ 1);
+        const u32 share = room.share(turn);
+        if (IN_PLACE) {
+            // All four warps have read the slopes.
+            meet(2 + group, 128);
+        } else {
+            warp_arrive(slopes_empty + (turn & 1) * 8);
+            barrier_await(room.share_empty, (turn & 1) ^ 1);
+        }
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
             const float (&x)[4] = query_share[n];
@@ -256,11 +262,11 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS, 1) attention_bac
                          "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
         }
         publish();
-        warp_arrive(share_full);
+        warp_arrive(room.share_full + (turn & 1) * 8);
     };
 
-    int turn = 0, item = room.look_up(0);
-    warp_arrive(room.taken_empty);
+    int turn = 0, item = room.taken.look_up(0);
+    warp_arrive(room.taken.known(0));
     fetch_own(item);
 #pragma unroll 1
     for (int count = 1;; ++count) {
@@ -327,26 +333,22 @@ extern "C" __global__ void __launch_bounds__(backward::THREADS, 1) attention_bac
             warp_arrive(room.queries.empty_at(stage));
             await_products<0>();
             hold(query_share);
-            if (tile > first_tile) {
-                warp_arrive(slopes_empty + ((turn - 1) & 1) * 8);
-                send_share(query_share, turn - 1);
-            }
+            if (tile > first_tile) send_share(query_share, turn - 1);
         }
         if (first_tile < tiles) {
             float query_share[8][4];
             begin_share(query_share, turn - 1, true);
             await_products<0>();
             hold(query_share);
-            warp_arrive(slopes_empty + ((turn - 1) & 1) * 8);
             send_share(query_share, turn - 1);
         }
         // Nobody reads keys, values and slopes any more: the next keys and values can come, and the results go through
-        // where the slopes were.
+        // where the slopes were, if no share lies there.
         meet(1, GROUPS * 128);
-        item = room.look_up(count);
-        warp_arrive(room.taken_empty + (count & 1) * 8);
+        item = room.taken.look_up(count);
+        warp_arrive(room.taken.known(count));
         fetch_own(item);
-        const u32 through = slopes + group * SLOPES;
+        const u32 through = IN_PLACE ? room.extra + group * (OWN / 2) : slopes + group * SLOPES;
         put_rows(sdk.find(dk, batch, head), sdk.row, key_result, scale, through, 64, own_key, keys);
         __syncwarp();
         put_rows(sdv.find(dv, batch, head), sdv.row, value_result, 1.0f, through, 64, own_key, keys);

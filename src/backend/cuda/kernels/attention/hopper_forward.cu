@@ -1,7 +1,8 @@
 // Forward, for the Hopper generation
 //
-// One block a multiprocessor, which takes up pieces of work: three or two warpgroups have 64 queries each, and one more
-// copies keys and values, those of the next piece too while the others finish with one.
+// One block a multiprocessor, which takes pieces of work, the next that nobody has taken, until none is left: three or
+// two warpgroups have 64 queries each, and one more copies keys and values, those of the next piece too while the
+// others finish with one.
 
 namespace forward {
 constexpr int GROUPS = D == 64 && !MASK ? 3 : 2, THREADS = (GROUPS + 1) * 128;
@@ -16,6 +17,7 @@ constexpr int CACHED = 32 << 20;
 struct Room {
     u32 queries, out;
     Ring<TILE> keys, values;
+    Taken taken;
     __device__ Room(u32 space) {
         queries = (space + 1023) & ~1023u;
         out = queries + GROUPS * OWN;
@@ -25,6 +27,7 @@ struct Room {
         keys.empty = keys.full + STAGES * 8;
         values.full = keys.empty + STAGES * 8;
         values.empty = values.full + STAGES * 8;
+        taken.at = values.empty + STAGES * 8;
     }
     // By one thread, before anybody waits.
     __device__ void make_barriers() const {
@@ -34,43 +37,54 @@ struct Room {
             barrier_make(values.full + s * 8, 128);
             barrier_make(values.empty + s * 8, GROUPS * 4);
         }
+        // All warps.
+        taken.make_barriers(THREADS / 32);
         publish_barriers();
     }
 };
 
 // The pieces of work, BM queries each, in the order in which they are taken: of as many heads as the cache holds the
-// keys of, those with the most keys first, so that what is done last is short. Blocks take them to and fro: a block
-// that had the longest of a round has the shortest of the next one.
+// keys of, those with the most keys first, so that what is done last is short.
 struct Work {
     int pair, first_query, tiles;
-    __device__ bool find(int round, int pairs, int queries, int keys) {
-        const int at = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    __device__ Work(int item, int pairs, int queries, int keys) {
         const int blocks = (queries + BM - 1) / BM;
-        if (at >= blocks * pairs) return false;
         const int together = max(1, min(pairs, (int)(CACHED / ((i64)keys * D * 4))));
-        const int first = at / (together * blocks) * together;
-        const int rest = at - first * blocks, width = min(together, pairs - first);
+        const int first = item / (together * blocks) * together;
+        const int rest = item - first * blocks, width = min(together, pairs - first);
         pair = first + rest % width;
         first_query = (blocks - 1 - rest / width) * BM;
         const int seen = CAUSAL ? min(keys, first_query + BM) : keys;
         tiles = (seen + BN - 1) / BN;
-        return true;
     }
 };
 
-// The copying warpgroup: fills tiles of keys and values for all pieces of work.
+// The next piece that nobody has taken. Every block takes one more than there are, and the last to do so leaves the
+// count at 0 for the next kernel.
+__device__ inline int take(int* count, int all) {
+    const int item = atomicAdd(count, 1);
+    if (item == all + (int)gridDim.x - 1) *count = 0;
+    return item;
+}
+
+// The copying warpgroup: takes pieces of work, and fills tiles of keys and values for them.
 __device__ __forceinline__ void copy_tiles(
     int heads, int queries, int keys, int pairs, const Half* k, Heads sk, const Half* v, Heads sv,
-    const Room& room, int rounds
+    const Room& room, int* count, int all
 ) {
     const int thread = threadIdx.x & 127;
     Copies copies;
     // Tiles are counted over all pieces of work.
-    int done = 0;
+    int done = 0, next = thread == 0 ? take(count, all) : 0;
 #pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
-        Work work;
-        if (!work.find(round, pairs, queries, keys)) break;
+    for (int round = 0;; ++round) {
+        copies.finish();
+        if (thread == 0) room.taken.tell(round, next);
+        __syncwarp();
+        const int item = room.taken.look_up(round);
+        warp_arrive(room.taken.known(round));
+        if (item >= all) break;
+        const Work work(item, pairs, queries, keys);
         const int batch = work.pair / heads, head = work.pair % heads;
         Rows<128> key_rows(sk.find(k, batch, head), sk.row, 0, keys, thread);
         Rows<128> value_rows(sv.find(v, batch, head), sv.row, 0, keys, thread);
@@ -78,21 +92,22 @@ __device__ __forceinline__ void copy_tiles(
 #pragma unroll 1
         for (int tile = 0; tile <= work.tiles; ++tile) {
             if (tile < work.tiles) {
-                const int count = done + tile, stage = count % STAGES;
-                copies.before(room.keys.empty_at(stage), (count / STAGES & 1) ^ 1);
+                const int place = done + tile, stage = place % STAGES;
+                copies.before(room.keys.empty_at(stage), (place / STAGES & 1) ^ 1);
                 key_rows.fetch_into<BN, BN>(room.keys.tile(stage));
                 copies.after(room.keys.full_at(stage));
+                // Now, as the answer takes a while.
+                if (tile == work.tiles - 1 && thread == 0) next = take(count, all);
             }
             if (tile > 0) {
-                const int count = done + tile - 1, stage = count % STAGES;
-                copies.before(room.values.empty_at(stage), (count / STAGES & 1) ^ 1);
+                const int place = done + tile - 1, stage = place % STAGES;
+                copies.before(room.values.empty_at(stage), (place / STAGES & 1) ^ 1);
                 value_rows.fetch_into<BN, BN>(room.values.tile(stage));
                 copies.after(room.values.full_at(stage));
             }
         }
         done += work.tiles;
     }
-    copies.finish();
 }
 
 // Warpgroups take turns at starting products, so that while some compute weights, others keep the tensor cores busy.
@@ -103,11 +118,11 @@ __device__ inline void pass_turn(int group) { pass(8 + (group + 1) % GROUPS, 256
 __device__ __forceinline__ void pass_over(const Room& room, int done, int first, int tiles, int group) {
 #pragma unroll 1
     for (int tile = first; tile < tiles; ++tile) {
-        const int count = done + tile, stage = count % STAGES;
+        const int place = done + tile, stage = place % STAGES;
         if (tile > 0) take_turn(group), pass_turn(group);
-        barrier_await(room.keys.full_at(stage), count / STAGES & 1);
+        barrier_await(room.keys.full_at(stage), place / STAGES & 1);
         warp_arrive(room.keys.empty_at(stage));
-        barrier_await(room.values.full_at(stage), count / STAGES & 1);
+        barrier_await(room.values.full_at(stage), place / STAGES & 1);
         warp_arrive(room.values.empty_at(stage));
     }
 }
@@ -115,40 +130,44 @@ __device__ __forceinline__ void pass_over(const Room& room, int done, int first,
 
 extern "C" __global__ void __launch_bounds__(forward::THREADS, 1) attention_forward(
     int heads, int queries, int keys, float scale, const Half* q, Heads sq, const Half* k, Heads sk,
-    const Half* v, Heads sv, Half* out, Heads so, float* sums, const void* mask_at, MaskSteps sm, int pairs
+    const Half* v, Heads sv, Half* out, Heads so, float* sums, const void* mask_at, MaskSteps sm, int pairs,
+    int* count
 ) {
     using namespace forward;
     extern __shared__ u8 space[];
     const Room room(shared_address(space));
     const int group = __shfl_sync(0xffffffffu, threadIdx.x >> 7, 0);
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3, thread = threadIdx.x & 127;
-    const int rounds = ((queries + BM - 1) / BM * pairs + gridDim.x - 1) / gridDim.x;
+    const int all = (queries + BM - 1) / BM * pairs;
     if (threadIdx.x == 0) room.make_barriers();
     __syncthreads();
 
     if (group == GROUPS) {
         fewer_registers<GROUPS == 3 ? 32 : 40>();
-        copy_tiles(heads, queries, keys, pairs, k, sk, v, sv, room, rounds);
+        copy_tiles(heads, queries, keys, pairs, k, sk, v, sv, room, count, all);
         return;
     }
     more_registers<GROUPS == 3 ? 160 : 232>();
     const u32 own_queries = room.queries + group * OWN, own_out = room.out + group * OWN;
     const float log_scale = scale * LOG2E, factor = MASK ? 1.0f : log_scale;
-    // A warpgroup copies its own queries.
-    auto fetch_queries = [&](const Work& work) {
+    // The next piece of work, whose own queries a warpgroup copies itself.
+    auto begin = [&](int round) {
+        const int item = room.taken.look_up(round);
+        warp_arrive(room.taken.known(round));
+        if (item >= all) return item;
+        const Work work(item, pairs, queries, keys);
         const int batch = work.pair / heads, head = work.pair % heads, first = work.first_query + group * 64;
         Rows<128>(sq.find(q, batch, head), sq.row, first, queries, thread).fetch_into<64, 64>(own_queries);
         commit_fetches();
+        return item;
     };
     if (group == GROUPS - 1) pass_turn(group);
 
     // Tiles are counted over all pieces of work.
-    int done = 0;
-    Work work;
-    if (work.find(0, pairs, queries, keys)) fetch_queries(work);
+    int done = 0, item = begin(0);
 #pragma unroll 1
-    for (int round = 0; round < rounds; ++round) {
-        if (!work.find(round, pairs, queries, keys)) break;
+    for (int round = 1; item < all; ++round) {
+        const Work work(item, pairs, queries, keys);
         const int batch = work.pair / heads, head = work.pair % heads, tiles = work.tiles;
         const int first_row = work.first_query + group * 64, row0 = first_row + warp * 16 + (lane >> 2);
         // This warpgroup's rows end before the block's do.
@@ -182,14 +201,14 @@ extern "C" __global__ void __launch_bounds__(forward::THREADS, 1) attention_forw
             // The next scores are computed while these weights are at work.
 #pragma unroll 1
             for (int tile = 1; tile < own_tiles; ++tile) {
-                const int count = done + tile, stage = count % STAGES, before = (count - 1) % STAGES;
-                barrier_await(room.keys.full_at(stage), count / STAGES & 1);
+                const int place = done + tile, stage = place % STAGES, before = (place - 1) % STAGES;
+                barrier_await(room.keys.full_at(stage), place / STAGES & 1);
                 take_turn(group);
                 hold(score);
                 begin_products();
                 each_with_each(score, own_queries, 64, room.keys.tile(stage), BN);
                 commit_products();
-                barrier_await(room.values.full_at(before), (count - 1) / STAGES & 1);
+                barrier_await(room.values.full_at(before), (place - 1) / STAGES & 1);
                 hold(result);
                 begin_products();
                 weigh(result, weight, room.values.tile(before));
@@ -216,11 +235,11 @@ extern "C" __global__ void __launch_bounds__(forward::THREADS, 1) attention_forw
             hold(result);
             warp_arrive(room.values.empty_at(last_stage));
         }
-        // All warps of the group are done with its queries.
-        meet(1 + group, 128);
-        if (Work next; next.find(round + 1, pairs, queries, keys)) fetch_queries(next);
         pass_over(room, done, own_tiles, tiles, group);
         done += tiles;
+        // All warps of the group are done with its queries.
+        meet(1 + group, 128);
+        item = begin(round);
         const i64 start = (i64)work.pair * queries;
 #pragma unroll
         for (int h = 0; h < 2; ++h)
