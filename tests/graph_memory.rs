@@ -2,7 +2,7 @@
 //! after the other.
 
 use cotangent::autograd::{Backward, checkpoint, grad_with, graph_stats, no_grad};
-use cotangent::{DType, Device, Generator, Result, Tensor, memory};
+use cotangent::{CrossEntropy, DType, Device, Generator, Result, Tensor, memory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -239,5 +239,31 @@ fn ten_thousand_training_steps_in_flat_memory() -> Result<()> {
     assert_eq!(after.peak(), peak_of_one, "the peak has grown");
     assert_eq!(after.system_allocations(), warm.system_allocations(), "memory was taken from the system");
     assert!(last < first * 0.8, "the loss went from {first} to {last} only");
+    Ok(())
+}
+
+#[test]
+fn the_gradient_of_logits_takes_their_place() -> Result<()> {
+    let _alone = alone();
+    // Small buffers stay with their thread, and would be counted in other tests until it ends.
+    std::thread::spawn(gradients_of_logits).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn gradients_of_logits() -> Result<()> {
+    let x = Generator::seed(1).randn([SIDE, 64])?.requires_grad_(true)?;
+    let w = Generator::seed(2).randn([64, SIDE])?.requires_grad_(true)?;
+    let target = Generator::seed(3).randint(0, SIDE as i64, [SIDE])?;
+    let loss = |logits: &Tensor| logits.cross_entropy(&target, &CrossEntropy::default());
+    let once = loss(&x.matmul(&w)?)?;
+    let ((), taken) = peak(|| once.backward())?;
+    assert!(taken < MIB / 2, "{taken} bytes beside the logits");
+    // But not where they are needed again, or somebody holds them.
+    let again = loss(&x.matmul(&w)?)?;
+    let (_, taken) = peak(|| grad_with(&again, &[&x], None, Backward::RETAIN))?;
+    assert!(taken >= MIB);
+    let logits = x.matmul(&w)?;
+    let held = loss(&logits)?;
+    let (_, taken) = peak(|| held.backward())?;
+    assert!(taken >= MIB);
     Ok(())
 }

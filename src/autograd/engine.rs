@@ -108,7 +108,8 @@ impl Pass<'_> {
         // Where someone looks at what this rule gives, it is not added up beforehand; nor where the sum is recorded.
         let apart = self.create_graph || node.extras.get().is_some() || anomaly::enabled();
         let waiting = if apart { None } else { Some(&*pending) };
-        let cx = Cx { node, edges: &edges, wanted: self.wanted, waiting };
+        let last = !self.retain_graph && rule.is_sole();
+        let cx = Cx { node, edges: &edges, wanted: self.wanted, last, waiting };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
         let grads = anomaly::suspended(|| rule(&cx, cotangent))?;
         // With it go the saved values.

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 /// The cotangents a rule returns: one for each input, `None` where none was asked for.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 2]>;
@@ -183,6 +183,11 @@ impl Saver<'_> {
     pub fn keep_for(&mut self, input: usize, value: &Tensor) -> Saved {
         Saved(self.needs(input).then(|| self.keep(value)))
     }
+
+    /// Keeps a value, with its graph, that the last call of the rule may use up.
+    pub fn keep_spare(&mut self, value: &Tensor) -> Spare {
+        Spare(Mutex::new(Some(self.keep(value))))
+    }
 }
 
 /// A value kept only where a gradient that was asked for needs it.
@@ -194,12 +199,26 @@ impl Saved {
     }
 }
 
+/// A value that the last call of a rule may use up: a gradient of its size can then be written over it.
+pub(crate) struct Spare(Mutex<Option<Tensor>>);
+
+impl Spare {
+    /// The value: the only handle that the rule has, if it is not called again.
+    pub fn take(&self, cx: &Cx) -> Result<Tensor> {
+        let mut value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = if cx.last { value.take() } else { value.clone() };
+        value.ok_or_else(|| err!(Graph, cx.node.name, "the rule was called again after its last call"))
+    }
+}
+
 /// What a rule may ask the engine while it runs.
 pub(crate) struct Cx<'a> {
     pub node: &'a NodeRef,
     pub edges: &'a Edges,
     /// With a filter only the nodes in it are wanted.
     pub wanted: Option<&'a std::collections::HashSet<u64>>,
+    /// Whether the rule is never called again.
+    pub last: bool,
     /// What waits for the inputs, where the rule may add to it.
     pub(super) waiting: Option<&'a RefCell<Pending>>,
 }

@@ -128,18 +128,20 @@ pub(crate) fn cross_entropy(
 }
 
 /// The cotangent of `logits`, from those of the rows' losses, `g` `[R, 1]`, and what [`cross_entropy`] found; `total` is the
-/// sum of the classes' weights.
+/// sum of the classes' weights. Without `logits`, `out` holds them and they are written over.
 pub(crate) fn cross_entropy_backward(
     op: &'static str,
     targets: Targets<'_>,
-    [logits, stats, g]: [View<'_>; 3],
+    logits: Option<View<'_>>,
+    [stats, g]: [View<'_>; 2],
     total: f64,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let _ = total;
-    dispatch!(op, common_device(op, logits.device(), targets.devices().chain([stats.device(), g.device()]))?,
+    let others = targets.devices().chain([stats.device(), g.device()]).chain(logits.map(|logits| logits.device()));
+    dispatch!(op, common_device(op, out.device(), others)?,
         cpu => cpu::cross_entropy::backward(op, logits, targets.classes(op)?, stats, g, out),
-        cuda(n) => cuda::rows::cross_entropy_backward(op, n, targets, [logits, stats, g], total, out))
+        cuda(n) => cuda::rows::cross_entropy_backward(op, n, targets, logits, [stats, g], total, out))
 }
 
 /// The dtype in which a device's fused kernel takes operands of `dtype`, if it has one for rows of so many elements in tensors

@@ -326,9 +326,10 @@ fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tenso
     }
     let loss = reduction.apply(&losses, problem.count.operand(), x.dtype())?;
     loss.record("cross_entropy", &[x], |save| {
-        let (x, stats) = (save.keep(x), save.keep(&stats));
+        let (x, stats) = (save.keep_spare(x), save.keep(&stats));
         save.keep(&problem.target);
-        move |_: &Cx, g: &Tensor| {
+        move |cx: &Cx, g: &Tensor| {
+            let x = x.take(cx)?;
             let g = g.to_dtype(compute)?;
             let g = match reduction {
                 Reduction::None => g.unsqueeze(1)?,
@@ -338,22 +339,28 @@ fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tenso
             let grad = if is_grad_enabled() {
                 plain_grad(&x, &stats, &problem, &g)?
             } else {
-                fused_grad(&x, &stats, &problem, &g)?
+                fused_grad(x, &stats, &problem, &g)?
             };
             Ok(smallvec![Some(grad)])
         }
     })
 }
 
-fn fused_grad(x: &Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
+/// Written over the logits where nobody else has them: these are often the largest tensor of all.
+fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
+    const OP: &str = "cross_entropy";
     let total = match &problem.weight {
         // The processor's kernel sums them itself.
         Some(weight) if problem.smoothing != 0.0 && x.device() != Device::Cpu => weight.sum()?.item::<f64>()?,
         _ => problem.classes as f64,
     };
-    Tensor::build("cross_entropy", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
-        let views = [x.as_view()?, stats.as_view()?, g.as_view()?];
-        backend::cross_entropy_backward("cross_entropy", problem.targets()?, views, total, out)
+    let views = [stats.as_view()?, g.as_view()?];
+    if x.is_sole() && x.is_contiguous() {
+        backend::cross_entropy_backward(OP, problem.targets()?, None, views, total, &mut x.as_view_mut(OP)?)?;
+        return Ok(x.detach());
+    }
+    Tensor::build(OP, x.layout().shape().clone(), x.dtype(), x.device(), |out| {
+        backend::cross_entropy_backward(OP, problem.targets()?, Some(x.as_view()?), views, total, out)
     })
 }
 

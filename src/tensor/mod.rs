@@ -293,11 +293,6 @@ impl Tensor {
         if pending.is_empty() { Ok(()) } else { late::settle(&pending) }
     }
 
-    /// Whether no other tensor shares this one's bytes.
-    pub(crate) fn owns_memory(&self) -> bool {
-        self.data.is_sole() && self.data.storage.is_unique()
-    }
-
     /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
     pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         self.data.storage.settle()?;

@@ -124,7 +124,7 @@ impl Tensor {
             *self = map_alike("accumulate", Arithmetic::Add.tile(), self.dtype(), [self, &other], self.dtype())?;
             return Ok(());
         }
-        if !self.owns_memory() && other.owns_memory() {
+        if !self.is_sole() && other.is_sole() {
             std::mem::swap(self, &mut other);
             self.node = None;
         }

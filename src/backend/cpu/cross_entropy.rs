@@ -109,41 +109,41 @@ impl<C: Float> Job for Forward<'_, C> {
 }
 
 /// The cotangent of `logits` `[R, C]` into `out`, from `stats` and the losses' cotangent `g`, of shape `[R, 1]` (it may
-/// repeat with stride 0): the softmax minus the target, times `g`.
+/// repeat with stride 0): the softmax minus the target, times `g`. Without `logits`, `out` holds them.
 pub(crate) fn backward(
     op: &'static str,
-    logits: View<'_>,
+    logits: Option<View<'_>>,
     classes: Classes<'_>,
     stats: View<'_>,
     g: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    match compute_dtype(logits.dtype) {
-        DType::F32 => backward_as::<f32>(&logits, classes, &stats, &g, out),
-        DType::F64 => backward_as::<f64>(&logits, classes, &stats, &g, out),
+    match compute_dtype(out.dtype) {
+        DType::F32 => backward_as::<f32>(logits.as_ref(), classes, &stats, &g, out),
+        DType::F64 => backward_as::<f64>(logits.as_ref(), classes, &stats, &g, out),
         dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
     Ok(())
 }
 
 fn backward_as<C: Float>(
-    logits: &View<'_>,
+    logits: Option<&View<'_>>,
     classes: Classes<'_>,
     stats: &View<'_>,
     g: &View<'_>,
     out: &mut ViewMut<'_>,
 ) {
-    let (count, len) = (logits.layout.shape()[0], logits.layout.shape()[1]);
-    let (x, stats, g) = (Rows::<C>::new(logits), Rows::<C>::new(stats), Rows::<C>::new(g));
+    let (count, len) = (out.layout.shape()[0], out.layout.shape()[1]);
+    let (x, stats, g) = (logits.map(Rows::<C>::new), Rows::<C>::new(stats), Rows::<C>::new(g));
     let large = out.layout.numel() * size_of::<C>() >= stream::LARGE;
     let out = RowsMut::<C>::new(out, len);
     parallel(count, rows_per_piece(len), |rows| {
-        dispatch(Backward { x: &x, classes, stats: &stats, g: &g, out: &out, large, rows });
+        dispatch(Backward { x: x.as_ref(), classes, stats: &stats, g: &g, out: &out, large, rows });
     });
 }
 
 struct Backward<'a, C> {
-    x: &'a Rows<'a, C>,
+    x: Option<&'a Rows<'a, C>>,
     classes: Classes<'a>,
     stats: &'a Rows<'a, C>,
     g: &'a Rows<'a, C>,
@@ -160,17 +160,26 @@ impl<C: Float> Job for Backward<'_, C> {
         let Backward { x, classes, stats, g, out, large, rows } = self;
         let [mut scratch, mut result, mut small, mut one] = [const { Vec::new() }; 4];
         for at in rows {
-            let (x, stats, g) = (x.row(at, &mut scratch), stats.row(at, &mut small), g.row(at, &mut one));
-            // SAFETY: the pieces of different threads have different rows.
-            let out_row = unsafe { out.row(at, &mut result) };
+            let (stats, g) = (stats.row(at, &mut small), g.row(at, &mut one));
+            let x = x.map(|x| x.row(at, &mut scratch));
+            // SAFETY: the pieces of different threads have different rows. Without logits, `out` holds them.
+            let out_row =
+                unsafe { if x.is_some() { out.row(at, &mut result) } else { out.row_as_it_is(at, &mut result) } };
             match classes.class(at).zip(stats.first().zip(stats.get(1))).zip(g.first()) {
                 None => out_row.fill(C::ZERO),
                 Some(((class, (&top, &inverse)), &g)) => {
                     let own = (1.0 - classes.smoothing) * classes.weight_of(class);
-                    let even = classes.smoothing / x.len() as f64;
-                    let weights = classes.weight.map_or(x.len() as f64, |weight| weight.iter().sum());
+                    let even = classes.smoothing / out_row.len() as f64;
+                    let weights = classes.weight.map_or(out_row.len() as f64, |weight| weight.iter().sum());
                     let scale = g * C::lit(own + even * weights) * inverse;
-                    scaled_exponentials(x, top, scale, large && even == 0.0, out_row);
+                    match x {
+                        Some(x) => scaled_exponentials(x, top, scale, large && even == 0.0, out_row),
+                        None => {
+                            for x in out_row.iter_mut() {
+                                *x = (*x - top).exp_nonpositive() * scale;
+                            }
+                        }
+                    }
                     if even != 0.0 {
                         for (class, out) in out_row.iter_mut().enumerate() {
                             *out = *out - g * C::lit(even * classes.weight_of(class));

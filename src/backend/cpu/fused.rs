@@ -123,6 +123,25 @@ impl<'a, C: Float> RowsMut<'a, C> {
         unsafe { std::slice::from_raw_parts_mut(self.first.get().cast::<C>().add(at * self.len), self.len) }
     }
 
+    /// As [`row`](Self::row), with what is in the row.
+    ///
+    /// # Safety
+    /// As for [`row`](Self::row); the row was written before.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // The caller's promise.
+    pub unsafe fn row_as_it_is<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s mut [C] {
+        // SAFETY: the caller's promise.
+        let row = unsafe { self.row(at, scratch) };
+        if self.dtype != C::DTYPE && at < self.count {
+            // SAFETY: row `at` of the contiguous view, as above; `row` is as long, and elsewhere.
+            unsafe {
+                let first = self.first.get().add(at * self.len * self.dtype.size());
+                C::load(self.dtype, first, 1, row.as_mut_ptr(), row.len());
+            }
+        }
+        row
+    }
+
     /// Brings a row that was written to `scratch` to its place.
     ///
     /// # Safety

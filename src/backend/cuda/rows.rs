@@ -292,26 +292,28 @@ pub(crate) fn cross_entropy_backward(
     op: &'static str,
     ordinal: usize,
     targets: Targets<'_>,
-    [logits, stats, g]: [View<'_>; 3],
+    logits: Option<View<'_>>,
+    [stats, g]: [View<'_>; 2],
     total: f64,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
-    let (rows, classes) = (logits.layout.shape()[0], logits.layout.shape()[1]);
+    let (rows, classes) = (out.layout.shape()[0], out.layout.shape()[1]);
     if rows * classes == 0 {
         return Ok(());
     }
-    let x = InOrder::aligned(op, ordinal, logits)?;
-    let (source, threads) = targets_source(logits.dtype, classes, targets.weight.is_some());
+    let x = logits.map(|logits| InOrder::aligned(op, ordinal, logits)).transpose()?;
+    let (source, threads) = targets_source(out.dtype, classes, targets.weight.is_some());
     let function = source.function(op, gpu, "cross_entropy_backward")?;
     let arguments = Arguments::new()
-        .at(x.first)
+        .at(x.as_ref().map_or(out.first().cast_const(), |x| x.first))
         .words(&targets.words(classes))
         .at(stats.first())
         .at(g.first())
         .word(g.layout.strides()[0] as i64 as u64)
         .float(total)
         .at(out.first().cast_const());
-    // SAFETY: as above; the cotangents have an entry a row at the step that is given.
+    // SAFETY: as above; the cotangents have an entry a row at the step that is given. Where the result lies where the
+    // logits do, every element is read by the thread that then writes it.
     unsafe { arguments.launch(op, gpu, function, Grid { blocks: [rows, 1], threads: [threads, 1], shared: 0 }) }
 }

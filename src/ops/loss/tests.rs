@@ -187,6 +187,33 @@ fn half_precision_is_computed_in_f32() -> Result<()> {
 }
 
 #[test]
+fn a_gradient_written_over_the_logits_is_the_same() -> Result<()> {
+    let (x, target) = problem(50)?;
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+        let x = x.detach().to_dtype(dtype)?.requires_grad_(true)?;
+        for options in options()? {
+            let gradient = |retain_graph: bool, held: &mut Vec<Tensor>| -> Result<Tensor> {
+                let logits = x.mul(2.0)?;
+                let loss = logits.cross_entropy(&target, &options)?.sum()?;
+                if retain_graph {
+                    held.push(logits);
+                } else {
+                    drop(logits);
+                }
+                let how = Backward { retain_graph, ..Backward::default() };
+                let grads = grad_with(&loss, &[&x], None, how)?;
+                grads.into_iter().flatten().next().ok_or_else(|| err!(Graph, "test", "there is no gradient"))
+            };
+            let mut held = Vec::new();
+            let apart = gradient(true, &mut held)?;
+            assert!(gradient(false, &mut held)?.equal(&apart)?, "{dtype} {options:?}");
+            assert!(held[0].equal(&x.mul(2.0)?)?, "logits that somebody holds are left as they are");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, target) = problem(4000)?;
     for label_smoothing in [0.0, 0.1] {
