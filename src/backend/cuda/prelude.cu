@@ -81,6 +81,27 @@ template <class X> __device__ inline X ge(X a, X b) { return X(a >= b); }
 __device__ inline float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
 __device__ inline double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
 
+// The same in fewer instructions, right to some 1e-6: for what is rounded to half precision anyway.
+namespace quick {
+__device__ inline float power_of_two(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+__device__ inline float inverse(float x) { float y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+__device__ inline float exp(float x) { return power_of_two(x * 1.44269504f); }
+__device__ inline float divide(float a, float b) {
+    float y;
+    asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+__device__ inline float sigmoid(float x) { float e = exp(-fabsf(x)); return (x < 0 ? e : 1.0f) * inverse(1.0f + e); }
+__device__ inline float tanh(float x) {
+    // Near 0 the difference below would lose all digits: the first terms of the series.
+    const float square = x * x;
+    const float near = __fmaf_rn(__fmaf_rn(square, 0.13333334f, -0.33333334f) * square, x, x);
+    const float far = 1.0f - 2.0f * inverse(1.0f + power_of_two(fabsf(x) * 2.88539008f));
+    return square < 0.01f ? near : copysignf(far, x);
+}
+}
+#define QUICK using quick::exp; using quick::divide; using quick::sigmoid; using quick::tanh;
+
 // Sizes and steps of the dimensions of an operand that does not lie in order.
 template <int R> struct Steps { i64 size[R], step[R]; };
 template <int R> __device__ inline i64 place(I i, const Steps<R>& steps) {

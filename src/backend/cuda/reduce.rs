@@ -1,6 +1,6 @@
 //! Folding dimensions of strided elements.
 
-use super::call::{Arguments, Grid, Source, is_wide, steps};
+use super::call::{Arguments, Grid, Source, WIDE, is_wide, steps};
 use super::gpu::gpu;
 use crate::backend::cpu::arg::Extreme;
 use crate::backend::cpu::convert::compute_dtype;
@@ -128,8 +128,18 @@ fn walk(layout: &Layout, chosen: impl Fn(usize) -> bool) -> Walk<1> {
     Walk::<1>::of(&shape, &strides)
 }
 
+/// How many neighbouring results a thread takes where those that are neighbours lie side by side.
+fn pack(by: Fold, input: View<'_>, kept: &Walk<1>, folded: &Walk<1>) -> usize {
+    let pack = WIDE / input.dtype.size();
+    let whole = |step: isize| step.unsigned_abs().is_multiple_of(pack);
+    let Some((&(size, [1]), outer)) = kept.dims().split_last() else { return 1 };
+    let apart = outer.iter().chain(folded.dims()).all(|&(_, [step])| whole(step));
+    let fits = size.is_multiple_of(pack) && apart && input.first().addr().is_multiple_of(WIDE);
+    if fits && !matches!(by, Fold::Choice(_)) { pack } else { 1 }
+}
+
 /// `ranks` are the numbers of the dimensions that stay and of those that go.
-fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], group: usize) -> Source {
+fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [group, pack]: [usize; 2]) -> Source {
     Source::new(FILES, compute_dtype(from), wide)
         .dtype("X", from)
         .dtype("Y", to)
@@ -137,6 +147,7 @@ fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], group
         .set("K", ranks[0])
         .set("R", ranks[1])
         .set("GROUP", group)
+        .set("PACK", pack)
 }
 
 /// Sources of every kind, to be compiled by a test.
@@ -147,14 +158,16 @@ pub(super) fn sources() -> Vec<Source> {
     let shifted =
         [Fold::Plain(Reduce::Mean), Fold::Shifted(Shifted::Deviation(1.0)), Fold::Shifted(Shifted::LogSumExp)];
     let some = |by: &[Fold], dtypes: &[DType]| -> Vec<Source> {
-        let each =
-            |&by: &Fold| dtypes.iter().map(move |&dtype| source(by, [dtype; 2], dtype == DType::F64, [1, 2], 32));
+        let each = |&by: &Fold| {
+            let pack = move |dtype: DType| if matches!(by, Fold::Choice(_)) { 1 } else { WIDE / dtype.size() };
+            dtypes.iter().map(move |&d| source(by, [d; 2], d == DType::F64, [1, 2], [32, pack(d)]))
+        };
         by.iter().flat_map(each).collect()
     };
     let mut all = some(&plain, &DType::ALL);
     all.extend(some(&choices, &DType::ALL));
     all.extend(some(&shifted, &super::tests::floats()));
-    all.extend([1, 256].map(|group| source(Fold::Choice(Extreme::Max), [DType::F32; 2], false, [2, 1], group)));
+    all.extend([1, 256].map(|group| source(Fold::Choice(Extreme::Max), [DType::F32; 2], false, [2, 1], [group, 1])));
     all
 }
 
@@ -175,14 +188,15 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
         16.. => 32,
         _ => 1,
     };
-    let (blocks, shortest) =
-        if rows { ((results * group).div_ceil(256), SHORTEST) } else { (results.div_ceil(32), SHORTEST / 32) };
+    let pack = if rows { 1 } else { pack(by, input, &kept, &folded) };
+    let columns = results.div_ceil(32 * pack);
+    let (blocks, shortest) = if rows { ((results * group).div_ceil(256), SHORTEST) } else { (columns, SHORTEST / 32) };
     let pieces = (BLOCKS / blocks).min(length / shortest).clamp(1, BLOCKS);
     let piece = length.div_ceil(pieces).max(1);
     let pieces = length.div_ceil(piece).max(1);
     let out = to.value.map_or(input.dtype, |(_, dtype)| dtype);
     let ranks = [kept.dims().len(), folded.dims().len()];
-    let source = source(by, [input.dtype, out], is_wide(input.layout.numel()), ranks, group);
+    let source = source(by, [input.dtype, out], is_wide(input.layout.numel()), ranks, [group, pack]);
     let partial = (pieces > 1)
         .then(|| Storage::new(op, Device::Cuda(ordinal), results * pieces * by.partial(compute)))
         .transpose()?;
@@ -190,7 +204,7 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
     let grid = if rows {
         Grid::over(results * pieces, 256 / group, 256)
     } else {
-        Grid { blocks: [results.div_ceil(32), pieces], threads: [256, 1], shared: 0 }
+        Grid { blocks: [columns, pieces], threads: [256, 1], shared: 0 }
     };
     let arguments = Arguments::new()
         .at(input.first())

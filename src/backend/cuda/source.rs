@@ -121,7 +121,11 @@ impl Program {
             writeln!(text, "      const T x{k} = (T)widen({from});")?;
         }
         for (k, (line, code)) in self.lines.iter().zip(lines).enumerate() {
-            writeln!(text, "      T r{k} = {code};")?;
+            if self.compute == DType::F32 && matches!(line.dtype, DType::F16 | DType::BF16) {
+                writeln!(text, "      T r{k}; {{ QUICK r{k} = {code}; }}")?;
+            } else {
+                writeln!(text, "      T r{k} = {code};")?;
+            }
             if line.dtype != self.compute {
                 writeln!(
                     text,

@@ -111,11 +111,13 @@ fn every_elementwise_operation_compiles() -> Result<()> {
     let codes = CODES.take();
     assert!(codes.values().map(Vec::len).sum::<usize>() > 60, "too few kernels were met: {codes:?}");
     for ((operands, ints), codes) in codes {
-        let dtypes: &[DType] =
-            if ints { &[DType::F32, DType::F64, DType::I64, DType::U64] } else { &[DType::F32, DType::F64] };
-        for &compute in dtypes {
+        // Computing types, and what their results are rounded to.
+        const FLOATS: [(DType, DType); 3] =
+            [(DType::F32, DType::F32), (DType::F64, DType::F64), (DType::F32, DType::BF16)];
+        const INTS: [(DType, DType); 2] = [(DType::I64, DType::I64), (DType::U64, DType::U64)];
+        for (compute, dtype) in FLOATS.into_iter().chain(INTS.into_iter().filter(|_| ints)) {
             let array = |rank| Array { dtype: compute, rank, packed: rank == Some(2) };
-            let lines: Vec<Line> = codes.iter().map(|code| Line { code: code.clone(), dtype: compute }).collect();
+            let lines: Vec<Line> = codes.iter().map(|code| Line { code: code.clone(), dtype }).collect();
             let program = Program {
                 compute,
                 wide: false,
@@ -125,7 +127,11 @@ fn every_elementwise_operation_compiles() -> Result<()> {
                 lines,
             };
             let (kernel, _) = program.kernel();
-            compiles(&format!("{operands} operands of {compute}"), &(opening(compute, false) + &kernel), false);
+            compiles(
+                &format!("{operands} operands of {compute}, results of {dtype}"),
+                &(opening(compute, false) + &kernel),
+                false,
+            );
         }
     }
     Ok(())

@@ -19,21 +19,22 @@ pub enum Gelu {
 }
 
 const INV_SQRT_2PI: f64 = 0.398_942_280_401_432_7;
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
-const CUBIC: f64 = 0.044_715;
+/// The approximation is `Φ(x) ≈ (1 + tanh u) / 2 = σ(2 u)` with `2 u = x (LINEAR + CUBIC x²)`.
+const LINEAR: f64 = 2.0 * 0.797_884_560_802_865_4;
+const CUBIC: f64 = LINEAR * 0.044_715;
 
 /// `x · Φ(x)`, with Φ by the approximation if `TANH`.
 #[derive(Clone, Copy)]
 struct Form<const TANH: bool>;
 
 impl<const TANH: bool> Form<TANH> {
-    /// `2 Φ(x) - 1`.
+    /// `Φ(x)`. The logistic function keeps the digits of the left tail, where `1 + tanh u` would lose them.
     #[inline(always)]
-    fn centred<T: Real>(x: T) -> T {
+    fn share<T: Real>(x: T) -> T {
         if TANH {
-            (T::lit(SQRT_2_OVER_PI) * (x.clone() + T::lit(CUBIC) * (x.clone() * x.clone() * x))).tanh()
+            (x.clone() * (T::lit(LINEAR) + T::lit(CUBIC) * (x.clone() * x))).sigmoid()
         } else {
-            (x * T::lit(FRAC_1_SQRT_2)).erf()
+            T::lit(0.5) * (T::lit(1.0) + (x * T::lit(FRAC_1_SQRT_2)).erf())
         }
     }
 }
@@ -41,7 +42,7 @@ impl<const TANH: bool> Form<TANH> {
 impl<const TANH: bool, T: Real> Formula<T, 1> for Form<TANH> {
     #[inline(always)]
     fn at(&self, [x]: [T; 1]) -> T {
-        x.clone() * T::lit(0.5) * (T::lit(1.0) + Self::centred(x))
+        x.clone() * Self::share(x)
     }
 }
 
@@ -57,14 +58,14 @@ impl<const TANH: bool> Unary for Form<TANH> {
 
     #[inline(always)]
     fn grad<T: Real>(self, g: T, x: T) -> T {
-        let centred = Self::centred(x.clone());
+        let share = Self::share(x.clone());
         if TANH {
-            let inner = T::lit(SQRT_2_OVER_PI) * (T::lit(1.0) + T::lit(3.0 * CUBIC) * (x.clone() * x.clone()));
-            let sech2 = T::lit(1.0) - centred.clone() * centred.clone();
-            g * T::lit(0.5) * (T::lit(1.0) + centred + x * sech2 * inner)
+            let inner = T::lit(LINEAR) + T::lit(3.0 * CUBIC) * (x.clone() * x.clone());
+            let slope = share.clone() * (T::lit(1.0) - share.clone());
+            g * (share + x * slope * inner)
         } else {
             let density = T::lit(INV_SQRT_2PI) * (x.clone() * x.clone() * T::lit(-0.5)).exp();
-            g * (T::lit(0.5) * (T::lit(1.0) + centred) + x * density)
+            g * (share + x * density)
         }
     }
 }

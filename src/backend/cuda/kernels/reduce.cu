@@ -98,34 +98,48 @@ extern "C" __global__ void __launch_bounds__(256) fold_rows(
     }
 }
 
-// Results that lie closer together than their elements: 32 of them side by side, and eight threads to each.
+// Results that lie closer together than their elements: 32 packs of PACK of them side by side, and eight threads to
+// each.
 extern "C" __global__ void __launch_bounds__(256) fold_columns(
     const X* x, Results to, A* partial, Steps<K> kept, Steps<R> folded, u64 results, u64 length, u64 piece, u64 pieces
 ) {
-    __shared__ A parts[8][33];
+    typedef Pack<X, PACK> Packed;
+    __shared__ A parts[8][PACK][33];
     const int column = threadIdx.x & 31, row = threadIdx.x >> 5;
-    const u64 result = (u64)blockIdx.x * 32 + column, first = blockIdx.y * piece;
+    const u64 start_of_block = (u64)blockIdx.x * (32 * PACK), result = start_of_block + column * PACK;
+    const u64 first = blockIdx.y * piece;
     const I end = (I)(first + piece < length ? first + piece : length);
-    A all = start();
+    A all[PACK];
+#pragma unroll
+    for (int j = 0; j < PACK; ++j) all[j] = start();
     if (result < results) {
-        const T own = to.own ? to.own[result] : T(0);
+        T own[PACK];
+#pragma unroll
+        for (int j = 0; j < PACK; ++j) own[j] = to.own ? to.own[result + j] : T(0);
         const X* from = x + place((I)result, kept);
+        auto take_row = [&](const Packed& elements, I i) {
+#pragma unroll
+            for (int j = 0; j < PACK; ++j) all[j] = join(all[j], take((T)widen(elements.x[j]), own[j], i));
+        };
         I i = (I)first + row;
         for (; i + 24 < end; i += 32) {
-            X four[4];
+            Packed four[4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) four[j] = from[place(i + j * 8, folded)];
+            for (int r = 0; r < 4; ++r) four[r] = *(const Packed*)(from + place(i + r * 8, folded));
 #pragma unroll
-            for (int j = 0; j < 4; ++j) all = join(all, take((T)widen(four[j]), own, i + j * 8));
+            for (int r = 0; r < 4; ++r) take_row(four[r], i + r * 8);
         }
-        for (; i < end; i += 8) all = join(all, take((T)widen(from[place(i, folded)]), own, i));
+        for (; i < end; i += 8) take_row(*(const Packed*)(from + place(i, folded)), i);
     }
-    parts[row][column] = all;
+#pragma unroll
+    for (int j = 0; j < PACK; ++j) parts[row][j][column] = all[j];
     __syncthreads();
-    if (row > 0 || result >= results) return;
-    for (int other = 1; other < 8; ++other) all = join(all, parts[other][column]);
-    if (pieces == 1) write(to, result, all);
-    else partial[result * pieces + blockIdx.y] = all;
+    for (int c = threadIdx.x; c < 32 * PACK && start_of_block + c < results; c += 256) {
+        A sum = parts[0][c % PACK][c / PACK];
+        for (int other = 1; other < 8; ++other) sum = join(sum, parts[other][c % PACK][c / PACK]);
+        if (pieces == 1) write(to, start_of_block + c, sum);
+        else partial[(start_of_block + c) * pieces + blockIdx.y] = sum;
+    }
 }
 
 // Joins the pieces of every result.
