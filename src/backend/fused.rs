@@ -155,7 +155,7 @@ pub(crate) fn attention_dtype(
     match device {
         Device::Cpu => Some(cpu::convert::compute_dtype(dtype)),
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => cuda::attention::fits(dtype, size, value_size, rank, scale).then_some(dtype),
+        Device::Cuda(_) => cuda::attention::fits(size, value_size, rank, scale).then_some(dtype),
         #[cfg(not(feature = "cuda"))]
         Device::Cuda(_) => {
             let _ = (dtype, size, value_size, rank, scale);

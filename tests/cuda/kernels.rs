@@ -1,8 +1,10 @@
 //! Kernels at sizes that the list of samples does not have.
 
-use super::{GPU, beside_others, close, gpu, random};
+use super::{GPU, alone, beside_others, close, gpu, random};
 use cotangent::autograd::{Backward, grad_with};
-use cotangent::{Attention, CrossEntropy, DType, Device, Dims, Generator, Result, Tensor, with_generator};
+use cotangent::{
+    Attention, CrossEntropy, DType, Device, Dims, Generator, Result, Slice, Tensor, memory, with_generator,
+};
 
 const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)];
 
@@ -257,5 +259,103 @@ fn attention_on_tensor_cores_agrees_with_f32() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Sizes of queries and keys, of a key and of a value, and whether all heads have the same keys and values.
+const PROBLEMS: [([usize; 4], bool); 12] = [
+    ([1, 1, 1, 1], false),
+    ([7, 65, 5, 33], true),
+    ([64, 64, 16, 16], false),
+    ([65, 200, 33, 40], false),
+    ([200, 65, 40, 33], true),
+    ([333, 333, 64, 64], false),
+    ([200, 333, 72, 72], false),
+    ([65, 7, 80, 100], false),
+    ([130, 65, 100, 80], true),
+    ([333, 200, 128, 128], false),
+    ([65, 64, 200, 256], false),
+    ([64, 130, 256, 256], true),
+];
+
+#[test]
+fn attention_in_tiles_agrees_with_f64() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::F64, 1e-11), (DType::F16, 6e-3), (DType::BF16, 4e-2)] {
+        for (at, ([t, s, d, e], same)) in PROBLEMS.into_iter().enumerate() {
+            let heads = if same { 1 } else { 3 };
+            // Heads that lie between each other, as a layer makes them.
+            let make =
+                |[rows, heads, size]: [usize; 3], seed| random(&[2, rows, heads, size], seed, dtype)?.transpose(1, 2);
+            let inputs = [make([t, 3, d], 1)?, make([s, heads, d], 2)?, make([s, heads, e], 3)?];
+            let unseen = Generator::seed(4).rand([2, 1, t, s])?.lt(0.3)?;
+            let mask = random(&[2, 1, t, s], 5, DType::F32)?.masked_fill(&unseen, f64::NEG_INFINITY)?;
+            // Two of the four forms each; a scale below zero is one too.
+            for (causal, masked) in [(at % 2 == 0, false), (at % 2 != 0, true)] {
+                let scale = (at % 5 == 1).then(|| -(d as f64).sqrt().recip());
+                let run = |device: Device, dtype: DType| -> Result<Vec<Tensor>> {
+                    let x = inputs.iter().map(|x| x.to_dtype(dtype)?.to_device(device)).collect::<Result<Vec<_>>>()?;
+                    let mask = mask.to_device(device)?;
+                    with_gradients(&x, |x| {
+                        let options = Attention { mask: masked.then_some(&mask), causal, scale };
+                        x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+                    })
+                };
+                let exact = run(Device::Cpu, DType::F64)?;
+                let (first, second) = (run(GPU, dtype)?, run(GPU, dtype)?);
+                assert_eq!(first.len(), 4);
+                for (at, ((a, b), exact)) in first.iter().zip(&second).zip(&exact).enumerate() {
+                    let what = format!("{dtype} {t}x{s}x{d}x{e} causal {causal} masked {masked}, tensor {at}");
+                    assert!(close(&a.to_dtype(DType::F64)?, exact, tolerance)?, "{what}");
+                    assert!(a.equal(b)?, "{what}: the same bits every time");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_in_tiles_takes_rows_as_they_lie() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    // Rows that begin at no multiple of 16 bytes, rows in reverse, and elements that do not lie side by side.
+    let whole = [random(&[2, 70, 41], 1, DType::F32)?, random(&[2, 90, 41], 2, DType::F32)?];
+    let run = |device: Device| -> Result<Vec<Tensor>> {
+        let x = whole.iter().map(|x| x.to_device(device)).collect::<Result<Vec<_>>>()?;
+        with_gradients(&x, |x| {
+            let reverse = Slice::from(..).step(-1);
+            let (query, key) = (x[0].narrow(2, 1, 40)?, x[1].narrow(2, 1, 40)?.slice(1, reverse)?);
+            let value = x[1].narrow(1, 0, 90)?.slice(2, Slice::from(..).step(3))?;
+            query.scaled_dot_product_attention(&key, &value, &Attention::CAUSAL)
+        })
+    };
+    for (at, (a, b)) in run(GPU)?.iter().zip(&run(Device::Cpu)?).enumerate() {
+        assert!(close(a, b, 2e-5)?, "tensor {at}");
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_in_tiles_stores_no_scores() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let x = random(&[1, 1, 16_384, 64], 1, DType::F32)?.to_device(GPU)?;
+    memory::reset_peak(GPU)?;
+    let before = memory::stats(GPU)?.current();
+    let all = with_gradients(&[x.clone(), x.clone(), x], |x| {
+        x[0].scaled_dot_product_attention(&x[1], &x[2], &Attention::default())
+    })?;
+    assert_eq!(all.len(), 4);
+    let taken = memory::stats(GPU)?.peak() - before;
+    // The scores alone would be 1 GiB.
+    assert!(taken < 100 << 20, "{taken} bytes");
     Ok(())
 }

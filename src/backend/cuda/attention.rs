@@ -1,4 +1,6 @@
-//! Attention of half precision on tensor cores.
+//! Attention: of half precision on tensor cores where these take its size, otherwise by ordinary arithmetic.
+
+mod tiles;
 
 use super::call::{Arguments, Grid, Source};
 use super::gpu::{Gpu, gpu};
@@ -12,6 +14,7 @@ use crate::{DType, Device, Result};
 
 /// For GPUs of capability 8.0 and later.
 const PLAIN: &[&str] = &[
+    include_str!("kernels/attention/heads.cu"),
     include_str!("kernels/attention/common.cu"),
     include_str!("kernels/attention/warps.cu"),
     include_str!("kernels/attention/forward.cu"),
@@ -20,6 +23,7 @@ const PLAIN: &[&str] = &[
 
 /// For the Hopper generation.
 const HOPPER: &[&str] = &[
+    include_str!("kernels/attention/heads.cu"),
     include_str!("kernels/attention/common.cu"),
     include_str!("kernels/attention/warpgroups.cu"),
     include_str!("kernels/attention/handover.cu"),
@@ -28,16 +32,29 @@ const HOPPER: &[&str] = &[
 ];
 
 /// Whether there is a kernel: what there is none for goes by the definition.
-pub(crate) fn fits(dtype: DType, size: usize, value_size: usize, rank: usize, scale: f64) -> bool {
-    let half = matches!(dtype, DType::F16 | DType::BF16);
-    half && size == value_size
-        && matches!(size, 16 | 32 | 64 | 96 | 128)
-        && rank <= 4
-        && scale > 0.0
-        && scale.is_finite()
+pub(crate) fn fits(size: usize, value_size: usize, rank: usize, scale: f64) -> bool {
+    size.max(value_size) <= tiles::LARGEST && rank <= 4 && scale.is_finite()
 }
 
-/// The sizes of a problem, and the kernels made for it.
+/// Whether tensor cores take it.
+fn on_tensor_cores(inputs: &Inputs<'_>) -> bool {
+    let sizes = [inputs.query, inputs.value].map(|view| size(view.layout, 1));
+    matches!(inputs.query.dtype, DType::F16 | DType::BF16)
+        && matches!(sizes, [a @ (16 | 32 | 64 | 96 | 128), b] if a == b)
+        && inputs.scale > 0.0
+}
+
+/// Refuses more rows than the kernels can count.
+fn check_sizes(op: &'static str, inputs: &Inputs<'_>) -> Result<()> {
+    let (query, key) = (inputs.query.layout, inputs.key.layout);
+    let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
+    if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
+        bail!(Backend, op, "{large} rows are more than the kernel can count");
+    }
+    Ok(())
+}
+
+/// The sizes of a problem for tensor cores, and the kernels made for it.
 struct Problem<'a> {
     op: &'static str,
     gpu: &'a Gpu,
@@ -72,7 +89,7 @@ fn size(layout: &Layout, back: usize) -> usize {
     if back > rank { 1 } else { layout.shape()[rank - back] }
 }
 
-/// The kernels read rows of 16 bytes at a time.
+/// Tensor cores' kernels read rows of 16 bytes at a time.
 fn aligned(first: *const u8, layout: &Layout) -> bool {
     let steps = (2..=4).all(|back| step(layout, back).is_multiple_of(8));
     first.addr().is_multiple_of(16) && steps && layout.strides().last() == Some(&1)
@@ -88,6 +105,15 @@ impl Rows {
         Ok(Rows::of(copy.first, &layout, Some(copy)))
     }
 
+    /// As [`new`](Self::new), with no more than elements that lie side by side.
+    fn as_they_lie(op: &'static str, ordinal: usize, view: View<'_>) -> Result<Rows> {
+        if view.layout.strides().last() == Some(&1) {
+            return Ok(Rows::of(view.first(), view.layout, None));
+        }
+        let copy = InOrder::of_own(op, ordinal, view)?;
+        Ok(Rows::of(copy.first, &Layout::contiguous(view.layout.shape().clone()), Some(copy)))
+    }
+
     fn of(first: *const u8, layout: &Layout, copy: Option<InOrder>) -> Rows {
         Rows { first, steps: [step(layout, 4), step(layout, 3), step(layout, 2)], _copy: copy }
     }
@@ -98,10 +124,7 @@ impl<'a> Problem<'a> {
         let (query, key) = (inputs.query.layout, inputs.key.layout);
         let gpu = gpu(op, ordinal)?;
         let (size_, hopper) = (size(query, 1), gpu.arch == 90 && matches!(size(query, 1), 64 | 128));
-        let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
-        if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
-            bail!(Backend, op, "{large} rows are more than the kernel can count");
-        }
+        check_sizes(op, inputs)?;
         let source = source(inputs.query.dtype, size_, inputs.causal, inputs.mask.is_some(), hopper);
         Ok(Problem {
             op,
@@ -165,6 +188,7 @@ pub(super) fn sources() -> Vec<Source> {
     {
         all.extend([(false, false), (true, false), (true, true)].map(|(c, m)| source(dtype, size, c, m, false)));
     }
+    all.extend(tiles::sources());
     all
 }
 
@@ -180,6 +204,7 @@ pub(super) fn hopper_sources() -> Vec<Source> {
 
 trait WithRows {
     fn rows(self, rows: &Rows) -> Self;
+    fn rows_or_null(self, rows: Option<&Rows>) -> Self;
     fn mask(self, mask: Option<View<'_>>) -> Self;
 }
 
@@ -188,14 +213,18 @@ impl WithRows for Arguments {
         self.at(rows.first).words(&rows.steps)
     }
 
+    fn rows_or_null(self, rows: Option<&Rows>) -> Arguments {
+        self.at_or_null(rows.map(|rows| rows.first)).words(&rows.map_or([0; 3], |rows| rows.steps))
+    }
+
     fn mask(self, mask: Option<View<'_>>) -> Arguments {
         let steps = mask.map_or([0; 4], |mask| [4, 3, 2, 1].map(|back| step(mask.layout, back)));
         self.at_or_null(mask.map(|mask| mask.first())).words(&steps)
     }
 }
 
-/// As the processor's [`forward`](crate::backend::cpu::attention::forward), for what [`fits`]: operands are of half
-/// precision, `sums` and the mask of f32. The rows of `out` may lie apart.
+/// As the processor's [`forward`](crate::backend::cpu::attention::forward), for what [`fits`]: `sums` and the mask are
+/// of the computing type. The rows of `out` may lie apart.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -206,6 +235,9 @@ pub(crate) fn forward(
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
+    if !on_tensor_cores(inputs) {
+        return tiles::forward(op, ordinal, inputs, sums, out);
+    }
     let problem = Problem::new(op, ordinal, inputs)?;
     let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| Rows::new(op, ordinal, view));
     let (q, k, v) = (q?, k?, v?);
@@ -250,6 +282,9 @@ pub(crate) fn backward(
     [sums, out, g]: [View<'_>; 3],
     grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {
+    if !on_tensor_cores(inputs) {
+        return tiles::backward(op, ordinal, inputs, [sums, out, g], grads);
+    }
     let problem = Problem::new(op, ordinal, inputs)?;
     let rows = |view: View<'_>| Rows::new(op, ordinal, view);
     let (q, k, v) = (rows(inputs.query)?, rows(inputs.key)?, rows(inputs.value)?);

@@ -29,6 +29,8 @@ pub(crate) struct Gpu {
     /// The compute capability, as in 90 for 9.0.
     pub arch: u32,
     pub processors: u32,
+    /// Bytes that the threads of a block can share.
+    pub shared: usize,
     pub memory: usize,
     pub arena: Arena<CudaSystem>,
     pub modules: Modules,
@@ -167,6 +169,7 @@ impl Gpu {
         let arch = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
             + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
         // SAFETY: the device was just found; its primary context is kept as long as the process lives.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed(OP, "making a context", e))?;
         // SAFETY: the context is valid.
@@ -185,6 +188,7 @@ impl Gpu {
             name,
             arch,
             processors,
+            shared,
             memory,
             arena,
             modules: Modules::default(),

@@ -1,6 +1,6 @@
 // Attention in half precision on tensor cores, forward and backward, in tiles that never leave the chip.
 //
-// This file has what all kernels share, and comes first. After it come
+// This file has what all kernels share, and comes first, but for heads.cu. After it come
 //   for sm_80 and later, and every D: warps.cu, forward.cu, backward.cu
 //   for sm_90a, and D of 64 or 128: warpgroups.cu, handover.cu, hopper_forward.cu, hopper_backward.cu
 //
@@ -41,16 +41,6 @@ typedef unsigned char u8;
 #define EVERYTHING __int_as_float(0x7f800000)
 
 typedef u16 Half;
-// Steps, in elements, from one batch, head and row to the next; the elements of a row lie side by side.
-struct Heads {
-    i64 batch, head, row;
-    // Where the rows of a head begin.
-    template <class T> __device__ T* find(T* first, int at_batch, int at_head) const {
-        return first + at_batch * batch + at_head * head;
-    }
-};
-// The same of a mask; a step of 0 repeats what is there.
-struct MaskSteps { i64 batch, head, row, column; };
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Single instructions
