@@ -34,6 +34,8 @@ ROWS = [
     ("attention_4x16x4096x64_bf16_causal", "both_ms", False),
     ("attention_4x16x4096x128_bf16_causal", "fwd_ms", False),
     ("attention_4x16x4096x128_bf16_causal", "both_ms", False),
+    ("attention_4x16x2048x64_f32_causal", "fwd_ms", False),
+    ("attention_4x16x2048x64_f32_causal", "both_ms", False),
     ("gpt2_124M_bf16", "tokens_per_s", True),
     ("gpt2_124M_bf16", "peak_GiB", False),
 ]

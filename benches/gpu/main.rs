@@ -196,9 +196,15 @@ fn layer_norm() -> Result<()> {
 }
 
 fn attention() -> Result<()> {
-    for [b, h, t, d] in [[8, 12, 1024, 64], [4, 16, 4096, 64], [4, 16, 4096, 128]] {
-        let [q, k, v] = [1, 2, 3].map(|seed| leaf(&[b, h, t, d], seed, DType::BF16));
-        let (q, k, v, g) = (q?, k?, v?, normal(&[b, h, t, d], 4, DType::BF16)?);
+    const SIZES: [([usize; 4], DType); 4] = [
+        ([8, 12, 1024, 64], DType::BF16),
+        ([4, 16, 4096, 64], DType::BF16),
+        ([4, 16, 4096, 128], DType::BF16),
+        ([4, 16, 2048, 64], DType::F32),
+    ];
+    for ([b, h, t, d], dtype) in SIZES {
+        let [q, k, v] = [1, 2, 3].map(|seed| leaf(&[b, h, t, d], seed, dtype));
+        let (q, k, v, g) = (q?, k?, v?, normal(&[b, h, t, d], 4, dtype)?);
         let both = milliseconds(20, || {
             [&q, &k, &v].iter().for_each(|t| t.zero_grad());
             q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)?.backward_with(&g)
@@ -207,7 +213,7 @@ fn attention() -> Result<()> {
             milliseconds(20, || no_grad(|| q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)).map(drop))?;
         let flops = (4 * b * h * t * t * d / 2) as f64;
         report(
-            &format!("attention_{b}x{h}x{t}x{d}_bf16_causal"),
+            &format!("attention_{b}x{h}x{t}x{d}_{dtype}_causal"),
             &[
                 ("fwd_ms", forward),
                 ("fwd_TFLOPs", flops / forward / 1e9),

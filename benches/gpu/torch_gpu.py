@@ -129,9 +129,11 @@ def layer_norm():
 
 
 def attention():
-    for b, h, t, d in ((8, 12, 1024, 64), (4, 16, 4096, 64), (4, 16, 4096, 128)):
-        q, k, v = (normal(b, h, t, d, dtype=torch.bfloat16, grad=True) for _ in range(3))
-        g = normal(b, h, t, d, dtype=torch.bfloat16)
+    half = torch.bfloat16
+    sizes = ((8, 12, 1024, 64, half), (4, 16, 4096, 64, half), (4, 16, 4096, 128, half), (4, 16, 2048, 64, torch.float32))
+    for b, h, t, d, dtype in sizes:
+        q, k, v = (normal(b, h, t, d, dtype=dtype, grad=True) for _ in range(3))
+        g = normal(b, h, t, d, dtype=dtype)
 
         def both():
             forget(q, k, v)
@@ -141,7 +143,8 @@ def attention():
             with torch.no_grad():
                 F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-        report(f"attention_{b}x{h}x{t}x{d}_bf16_causal", both_ms=milliseconds(20, both), fwd_ms=milliseconds(20, forward))
+        name = "bf16" if dtype == half else "f32"
+        report(f"attention_{b}x{h}x{t}x{d}_{name}_causal", both_ms=milliseconds(20, both), fwd_ms=milliseconds(20, forward))
 
 
 class Block(nn.Module):

@@ -56,6 +56,7 @@ impl Pending {
             Some((youngest, _)) => youngest.seq,
             None => self.rest.last_key_value().map_or(0, |(&seq, _)| seq),
         };
+        grad.expect();
         if node.seq > youngest {
             if let Some((before, cotangent)) = self.youngest.replace((node, grad)) {
                 self.rest.insert(before.seq, (before, cotangent));

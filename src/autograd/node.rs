@@ -171,6 +171,7 @@ impl Saver<'_> {
     /// Keeps a value, with its graph, for the rule.
     pub fn keep(&mut self, value: &Tensor) -> Tensor {
         self.bytes += value.numel() * value.dtype().size();
+        value.expect();
         value.clone()
     }
 

@@ -3,8 +3,9 @@
 //! An operation on a large tensor costs what it takes to bring its operands in and its result out, not the arithmetic
 //! between. So its result is at first only a [`Step`]: the kernel, and handles to the operands. When someone wants the
 //! bytes, that step and all the pending ones behind it are computed together, tile by tile in the cache (`cpu::chain`).
-//! A result between is written to memory only if somebody besides the chain has a handle to it: it may be asked for
-//! later, and nothing is computed twice.
+//! A result between is written to memory if a backward pass will read it. A handle alone says little: in Rust the
+//! temporaries of a statement live to its end. What only has that is left as it was, a step, where this takes no more
+//! memory than its bytes would; if it comes by again it is written, so that nothing is computed more than twice.
 //!
 //! What is refused is refused when the operation is called; later only memory can run out.
 //!
@@ -24,7 +25,7 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Elements below which an operation is done at once: its operands stay in the cache anyway.
@@ -155,6 +156,10 @@ pub(crate) struct Late {
     operands: SmallVec<[usize; MOST_OPERANDS]>,
     /// What all elements are, if they are one number.
     number: Option<Scalar>,
+    /// Whether somebody is known to read it later.
+    expected: AtomicBool,
+    /// Whether it was computed on the way to something else, and not written.
+    passed: AtomicBool,
 }
 
 impl Late {
@@ -172,7 +177,15 @@ impl Late {
             number: if let Kernel::Number(number) = step.kernel { Some(number) } else { None },
             step: Mutex::new(Some(Box::new(step))),
             changed: Condvar::new(),
+            expected: AtomicBool::new(false),
+            passed: AtomicBool::new(false),
         }
+    }
+
+    /// Tells that it will be read: it is written when it is first computed.
+    #[inline]
+    pub fn expect(&self) {
+        self.expected.store(true, Ordering::Relaxed);
     }
 
     /// The computed contents.
@@ -227,6 +240,20 @@ struct Taken {
     step: Box<Step>,
     /// Where its result goes, if it is kept.
     memory: Option<Storage>,
+    fate: Fate,
+}
+
+/// What becomes of a step once its chain is computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Its result was written.
+    Written,
+    /// It is pending as before.
+    Left,
+    /// As [`Left`](Fate::Left), for the sake of a step that is.
+    Needed,
+    /// Nobody has it.
+    Gone,
 }
 
 /// Computes what is pending of `wanted` and of what it is made from, in as few passes as it takes.
@@ -243,15 +270,32 @@ pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
         let (mut chain, rest): (Vec<_>, Vec<_>) = taken.into_iter().partition(alike);
         taken = rest;
         if let Err(error) = compute_chain(&mut chain, wanted) {
-            for Taken { storage, step, .. } in chain.into_iter().chain(taken) {
-                if let Some(late) = storage.pending() {
-                    late.put_back(step);
-                }
-            }
+            chain.into_iter().chain(taken).for_each(Taken::put_back);
             return Err(error);
         }
+        chain.into_iter().for_each(Taken::done);
     }
     Ok(())
+}
+
+impl Taken {
+    fn put_back(self) {
+        if let Some(late) = self.storage.pending() {
+            late.put_back(self.step);
+        }
+    }
+
+    fn done(self) {
+        match (self.fate, self.storage.pending(), self.memory) {
+            (Fate::Written, Some(late), Some(memory)) => late.finish(memory),
+            (Fate::Left, Some(late), _) => {
+                late.passed.store(true, Ordering::Relaxed);
+                late.put_back(self.step);
+            }
+            (Fate::Needed, Some(late), _) => late.put_back(self.step),
+            _ => (),
+        }
+    }
 }
 
 /// Takes the pending steps behind `wanted`; operands come before what is made of them.
@@ -269,25 +313,86 @@ fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
             // Numbers are not taken but copied: they belong to many chains.
             let pending = |input: &&Input| input.storage.pending().is_some_and(|late| late.number.is_none());
             step.inputs.iter().filter(pending).for_each(|input| add(&mut waiting, &input.storage));
-            taken.push(Taken { storage, step, memory: None });
+            taken.push(Taken { storage, step, memory: None, fate: Fate::Gone });
         }
     }
     taken.reverse();
     taken
 }
 
-/// Computes steps of one size and computing type. Nothing has changed if this fails.
-fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
-    // One handle to each is `Taken`'s; the others inside the chain are the operands of its steps.
-    let mut inside: BTreeMap<usize, usize> = chain.iter().map(|taken| (taken.storage.id(), 1)).collect();
-    for input in chain.iter().flat_map(|taken| &taken.step.inputs) {
-        if let Some(count) = inside.get_mut(&input.storage.id()) {
-            *count += 1;
+/// Decides what becomes of the steps of a chain.
+fn decide(chain: &mut [Taken], wanted: &[&Storage]) {
+    let mut inside = Inside::default();
+    for (at, taken) in chain.iter().enumerate() {
+        inside.places.insert(taken.storage.id(), at);
+        inside.count(&taken.storage);
+        taken.step.inputs.iter().for_each(|input| inside.count(&input.storage));
+    }
+    for at in (0..chain.len()).rev() {
+        let Taken { storage, step, fate, .. } = &chain[at];
+        let asked = wanted.iter().any(|wanted| wanted.ptr_eq(storage));
+        let fate = match storage.pending() {
+            Some(late) if !asked && inside.is_held(storage) => {
+                let due = late.expected.load(Ordering::Relaxed) || late.passed.load(Ordering::Relaxed);
+                let small = || !super::is_recording(step.device) && inside.kept_alive_by(chain, at) <= 1;
+                if !due && small() { Fate::Left } else { Fate::Written }
+            }
+            Some(_) if !asked => *fate,
+            _ => Fate::Written,
+        };
+        chain[at].fate = fate;
+        if matches!(fate, Fate::Left | Fate::Needed) {
+            let behind = |input: &Input| inside.places.get(&input.storage.id()).copied();
+            let behind: SmallVec<[usize; 3]> = chain[at].step.inputs.iter().filter_map(behind).collect();
+            behind.into_iter().for_each(|input| chain[input].fate = Fate::Needed);
         }
     }
-    for Taken { storage, step, memory } in chain.iter_mut() {
-        let outside = storage.handles() > inside[&storage.id()];
-        if outside || wanted.iter().any(|wanted| wanted.ptr_eq(storage)) {
+}
+
+/// The handles that a chain has itself: one to each step taken, and those to the operands of its steps.
+#[derive(Default)]
+struct Inside {
+    handles: BTreeMap<usize, usize>,
+    /// Where in the chain the steps of storages are.
+    places: BTreeMap<usize, usize>,
+}
+
+impl Inside {
+    fn count(&mut self, storage: &Storage) {
+        *self.handles.entry(storage.id()).or_default() += 1;
+    }
+
+    /// Whether somebody besides the chain has a handle.
+    fn is_held(&self, storage: &Storage) -> bool {
+        self.handles.get(&storage.id()).is_none_or(|&inside| storage.handles() > inside)
+    }
+
+    /// How many operands as large as its result nobody would keep but this step, if it were left.
+    fn kept_alive_by(&self, chain: &[Taken], at: usize) -> usize {
+        let (mut stack, mut seen, mut kept) = (vec![at], Vec::new(), 0);
+        while let Some(at) = stack.pop() {
+            for input in &chain[at].step.inputs {
+                let id = input.storage.id();
+                if seen.contains(&id) {
+                    continue;
+                }
+                seen.push(id);
+                match self.places.get(&id) {
+                    Some(&behind) => stack.push(behind),
+                    None if input.storage.pending().is_some() || self.is_held(&input.storage) => (),
+                    None => kept += usize::from(input.storage.bytes() >= chain[at].step.numel * input.dtype.size()),
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Computes steps of one size and computing type. Nothing has changed if this fails.
+fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
+    decide(chain, wanted);
+    for Taken { storage, step, memory, fate } in chain.iter_mut() {
+        if *fate == Fate::Written {
             *memory = Some(Storage::new(step.op, step.device, storage.bytes())?);
         }
     }
@@ -315,12 +420,6 @@ fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
             Device::Cuda(n) => super::cuda::chain::compute(step.op, n, step.compute, step.numel, &parts)?,
             #[cfg(not(feature = "cuda"))]
             Device::Cuda(n) => return Err(super::no_cuda(step.op, n)),
-        }
-    }
-    drop(parts);
-    for Taken { storage, memory, .. } in chain {
-        if let (Some(late), Some(memory)) = (storage.pending(), memory.take()) {
-            late.finish(memory);
         }
     }
     Ok(())

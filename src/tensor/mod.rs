@@ -287,6 +287,14 @@ impl Tensor {
         self.data.storage.pending().is_some()
     }
 
+    /// Tells that the values will be read, now or later.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        if let Some(late) = self.data.storage.pending() {
+            late.expect();
+        }
+    }
+
     /// Computes what was put off of these tensors, together.
     pub(crate) fn settle<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
         let pending: Vec<&Storage> = tensors.into_iter().filter(|t| t.is_pending()).map(Tensor::storage).collect();
