@@ -128,13 +128,14 @@ pub(crate) fn cross_entropy(
 }
 
 /// The cotangent of `logits`, from those of the rows' losses, `g` `[R, 1]`, and what [`cross_entropy`] found; `total` is the
-/// sum of the classes' weights. Without `logits`, `out` holds them and they are written over.
+/// sum of the classes' weights, if these count, which only a GPU asks for. Without `logits`, `out` holds them and they are
+/// written over.
 pub(crate) fn cross_entropy_backward(
     op: &'static str,
     targets: Targets<'_>,
     logits: Option<View<'_>>,
     [stats, g]: [View<'_>; 2],
-    total: f64,
+    total: Option<View<'_>>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let _ = total;

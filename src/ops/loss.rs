@@ -349,11 +349,10 @@ fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tenso
 /// Written over the logits where nobody else has them: these are often the largest tensor of all.
 fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
-    let total = match &problem.weight {
-        // The processor's kernel sums them itself.
-        Some(weight) if problem.smoothing != 0.0 && x.device() != Device::Cpu => weight.sum()?.item::<f64>()?,
-        _ => problem.classes as f64,
-    };
+    // The processor's kernel sums them itself.
+    let smooth = problem.smoothing != 0.0 && x.device() != Device::Cpu;
+    let total = problem.weight.as_ref().filter(|_| smooth).map(Tensor::sum).transpose()?;
+    let total = total.as_ref().map(Tensor::as_view).transpose()?;
     let views = [stats.as_view()?, g.as_view()?];
     if x.is_sole() && x.is_contiguous() {
         backend::cross_entropy_backward(OP, problem.targets()?, None, views, total, &mut x.as_view_mut(OP)?)?;

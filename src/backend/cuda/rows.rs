@@ -284,7 +284,8 @@ pub(crate) fn cross_entropy(
     unsafe { arguments.launch(op, gpu, function, Grid { blocks: [rows, 1], threads: [threads, 1], shared: 0 }) }
 }
 
-/// As the processor's [`backward`](crate::backend::cpu::cross_entropy::backward); `total` is the sum of all weights.
+/// As the processor's [`backward`](crate::backend::cpu::cross_entropy::backward); `total` is the sum of all weights
+/// in f64, if they count.
 ///
 /// # Errors
 /// As for [`softmax`].
@@ -294,7 +295,7 @@ pub(crate) fn cross_entropy_backward(
     targets: Targets<'_>,
     logits: Option<View<'_>>,
     [stats, g]: [View<'_>; 2],
-    total: f64,
+    total: Option<View<'_>>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
@@ -311,7 +312,7 @@ pub(crate) fn cross_entropy_backward(
         .at(stats.first())
         .at(g.first())
         .word(g.layout.strides()[0] as i64 as u64)
-        .float(total)
+        .at_or_null(total.map(|total| total.first()))
         .at(out.first().cast_const());
     // SAFETY: as above; the cotangents have an entry a row at the step that is given. Where the result lies where the
     // logits do, every element is read by the thread that then writes it.

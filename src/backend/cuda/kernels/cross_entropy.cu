@@ -72,9 +72,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
     counted[row] = weight;
 }
 
-// `g` has a step of 0 or 1 from row to row. `total` is the sum of all weights.
+// `g` has a step of 0 or 1 from row to row. `total` is the sum of all weights; null where they are 1, or the
+// target is not smoothed.
 extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy_backward(
-    const E* logits, Classes classes, const T* stats, const T* g, u64 step, double total, E* out
+    const E* logits, Classes classes, const T* stats, const T* g, u64 step, const double* total, E* out
 ) {
     const u64 row = blockIdx.x;
     const u32 count = (u32)classes.classes;
@@ -85,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy_backward(
     const T most = stats[2 * row], by = g[row * step];
     const T own = counts ? T((1.0 - classes.smoothing) * (double)weight_of(classes, hit)) : T(0);
     const T even = counts ? T(classes.smoothing / (double)count) : T(0);
-    const T scale = by * (own + even * T(total)) * stats[2 * row + 1];
+    const T scale = by * (own + even * T(total ? *total : (double)count)) * stats[2 * row + 1];
     // A row that does not count has no gradient, whatever is in it.
     auto value = [&](u32 i, T x) {
         if (!counts) return T(0);
