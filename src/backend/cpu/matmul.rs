@@ -294,6 +294,11 @@ mod tests {
                 (9, 40, 2),
                 (17, 19, 70),
                 (70, 65, 600),
+                (1, 300, 65),
+                (2, 37, 70),
+                (3, 300, 33),
+                (4, 50, 129),
+                (300, 1, 65),
             ] {
                 let (a, b) = (random(&[m, k], dtype, 1)?, random(&[k, n], dtype, 2)?);
                 let row = random(&[n], dtype, 3)?;
@@ -336,10 +341,11 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
-        let shapes: [(&[usize], &[usize]); 7] = [
+        let shapes: [(&[usize], &[usize]); 8] = [
             (&[150, 300], &[300, 170]),
             (&[33, 784], &[784, 128]),
             (&[1, 3000], &[3000, 1000]),
+            (&[3, 3001], &[3001, 1000]),
             (&[2000, 1500], &[1500, 1]),
             (&[2000, 1], &[1, 1500]),
             (&[40, 30, 50], &[40, 50, 60]),
@@ -348,12 +354,16 @@ mod tests {
         for dtype in [DType::F32, DType::F64, DType::I64] {
             for (a, b) in shapes {
                 let (a, b) = (random(a, dtype, 1)?, random(b, dtype, 2)?);
-                let by_threads =
-                    |threads: usize| -> Result<Tensor> { crate::with_num_threads(threads, || multiply(&a, &b, None))? };
-                let one = by_threads(1)?;
-                for threads in [2, 5] {
-                    let several = by_threads(threads)?;
-                    assert!(several.equal(&one)?, "{:?} by {:?} of {dtype} on {threads} threads", a.shape(), b.shape());
+                for (how, b) in arrangements(&b)?.into_iter().take(2) {
+                    let by_threads = |threads: usize| -> Result<Tensor> {
+                        crate::with_num_threads(threads, || multiply(&a, &b, None))?
+                    };
+                    let one = by_threads(1)?;
+                    for threads in [2, 5] {
+                        let several = by_threads(threads)?;
+                        let (a, b) = (a.shape(), b.shape());
+                        assert!(several.equal(&one)?, "{a:?} by {b:?} {how} of {dtype} on {threads} threads");
+                    }
                 }
             }
         }

@@ -42,10 +42,30 @@ pub(crate) enum Start<T> {
 
 pub(super) type Kernel<T> = unsafe fn(&Tile<T>);
 
-/// The kernels for one instruction set: `tiles[rows - 1][vectors - 1]`.
+/// Rows and other rows, all of `k` elements side by side.
+pub(super) struct Dots<T> {
+    pub k: usize,
+    pub rows: *const T,
+    pub row: isize,
+    pub others: *const T,
+    pub other: isize,
+    /// Where the products go: for each row, for each other one, sums in as many lanes as a vector has.
+    pub to: *mut T,
+}
+
+/// Rows whose products are computed side by side: the others are read once for all of them.
+pub(super) const ROWS: usize = 4;
+/// The most other rows that they are multiplied with in one go.
+pub(super) const OTHERS: usize = 4;
+/// The most lanes a vector has.
+pub(super) const LANES: usize = 16;
+
+/// The kernels for one instruction set: `tiles[rows - 1][vectors - 1]`, and `dots[others - 1]` for one row and for
+/// [`ROWS`] of them.
 pub(crate) struct Kernels<T: 'static> {
     pub(super) lanes: usize,
     pub(super) tiles: &'static [&'static [Kernel<T>]],
+    pub(super) dots: [[unsafe fn(&Dots<T>); 2]; OTHERS],
 }
 
 impl<T> Kernels<T> {
@@ -114,6 +134,80 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
     }
 }
 
+/// Adds the products of `H` vectors from position `p` on; `left` elements of them belong to the rows.
+///
+/// # Safety
+/// As [`dots`].
+#[inline(always)]
+unsafe fn dots_from<V: Vector, const R: usize, const X: usize, const H: usize>(
+    of: &Dots<V::Item>,
+    zero: V::Item,
+    (p, left): (usize, usize),
+    sums: &mut [[[V; H]; X]; R],
+) {
+    // SAFETY: the caller's promise covers every address below.
+    unsafe {
+        let mut others = [[V::splat(zero); H]; X];
+        for (x, others) in others.iter_mut().enumerate() {
+            for (h, other) in others.iter_mut().enumerate() {
+                *other = part(of.others.wrapping_offset(x as isize * of.other).wrapping_add(p), h, left, zero);
+            }
+        }
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for h in 0..H {
+                let row: V = part(of.rows.wrapping_offset(r as isize * of.row).wrapping_add(p), h, left, zero);
+                for (sums, others) in sums.iter_mut().zip(&others) {
+                    sums[h] = row.mul_add(others[h], sums[h]);
+                }
+            }
+        }
+    }
+}
+
+/// Vector `h` of `left` elements, with zeros behind them.
+///
+/// # Safety
+/// The processor has `V`'s instructions, and the elements are there.
+#[inline(always)]
+unsafe fn part<V: Vector>(first: *const V::Item, h: usize, left: usize, zero: V::Item) -> V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match left.saturating_sub(h * V::LANES) {
+            0 => V::splat(zero),
+            n if n < V::LANES => V::load_first(first.add(h * V::LANES), n),
+            _ => V::load(first.add(h * V::LANES)),
+        }
+    }
+}
+
+/// The products of `R` rows with `X` others, each in `H` sums: eight or more chains of additions hide that each has to
+/// wait for the last. What comes out for a row does not depend on `R`.
+///
+/// # Safety
+/// The processor has `V`'s instructions; there are as many rows and others as that, and room for the results.
+#[inline(always)]
+unsafe fn dots<V: Vector, const R: usize, const X: usize, const H: usize>(of: &Dots<V::Item>, zero: V::Item) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[[V::splat(zero); H]; X]; R];
+        let at_once = H * V::LANES;
+        let whole = of.k / at_once * at_once;
+        for p in (0..whole).step_by(at_once) {
+            dots_from(of, zero, (p, at_once), &mut sums);
+        }
+        if whole < of.k {
+            dots_from(of, zero, (whole, of.k - whole), &mut sums);
+        }
+        for (at, sums) in sums.as_flattened().iter().enumerate() {
+            let mut sum = sums[0];
+            for &other in &sums[1..] {
+                sum = sum.add(other);
+            }
+            sum.store(of.to.add(at * V::LANES));
+        }
+    }
+}
+
 macro_rules! kernels {
     ($name:ident, $t:ty, $vector:ty, $(#[$feature:meta])?, [$($m:literal)+], $vectors:tt) => {
         pub(in crate::backend::cpu::gemm) mod $name {
@@ -128,9 +222,23 @@ macro_rules! kernels {
                 unsafe { tile::<$vector, M, N>(of, 0.0) }
             }
 
+            /// # Safety
+            /// As `dots`.
+            $(#[$feature])?
+            unsafe fn dot<const R: usize, const X: usize, const H: usize>(of: &Dots<$t>) {
+                // SAFETY: the caller's promise.
+                unsafe { dots::<$vector, R, X, H>(of, 0.0) }
+            }
+
             pub(in crate::backend::cpu::gemm) static KERNELS: Kernels<$t> = Kernels {
                 lanes: <$vector as Vector>::LANES,
                 tiles: &[$(kernels!(@row $m $vectors)),+],
+                dots: [
+                    [dot::<1, 1, 2>, dot::<ROWS, 1, 2>],
+                    [dot::<1, 2, 1>, dot::<ROWS, 2, 1>],
+                    [dot::<1, 3, 1>, dot::<ROWS, 3, 1>],
+                    [dot::<1, OTHERS, 1>, dot::<ROWS, OTHERS, 1>],
+                ],
             };
         }
     };
@@ -139,7 +247,7 @@ macro_rules! kernels {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
-    use super::{Kernels, Tile, Vector, tile};
+    use super::{Dots, Kernels, OTHERS, ROWS, Tile, Vector, dots, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
     // 24 registers of sums, and some for the operands, of 32; with AVX2 12 of 16.

@@ -8,6 +8,7 @@
 //! results do not depend on the number of threads.
 
 mod kernel;
+mod line;
 mod pack;
 mod vector;
 
@@ -111,7 +112,7 @@ impl<T: Copy, O: Copy> Product<T, O> {
 }
 
 /// A type that matrices are multiplied in.
-pub(crate) trait Number: Element + std::ops::Add<Output = Self> {
+pub(crate) trait Number: Element + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self> {
     const ZERO: Self;
 
     /// The kernels for this processor.
@@ -165,7 +166,9 @@ pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> 
     let Product { m, a, b, .. } = *product;
     // SAFETY: the caller's promise.
     unsafe {
-        if m <= FEW_TURNED && b.col != 1 && b.row == 1 && a.col == 1 {
+        if line::product(product) {
+            Ok(())
+        } else if m <= FEW_TURNED && b.col != 1 && b.row == 1 && a.col == 1 {
             turned(op, product)
         } else {
             shared(op, product)
