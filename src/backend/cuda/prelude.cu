@@ -81,7 +81,7 @@ template <class X> __device__ inline X ge(X a, X b) { return X(a >= b); }
 __device__ inline float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
 __device__ inline double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
 
-// The same in fewer instructions, right to some 1e-6: for what is rounded to half precision anyway.
+// The same in fewer instructions, right to 1e-5 or better: for what is rounded to half precision anyway.
 namespace quick {
 __device__ inline float power_of_two(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 __device__ inline float inverse(float x) { float y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }

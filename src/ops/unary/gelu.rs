@@ -99,3 +99,17 @@ pub(super) static GELU: Op = Op {
     },
     refusals: || Ok(Vec::new()),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn the_left_tail_keeps_its_digits() -> Result<()> {
+        let x = Tensor::linspace(-6.0, -2.0, 41)?;
+        let (got, want) = (x.gelu(Gelu::Tanh)?, x.to_dtype(DType::F64)?.gelu(Gelu::Tanh)?);
+        assert!(got.to_dtype(DType::F64)?.allclose(&want, 1e-5, 0.0)?, "{got} is not {want}");
+        Ok(())
+    }
+}
