@@ -172,15 +172,13 @@ unsafe fn tiles<S: super::amx::Source>(op: &'static str, product: &Product<S, f3
     let (len, pieces) = (m.max(n), (product.work() / (GRAIN << 4)).clamp(1, num_threads()));
     let piece = len.div_ceil(pieces).next_multiple_of(32);
     try_parallel(len.div_ceil(piece), 1, |range| {
-        for at in range {
-            let (start, end) = (at * piece, len.min((at + 1) * piece));
-            let part = if m >= n { product.rows(start, end) } else { product.columns(start, end) };
-            let mut space = Storage::new(op, Device::Cpu, super::amx::workspace(&part) * size_of::<u16>())?;
-            let to = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<u16>();
-            // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space, which is fresh and so has one
-            // owner, has the size asked for and the alignment of all storage.
-            unsafe { super::amx::multiply(&part, to) };
-        }
+        let (start, end) = (range.start * piece, len.min(range.end * piece));
+        let part = if m >= n { product.rows(start, end) } else { product.columns(start, end) };
+        let mut space = Storage::new(op, Device::Cpu, super::amx::workspace(&part) * size_of::<u16>())?;
+        let to = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<u16>();
+        // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space, which is fresh and so has one
+        // owner, has the size asked for and the alignment of all storage.
+        unsafe { super::amx::multiply(&part, to) };
         Ok(())
     })
 }

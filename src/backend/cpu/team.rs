@@ -5,6 +5,7 @@
 //! once, or a job asks from within, one of them is refused and does its work alone: however many threads the program has,
 //! there is no more than one team of helpers beside them.
 
+use super::threads::Here;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,6 +78,8 @@ impl Team {
         let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
         let job = Job { piece, pieces, helpers };
         *lock(&self.job) = Some(job);
+        // Of a job whose caller's own piece panicked, too.
+        *lock(&self.panic) = None;
         self.next.store(0, Ordering::Relaxed);
         // Publishes the job: members read it after they have seen this.
         self.state.fetch_add(JOB + DOOR, Ordering::SeqCst);
@@ -95,6 +98,8 @@ impl Team {
     }
 
     fn work(&self, job: &Job) {
+        // An operation within a piece that knew of other threads would be cut up for them in vain.
+        let _alone = Here::set(1);
         loop {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             if at >= job.pieces {

@@ -72,14 +72,8 @@ pub fn set_num_threads(count: usize) -> Result<()> {
 /// # Errors
 /// If `count` is 0 or more than 1024.
 pub fn with_num_threads<R>(count: usize, f: impl FnOnce() -> R) -> Result<R> {
-    struct Back(usize);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            HERE.set(self.0);
-        }
-    }
     check("with_num_threads", count)?;
-    let _back = Back(HERE.replace(count));
+    let _until = Here::set(count);
     Ok(f())
 }
 
@@ -112,6 +106,21 @@ fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
     let pieces = n.div_ceil(grain);
     let helpers = num_threads().min(pieces) - 1;
     helpers > 0 && TEAM.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
+}
+
+/// How many threads operations on this thread may use, until it is dropped; then as many as before.
+pub(super) struct Here(usize);
+
+impl Here {
+    pub(super) fn set(count: usize) -> Here {
+        Here(HERE.replace(count))
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.set(self.0);
+    }
 }
 
 /// As [`parallel`], for pieces that can fail: one of the errors, if there are any. The other pieces are done all the same.
@@ -238,6 +247,18 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_within_a_piece_counts_on_no_other_thread() -> Result<()> {
+        // Again until the team is not busy with another test's job.
+        let run = |piece: &(dyn Fn(usize) + Sync)| while !TEAM.run(3, 2, piece) {};
+        with_num_threads(3, || {
+            run(&|_| assert_eq!(num_threads(), 1));
+            assert_eq!(num_threads(), 3);
+            assert!(std::panic::catch_unwind(|| run(&|at| assert_ne!(at, 1, "a piece that panics"))).is_err());
+            assert_eq!(num_threads(), 3);
+        })
+    }
+
+    #[test]
     fn several_threads_take_part() -> Result<()> {
         let names = Mutex::new(std::collections::HashSet::new());
         // The team may be busy with another test's job; not always.
@@ -270,6 +291,15 @@ mod tests {
             };
             assert!(std::panic::catch_unwind(run).is_err(), "piece {bad} did not panic");
             assert_eq!(with_num_threads(4, || count(100, 1))?, vec![1; 100]);
+        }
+        // When the caller's piece and others' panic, the caller hears of one; the next job of none.
+        let all_bad = |_| {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            panic!("every piece")
+        };
+        for _ in 0..20 {
+            assert!(std::panic::catch_unwind(|| while !TEAM.run(8, 3, &all_bad) {}).is_err());
+            while !TEAM.run(8, 3, &|_| ()) {}
         }
         Ok(())
     }

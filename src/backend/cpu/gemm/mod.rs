@@ -192,13 +192,11 @@ unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()
     let (by_columns, part) = plan.parts(most);
     let len = if by_columns { product.n } else { product.m };
     try_parallel(len.div_ceil(part), 1, |range| {
-        for at in range {
-            let (start, end) = (at * part, len.min((at + 1) * part));
-            let part = if by_columns { product.columns(start, end) } else { product.rows(start, end) };
-            // SAFETY: the caller's promise; the parts of `out` are disjoint.
-            unsafe { plan.for_part(&part).run(op)? };
-        }
-        Ok(())
+        // All parts in one, if nobody helps.
+        let (start, end) = (range.start * part, len.min(range.end * part));
+        let part = if by_columns { product.columns(start, end) } else { product.rows(start, end) };
+        // SAFETY: the caller's promise; the parts of `out` are disjoint.
+        unsafe { plan.for_part(&part).run(op) }
     })
 }
 
