@@ -188,6 +188,41 @@ fn what_nobody_reads_takes_no_memory_and_nothing_is_computed_more_than_twice() -
 }
 
 #[test]
+fn a_sum_of_what_is_pending_takes_no_memory_for_it_unless_it_is_read_again() -> Result<()> {
+    let _alone = alone();
+    let (x, one) = (random(1, DType::F32)?, size()?);
+    let b = Generator::seed(2).randn([1, COLUMNS])?;
+    let before = in_use()?;
+    let peak_of = |f: &dyn Fn() -> Result<Tensor>| -> Result<usize> {
+        memory::reset_peak(Device::Cpu)?;
+        let _result = f()?;
+        Ok(memory::stats(Device::Cpu)?.peak() - before)
+    };
+    let small = one / 8;
+    let sums: [(&str, &dyn Fn() -> Result<Tensor>); 4] = [
+        ("of all", &|| x.exp()?.add(&x)?.sum()),
+        ("of columns", &|| x.exp()?.mul(&x)?.sum_dim(0, false)),
+        ("of rows", &|| x.exp()?.mul(&x)?.mean_dim(1, true)),
+        ("of the largest", &|| x.exp()?.mul(&x)?.max()),
+    ];
+    for (what, sum) in sums {
+        let peak = peak_of(sum)?;
+        assert!(peak < small, "{what}: {peak} bytes");
+    }
+    // A gradient that goes on to one tensor as it is, and to another as a sum, is written while it is summed.
+    let (x, b) = (x.requires_grad_(true)?, b.requires_grad_(true)?);
+    let peak = peak_of(&|| {
+        x.add(&b)?.sigmoid()?.sum()?.backward()?;
+        Ok(x.clone())
+    })?;
+    assert!(peak < 2 * one + small, "{} tensors at the peak", peak as f64 / one as f64);
+    let (got, want) = (b.grad(), x.grad());
+    let (Some(got), Some(want)) = (got, want) else { panic!("gradients are lost") };
+    assert!(got.equal(&want.sum_dim(0, true)?)?);
+    Ok(())
+}
+
+#[test]
 fn a_pending_result_keeps_the_values_its_operands_had() -> Result<()> {
     let _alone = alone();
     let mut x = random(1, DType::F32)?;

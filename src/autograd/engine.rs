@@ -95,13 +95,13 @@ impl Pass<'_> {
                 _ => cotangent,
             };
             if sink(&node, &cotangent)? && node.kind == Kind::Op {
-                self.step(&mut pending, &mut node, &cotangent)?;
+                self.step(&mut pending, &mut node, cotangent)?;
             }
         }
         Ok(())
     }
 
-    fn step(&self, pending: &mut RefCell<Pending>, node: &mut NodeRef, cotangent: &Tensor) -> Result<()> {
+    fn step(&self, pending: &mut RefCell<Pending>, node: &mut NodeRef, cotangent: Tensor) -> Result<()> {
         let body = if self.retain_graph { node.body() } else { Node::take_body(node) };
         let Some(Body { edges, rule }) = body else {
             return Err(node.freed(self.op));
@@ -112,12 +112,13 @@ impl Pass<'_> {
         let last = !self.retain_graph && rule.is_sole();
         let cx = Cx { node, edges: &edges, wanted: self.wanted, last, waiting };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let grads = anomaly::suspended(|| rule(&cx, cotangent))?;
+        let grads = anomaly::suspended(|| rule(&cx, &cotangent))?;
         // With it go the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
-            extras.notify(node, cotangent, &grads);
+            extras.notify(node, &cotangent, &grads);
         }
+        drop(cotangent);
         self.deliver(pending.get_mut(), node, edges, grads)
     }
 
@@ -160,7 +161,12 @@ fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
 
 #[inline(never)]
 fn refit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
-    let grad = if *grad.layout().shape() == node.shape { grad } else { grad.sum_to(from, &node.shape)? };
+    let fits = *grad.layout().shape() == node.shape;
+    if !fits && !grad.is_sole() {
+        // Another input's cotangent, too, which is best written while it is summed.
+        grad.expect();
+    }
+    let grad = if fits { grad } else { grad.sum_to(from, &node.shape)? };
     if grad.device() != node.device {
         bail!(Device, from, "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
     }

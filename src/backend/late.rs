@@ -269,13 +269,39 @@ pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
         let alike = |taken: &Taken| taken.step.numel == numel && taken.step.compute == compute;
         let (mut chain, rest): (Vec<_>, Vec<_>) = taken.into_iter().partition(alike);
         taken = rest;
-        if let Err(error) = compute_chain(&mut chain, wanted) {
+        if let Err(error) = compute_chain(&mut chain, wanted, evaluate) {
             chain.into_iter().chain(taken).for_each(Taken::put_back);
             return Err(error);
         }
         chain.into_iter().for_each(Taken::done);
     }
     Ok(())
+}
+
+/// Computes what is pending of `watched`, for a look at its elements: `pass` gets the parts of the chain, evaluates them,
+/// and sees the result of the one whose number it gets go by. It is written if somebody will read it later, as any result
+/// between is. False, and `pass` was not called, if nothing is pending.
+///
+/// # Errors
+/// As [`settle`].
+pub(crate) fn fold(watched: &Storage, pass: impl FnOnce(&[Part<'_>], usize)) -> Result<bool> {
+    let mut chain = take_chain(&[watched]);
+    if chain.is_empty() {
+        return Ok(false);
+    }
+    // All of it is computed in one pass, or it would not have been put off; the youngest, which comes last, is watched.
+    let outcome = compute_chain(&mut chain, &[], |_, parts| {
+        pass(parts, parts.len() - 1);
+        Ok(())
+    });
+    match outcome {
+        Ok(()) => chain.into_iter().for_each(Taken::done),
+        Err(error) => {
+            chain.into_iter().for_each(Taken::put_back);
+            return Err(error);
+        }
+    }
+    Ok(true)
 }
 
 impl Taken {
@@ -388,8 +414,12 @@ impl Inside {
     }
 }
 
-/// Computes steps of one size and computing type. Nothing has changed if this fails.
-fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
+/// Has `pass` compute steps of one size and computing type. Nothing has changed if this fails.
+fn compute_chain(
+    chain: &mut [Taken],
+    wanted: &[&Storage],
+    pass: impl FnOnce(&Step, &[Part<'_>]) -> Result<()>,
+) -> Result<()> {
     decide(chain, wanted);
     for Taken { storage, step, memory, fate } in chain.iter_mut() {
         if *fate == Fate::Written {
@@ -413,16 +443,20 @@ fn compute_chain(chain: &mut [Taken], wanted: &[&Storage]) -> Result<()> {
         places.insert(storage.id(), parts.len());
         parts.push(Part { kernel: &step.kernel, operands, dtype: step.dtype, to });
     }
-    if let Some(Taken { step, .. }) = chain.last() {
-        match step.device {
-            Device::Cpu => chain::compute(step.compute, step.numel, &parts),
-            #[cfg(feature = "cuda")]
-            Device::Cuda(n) => super::cuda::chain::compute(step.op, n, step.compute, step.numel, &parts)?,
-            #[cfg(not(feature = "cuda"))]
-            Device::Cuda(n) => return Err(super::no_cuda(step.op, n)),
+    chain.last().map_or(Ok(()), |Taken { step, .. }| pass(step, &parts))
+}
+
+fn evaluate(last: &Step, parts: &[Part<'_>]) -> Result<()> {
+    match last.device {
+        Device::Cpu => {
+            chain::compute(last.compute, last.numel, parts);
+            Ok(())
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(n) => super::cuda::chain::compute(last.op, n, last.compute, last.numel, parts),
+        #[cfg(not(feature = "cuda"))]
+        Device::Cuda(n) => Err(super::no_cuda(last.op, n)),
     }
-    Ok(())
 }
 
 /// The numbers that the steps of a chain read and that nobody has written down, as kernels; by the identity of their

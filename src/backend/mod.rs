@@ -24,6 +24,8 @@ pub(crate) use view::{View, ViewMut};
 #[cfg(not(feature = "cuda"))]
 use crate::Error;
 use crate::error::err;
+use crate::layout::Layout;
+use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
 use cpu::arg::Extreme;
 use cpu::map::Tile;
@@ -172,6 +174,22 @@ pub(crate) fn reduce(
     dispatch!(op, common_device(op, input.device(), [out.device()])?,
         cpu => cpu::reduce::reduce(op, by, input, dims, out),
         cuda(n) => cuda::reduce::reduce(op, n, by, input, dims, out))
+}
+
+/// As [`reduce`], of a storage whose contents may be pending: they are folded as they are computed. False, and nothing has
+/// happened, if they are not pending or the device has no way to do so.
+pub(crate) fn reduce_pending(
+    by: Reduce,
+    input: &Storage,
+    layout: &Layout,
+    dtype: DType,
+    dims: &[usize],
+    out: &mut ViewMut<'_>,
+) -> Result<bool> {
+    match input.device() {
+        Device::Cpu => cpu::reduce::reduce_pending(by, input, layout, dtype, dims, out),
+        Device::Cuda(_) => Ok(false),
+    }
 }
 
 /// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the

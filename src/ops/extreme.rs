@@ -24,7 +24,7 @@ impl Plan {
 fn extreme(op: &'static str, by: Reduce, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
     let plan = Plan::new(op, x, dims, keepdim)?;
     plan.some_to_choose_from(op)?;
-    plan.reduce(op, by, x, x.dtype())?.record(op, &[x], |save| {
+    plan.reduce_and_save(op, by, x, x.dtype())?.record(op, &[x], |save| {
         let (x, y) = (save.keep(&x.detach()), save.keep_output());
         move |_: &Cx, g: &Tensor| {
             let (y, nan) = (plan.spread(&y)?, y.ne(&y)?);

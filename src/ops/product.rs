@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 #[track_caller]
 fn product(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
     let plan = Plan::new(op, x, dims, keepdim)?;
-    plan.reduce(op, Reduce::Prod, x, x.dtype().to_sum())?.record(op, &[x], |save| {
+    plan.reduce_and_save(op, Reduce::Prod, x, x.dtype().to_sum())?.record(op, &[x], |save| {
         let x = save.keep(x);
         move |_: &Cx, g: &Tensor| Ok(smallvec![Some(plan.spread(g)?.mul(&products_of_others(&plan, &x)?)?)])
     })

@@ -51,8 +51,20 @@ impl Plan {
     /// The reduction itself, outside the graph.
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
-        backend::reduce(op, by, x.as_view()?, &self.dims, &mut out.as_view_mut(op)?)?;
+        let mut to = out.as_view_mut(op)?;
+        let (storage, layout) = (x.storage(), x.layout());
+        if !x.is_pending() || !backend::reduce_pending(by, storage, layout, x.dtype(), &self.dims, &mut to)? {
+            backend::reduce(op, by, x.as_view()?, &self.dims, &mut to)?;
+        }
         Ok(out)
+    }
+
+    /// As [`reduce`](Self::reduce), of an input that the rule of its gradient will read again.
+    pub fn reduce_and_save(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        if is_grad_enabled() && x.requires_grad() {
+            x.expect();
+        }
+        self.reduce(op, by, x, dtype)
     }
 
     /// A reduction with a number for each result, which is of the computing type; outside the graph.
@@ -120,6 +132,7 @@ fn variance(op: &'static str, x: &Tensor, dims: &Dims, correction: usize, keepdi
     let freedom = plan.count().saturating_sub(correction) as f64;
     // In two passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
     // precision has neither the bits for the mean nor the range for the squares.
+    x.expect();
     let mean = plan.reduce(op, Reduce::Mean, x, compute_dtype(x.dtype()))?;
     plan.reduce_shifted(op, Shifted::Deviation(freedom), x, &mean)?.record(op, &[x], |save| {
         let (x, mean) = (save.keep(x), save.keep(&mean));

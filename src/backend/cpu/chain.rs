@@ -1,5 +1,6 @@
 //! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
-//! kept, nothing leaves the cache.
+//! kept, nothing leaves the cache. A fold of one of the results can look on ([`Plan::watching`]), so that this one need
+//! not be written for its sake.
 
 use super::convert::Compute;
 use super::map::Tile;
@@ -11,17 +12,16 @@ use crate::backend::late::{Kernel, Operand, Part};
 use crate::layout::Walk;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
-use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Elements of a tile: a dozen of them fit the second-level cache with room to spare, and calls are few.
-const TILE: usize = 1024;
+pub(super) const TILE: usize = 1024;
 
 /// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
 pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
     match compute {
-        DType::F64 => Plan::<f64>::new(parts, numel).run(numel),
-        _ => Plan::<f32>::new(parts, numel).run(numel),
+        DType::F64 => Plan::<f64>::new(parts, numel, None).run(numel),
+        _ => Plan::<f32>::new(parts, numel, None).run(numel),
     }
 }
 
@@ -32,6 +32,8 @@ enum Place {
     Direct(Ptr<u8>),
     /// In a buffer of the thread's own.
     Buffer(usize),
+    /// In the memory of who looks on.
+    Window,
 }
 
 /// Elements that have to be gathered or converted.
@@ -63,15 +65,23 @@ enum Then {
     Narrow(DType, Option<Ptr<u8>>),
 }
 
-struct Plan<'a, C> {
+/// How a chain is evaluated.
+pub(super) struct Plan<'a, C> {
     loads: Vec<Load>,
     lines: Vec<Line<'a>>,
     buffers: usize,
+    /// Where the watched result appears.
+    watched: Place,
     _compute: std::marker::PhantomData<C>,
 }
 
 impl<'a, C: Compute> Plan<'a, C> {
-    fn new(parts: &[Part<'a>], numel: usize) -> Plan<'a, C> {
+    /// A plan that shows the result of part `watched`, which is of the computing type, to whoever evaluates it.
+    pub(super) fn watching(parts: &[Part<'a>], numel: usize, watched: usize) -> Plan<'a, C> {
+        Plan::new(parts, numel, Some(watched))
+    }
+
+    fn new(parts: &[Part<'a>], numel: usize, watched: Option<usize>) -> Plan<'a, C> {
         // What is read back when all of it has been written is not in the cache any more.
         let stream = numel * size_of::<C>() >= stream::LARGE;
         let mut loads: Vec<(View<'a>, usize)> = Vec::new();
@@ -96,10 +106,13 @@ impl<'a, C: Compute> Plan<'a, C> {
                 }
             };
             let from = part.operands.iter().map(place).collect();
+            let result = |buffers: &mut Buffers| {
+                if watched == Some(at) { Place::Window } else { Place::Buffer(buffers.take()) }
+            };
             let (to, then) = match part.to.map(Ptr::new) {
                 kept if part.dtype != C::DTYPE => (Place::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
-                None => (Place::Buffer(buffers.take()), Then::Stay),
-                Some(kept) if stream => (Place::Buffer(buffers.take()), Then::Stream(kept)),
+                None => (result(&mut buffers), Then::Stay),
+                Some(kept) if stream => (result(&mut buffers), Then::Stream(kept)),
                 Some(kept) => (Place::Direct(kept), Then::Stay),
             };
             buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
@@ -111,6 +124,7 @@ impl<'a, C: Compute> Plan<'a, C> {
             Load { from: Ptr::new(view.ptr().cast_mut()), dtype: view.dtype, walk, constant, buffer }
         };
         Plan {
+            watched: watched.and_then(|at| lines.get(at)).map_or(Place::Window, |line| line.to),
             loads: loads.into_iter().map(load).collect(),
             lines,
             buffers: buffers.count,
@@ -119,68 +133,108 @@ impl<'a, C: Compute> Plan<'a, C> {
     }
 
     fn run(&self, numel: usize) {
-        parallel(numel, GRAIN, |range| self.run_range(range));
+        parallel(numel, GRAIN, |range| {
+            let mut evaluation = Evaluation::new(self);
+            for start in range.clone().step_by(TILE) {
+                let n = TILE.min(range.end - start);
+                // SAFETY: these are elements of the chain, and no other thread has them; nobody looks on.
+                unsafe { evaluation.tile(start, n, std::ptr::null_mut()) };
+            }
+        });
+    }
+}
+
+/// A thread at work on a chain, with its buffers. What it has written is seen by others once it is dropped.
+pub(super) struct Evaluation<'p, 'a, C> {
+    plan: &'p Plan<'a, C>,
+    own: Vec<MaybeUninit<C>>,
+}
+
+impl<C> Drop for Evaluation<'_, '_, C> {
+    fn drop(&mut self) {
+        stream::fence();
+    }
+}
+
+impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
+    pub(super) fn new(plan: &'p Plan<'a, C>) -> Self {
+        let mut this = Evaluation { plan, own: Vec::with_capacity(plan.buffers * TILE) };
+        for load in plan.loads.iter().filter(|load| load.constant) {
+            let to = this.buffer(load.buffer);
+            // SAFETY: the element is repeated at stride 0, as often as there is room for in the buffer.
+            load.walk.runs(0, 1, |[at], _| unsafe {
+                C::load(load.dtype, load.from.get().offset(at * load.dtype.size() as isize), 0, to, TILE);
+            });
+        }
+        this
     }
 
-    fn run_range(&self, range: Range<usize>) {
-        let mut own: Vec<MaybeUninit<C>> = Vec::with_capacity(self.buffers * TILE);
+    fn buffer(&mut self, at: usize) -> *mut C {
+        self.own.as_mut_ptr().cast::<C>().wrapping_add(at * TILE)
+    }
+
+    /// Computes `n` elements from `start` on, and returns where those of the watched result are: at `window`, or where
+    /// they are kept.
+    ///
+    /// # Safety
+    /// They are elements of the chain, at most [`TILE`], and no other thread computes them. If a result is watched there
+    /// is room for `n` elements at `window`.
+    pub(super) unsafe fn tile(&mut self, start: usize, n: usize, window: *mut C) -> *const C {
+        let plan = self.plan;
+        for load in plan.loads.iter().filter(|load| !load.constant) {
+            // SAFETY: the caller's promise; the vector has room for every buffer's tile.
+            unsafe { load.read(start, n, self.buffer(load.buffer)) };
+        }
+        let own = self.buffer(0);
+        let place = |place: Place| match place {
+            // Memory of at least `start + n` elements of the computing type.
+            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            Place::Buffer(buffer) => own.wrapping_add(buffer * TILE),
+            Place::Window => window,
+        };
         // A tile in its own dtype, no element of which is larger than one of the computing type.
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; TILE];
-        let (own, narrow) = (own.as_mut_ptr().cast::<C>(), narrow.as_mut_ptr().cast::<u8>());
-        for (count, start) in range.clone().step_by(TILE).enumerate() {
-            let n = TILE.min(range.end - start);
-            for load in self.loads.iter().filter(|load| count == 0 || !load.constant) {
-                // SAFETY: the vector has room for every buffer's tile. It is not given to anyone else.
-                let to = unsafe { own.add(load.buffer * TILE) };
-                // SAFETY: `n` elements from `start` on are elements of the operand.
-                unsafe { self.load(load, start, n, to) };
+        for line in &plan.lines {
+            let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
+            for (from, &operand) in from.iter_mut().zip(&line.from) {
+                *from = place(operand).cast_const();
             }
-            for line in &self.lines {
-                let place = |place: Place| match place {
-                    // SAFETY: memory of at least `start + n` elements of the computing type.
-                    Place::Direct(first) => unsafe { first.get().cast::<C>().add(start) },
-                    // SAFETY: as above.
-                    Place::Buffer(buffer) => unsafe { own.add(buffer * TILE) },
-                };
-                let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
-                for (from, &operand) in from.iter_mut().zip(&line.from) {
-                    *from = place(operand).cast_const();
-                }
-                // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
-                // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
-                // buffer that no operand that is still needed lies in.
-                unsafe { line.kernel.run(from, to, n) };
-                // SAFETY: as above; kept memory has the elements' own size.
-                unsafe {
-                    match line.then {
-                        Then::Stay => {}
-                        Then::Stream(kept) => {
-                            let kept = kept.get().cast::<C>().add(start);
-                            stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n));
-                        }
-                        Then::Narrow(dtype, kept) => {
-                            let kept = kept.map(|first| first.get().add(start * dtype.size()));
-                            let rounded = kept.unwrap_or(narrow);
-                            C::store(dtype, to, rounded, 1, n);
-                            C::load(dtype, rounded, 1, to, n);
-                        }
+            // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
+            // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
+            // buffer that no operand that is still needed lies in.
+            unsafe { line.kernel.run(from, to, n) };
+            // SAFETY: as above; kept memory has the elements' own size.
+            unsafe {
+                match line.then {
+                    Then::Stay => {}
+                    Then::Stream(kept) => {
+                        let kept = kept.get().cast::<C>().add(start);
+                        stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n));
+                    }
+                    Then::Narrow(dtype, kept) => {
+                        let kept = kept.map(|first| first.get().add(start * dtype.size()));
+                        let rounded = kept.unwrap_or(narrow.as_mut_ptr().cast::<u8>());
+                        C::store(dtype, to, rounded, 1, n);
+                        C::load(dtype, rounded, 1, to, n);
                     }
                 }
             }
         }
-        stream::fence();
+        place(plan.watched).cast_const()
     }
+}
 
+impl Load {
     /// # Safety
     /// `start + n` is at most the number of the operand's elements, and `to` has room for `n`.
-    unsafe fn load(&self, load: &Load, start: usize, n: usize, to: *mut C) {
-        let [step] = load.walk.inner();
+    unsafe fn read<C: Compute>(&self, start: usize, n: usize, to: *mut C) {
+        let [step] = self.walk.inner();
         let mut done = 0;
-        load.walk.runs(start, start + n, |[at], len| {
+        self.walk.runs(start, start + n, |[at], len| {
             // SAFETY: the walk yields positions of the layout, inside its storage (L2), `n` in all.
             unsafe {
-                let first = load.from.get().offset(at * load.dtype.size() as isize);
-                C::load(load.dtype, first, step, to.add(done), len);
+                let first = self.from.get().offset(at * self.dtype.size() as isize);
+                C::load(self.dtype, first, step, to.add(done), len);
             }
             done += len;
         });

@@ -156,7 +156,7 @@ impl<C: Copy, F: Fold<C>> Cascade<C, F> {
 /// Accumulators side by side: enough to keep the adders busy, few enough for the registers.
 pub(crate) const LANES: usize = 32;
 /// Elements that the lanes fold one after the other.
-const BLOCK: usize = 1024;
+pub(crate) const BLOCK: usize = 1024;
 
 /// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](super::simd::Job).
 #[inline(always)]

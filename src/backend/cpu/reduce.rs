@@ -3,10 +3,12 @@
 //!
 //! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
 //! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
-//! (`columns`). Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
+//! (`columns`). Both take their elements from a [`Source`]: memory, or a chain that is evaluated as they go (`pending`).
+//! Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
 //! in a fixed order, so that the number of threads cannot be seen in the bits.
 
 mod columns;
+mod pending;
 
 use super::convert::{Compute, compute_dtype};
 use super::fold::{Cascade, Deviation, Fold, LogSumExp, Max, Mean, Min, Prod, Sum, fold_run};
@@ -17,6 +19,9 @@ use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
 use crate::{DType, Result};
 use smallvec::SmallVec;
+use std::ops::Range;
+
+pub(crate) use pending::reduce as reduce_pending;
 
 /// What the elements are folded by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,12 +131,58 @@ fn reduce_by<C: Compute, F: Fold<C>>(
     let plan = Plan::new(input.layout, dims, true)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
+    let source = Memory { plan: &plan, data };
     if goes_by_columns(&plan, data.dtype == C::DTYPE && F::LIGHT) {
-        columns::columns::<C, F>(fold, &plan, data, own, to);
+        columns::columns::<C, F>(fold, &plan, &source, own, to);
     } else {
-        rows::<C, F>(fold, &plan, data, own, to);
+        rows::<C, F>(fold, &plan, &source, own, to);
     }
     Ok(())
+}
+
+/// Where the elements come from. `from` is the position of a result in the kept walk, `own` are the results' own numbers.
+trait Source<C, F>: Sync {
+    /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
+    fn rows(&self, fold: F, first: usize, from: isize, own: &[C], to: &mut [C]);
+
+    /// Folds some of the elements of result number `result`.
+    fn piece(&self, fold: F, result: usize, from: isize, elements: Range<usize>, own: C) -> C;
+
+    /// Folds some of the elements of results side by side into `sums`; `first` is the first one's number.
+    fn columns(&self, fold: F, first: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]);
+}
+
+/// Elements in memory.
+struct Memory<'a> {
+    plan: &'a Plan,
+    data: Data,
+}
+
+impl<C: Compute, F: Fold<C>> Source<C, F> for Memory<'_> {
+    fn rows(&self, fold: F, _: usize, from: isize, own: &[C], to: &mut [C]) {
+        let &Memory { plan, data } = self;
+        let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
+        // Results whose elements are one run in memory need no walk for each.
+        if data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length {
+            let mut first = plan.offset;
+            plan.reduced.runs(0, 1, |[at], _| first = at);
+            // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on, `length`
+            // of them lie side by side.
+            let from = unsafe { data.at(from, first) }.cast::<C>();
+            return dispatch(Rows { fold, from, step: across, length, own, to });
+        }
+        for (i, (result, &own)) in to.iter_mut().zip(own).enumerate() {
+            *result = fold_piece::<C, F>(fold, plan, data, own, from + i as isize * across, 0, length);
+        }
+    }
+
+    fn piece(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: C) -> C {
+        fold_piece::<C, F>(fold, self.plan, self.data, own, from, elements.start, elements.end)
+    }
+
+    fn columns(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]) {
+        columns::fold_rows::<C, F>(fold, self.plan, self.data, own, from, elements, sums);
+    }
 }
 
 /// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
@@ -247,35 +298,23 @@ pub(super) const PIECE: usize = 1 << 16;
 pub(super) const BATCH: usize = 128;
 
 /// Folds each result from its own run or runs.
-fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, own: Option<&[C]>, to: Target) {
+fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, source: &impl Source<C, F>, own: Option<&[C]>, to: Target) {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     let [across, out_step] = plan.kept.inner();
     let pieces = length.div_ceil(PIECE);
     if pieces > 1 {
-        return rows_in_pieces::<C, F>(fold, plan, data, own, to, pieces);
+        return rows_in_pieces::<C, F>(fold, plan, source, own, to, pieces);
     }
-    // Results whose elements are one run in memory need no walk for each.
-    let plain = data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length;
-    let mut first = plan.offset;
-    plan.reduced.runs(0, 1, |[at], _| first = at);
     parallel(results, (GRAIN / length).max(1), |range| {
         let (mut batch, mut owns) = ([F::START; BATCH], [F::START; BATCH]);
+        let mut result = range.start;
         plan.kept.runs(range.start, range.end, |[from, at], len| {
             for done in (0..len).step_by(BATCH) {
                 let n = BATCH.min(len - done);
                 let (start, place) = (from + done as isize * across, at + done as isize * out_step);
                 own_numbers(own, place, out_step, &mut owns[..n]);
-                if plain {
-                    // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on,
-                    // `length` of them lie side by side.
-                    let from = unsafe { data.at(start, first) }.cast::<C>();
-                    dispatch(Rows { fold, from, step: across, length, own: &owns[..n], to: &mut batch[..n] });
-                } else {
-                    for (i, result) in batch[..n].iter_mut().enumerate() {
-                        let start = start + i as isize * across;
-                        *result = fold_piece::<C, F>(fold, plan, data, owns[i], start, 0, length);
-                    }
-                }
+                source.rows(fold, result, start, &owns[..n], &mut batch[..n]);
+                result += n;
                 batch[..n].iter_mut().zip(&owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
                 unsafe { to.write(batch.as_ptr(), place, out_step, n) };
@@ -300,7 +339,7 @@ pub(super) fn own_numbers<C: Copy>(own: Option<&[C]>, at: isize, step: isize, to
 fn rows_in_pieces<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &Plan,
-    data: Data,
+    source: &impl Source<C, F>,
     own: Option<&[C]>,
     to: Target,
     pieces: usize,
@@ -314,7 +353,7 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(
             let (result, start) = (unit / pieces, unit % pieces * PIECE);
             plan.kept.runs(result, result + 1, |[from, at], _| {
                 let number = own_number::<C, F>(own, at);
-                let value = fold_piece::<C, F>(fold, plan, data, number, from, start, length.min(start + PIECE));
+                let value = source.piece(fold, result, from, start..length.min(start + PIECE), number);
                 // SAFETY: every unit has its own element of the vector.
                 unsafe { parts.get().add(unit).write(value) };
             });

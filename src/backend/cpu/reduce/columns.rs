@@ -1,20 +1,27 @@
 //! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
 
-use super::{Data, Plan, Target, own_numbers};
+use super::{Data, Plan, Source, Target, own_numbers};
 use crate::backend::cpu::convert::Compute;
 use crate::backend::cpu::fold::Fold;
 use crate::backend::cpu::simd::{Job, dispatch};
 use crate::backend::cpu::threads::{GRAIN, Ptr, parallel};
+use std::ops::Range;
 
 /// Columns folded side by side.
-const WIDTH: usize = 512;
+pub(super) const WIDTH: usize = 512;
 /// Rows folded one after the other before pieces are joined; more where rows are short.
 fn height_of_piece(row: usize) -> usize {
     256.max((1 << 14) / row)
 }
 
 /// Folds rows into a row of results, in pieces of at most `WIDTH` columns.
-pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, own: Option<&[C]>, to: Target) {
+pub(super) fn columns<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    source: &impl Source<C, F>,
+    own: Option<&[C]>,
+    to: Target,
+) {
     let (results, height) = (plan.kept.numel(), plan.reduced.numel());
     let row = plan.kept.inner_len();
     let piece_height = height_of_piece(row);
@@ -36,23 +43,15 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
                 let (sums, owns) = (&mut sums[..n], &mut owns[..n]);
                 own_numbers(own, at, out_step, owns);
                 if pieces == 1 {
-                    fold_rows::<C, F>(fold, plan, data, owns, from, 0, height, sums);
+                    source.columns(fold, start, from, 0..height, owns, sums);
                     sums.iter_mut().zip(&*owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
                     // SAFETY: positions of the output from its walk; every unit has its own.
                     unsafe { to.write(sums.as_ptr(), at, out_step, n) };
                 } else {
                     // SAFETY: every unit has its own part of the vector.
                     let sums = unsafe { std::slice::from_raw_parts_mut(parts.get().add(piece * results + start), n) };
-                    fold_rows::<C, F>(
-                        fold,
-                        plan,
-                        data,
-                        owns,
-                        from,
-                        piece * piece_height,
-                        height.min((piece + 1) * piece_height),
-                        sums,
-                    );
+                    let rows = piece * piece_height..height.min((piece + 1) * piece_height);
+                    source.columns(fold, start, from, rows, owns, sums);
                 }
             });
         }
@@ -85,17 +84,16 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, 
 }
 
 /// Rows that are folded together before they meet the sums.
-const GROUP: usize = 8;
+pub(super) const GROUP: usize = 8;
 
-/// Folds the rows `start..end` into `sums`, which have the numbers `own`.
-fn fold_rows<C: Compute, F: Fold<C>>(
+/// Folds some rows into `sums`, which have the numbers `own`.
+pub(super) fn fold_rows<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &Plan,
     data: Data,
     own: &[C],
     from: isize,
-    start: usize,
-    end: usize,
+    rows: Range<usize>,
     sums: &mut [C],
 ) {
     let ([across, _], [along], n) = (plan.kept.inner(), plan.reduced.inner(), sums.len());
@@ -103,7 +101,7 @@ fn fold_rows<C: Compute, F: Fold<C>>(
     let mut scratch = [const { std::mem::MaybeUninit::<C>::uninit() }; GROUP * WIDTH];
     // Rows that the scratch has room for.
     let room = scratch.len() / n;
-    plan.reduced.runs(start, end, |[at], rows| {
+    plan.reduced.runs(rows.start, rows.end, |[at], rows| {
         if data.dtype == C::DTYPE && across == 1 {
             // SAFETY: the positions of the walks are those of elements (L2) of type C, `n` in each of the rows.
             return unsafe { fold_in(fold, data.at(from, at).cast::<C>(), along, rows, own, sums) };
@@ -127,11 +125,14 @@ fn fold_rows<C: Compute, F: Fold<C>>(
     });
 }
 
+/// Elements of short rows that are taken as one row.
+pub(super) const WIDE: usize = 64;
+
 /// Folds `rows` rows, `step` apart, into `sums`.
 ///
 /// # Safety
 /// There are `sums.len()` elements behind each start of a row.
-unsafe fn fold_in<C: Compute, F: Fold<C>>(
+pub(super) unsafe fn fold_in<C: Compute, F: Fold<C>>(
     fold: F,
     from: *const C,
     step: isize,
@@ -139,7 +140,6 @@ unsafe fn fold_in<C: Compute, F: Fold<C>>(
     own: &[C],
     sums: &mut [C],
 ) {
-    const WIDE: usize = 64;
     let n = sums.len();
     let together = WIDE / n;
     if together < 2 || step != n as isize || rows < together {

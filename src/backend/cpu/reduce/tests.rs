@@ -236,3 +236,66 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whether the result of a chain can be folded as it comes: the dimensions that go away are the first or the last ones,
+/// but for those of size 1, and there are elements to fold.
+fn folds_as_it_comes(shape: &[usize], dims: &[usize]) -> bool {
+    let gone: Vec<bool> = (0..shape.len()).filter(|&d| shape[d] != 1).map(|d| dims.contains(&d)).collect();
+    gone.contains(&true) && gone.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1
+}
+
+#[test]
+fn what_is_pending_is_folded_to_the_same_bits() -> Result<()> {
+    let shapes: [&[usize]; 13] = [
+        &[17],
+        &[5000],
+        &[2 * PIECE + 1300],
+        &[3, PIECE + 5],
+        &[1000, 3],
+        &[6000, 32],
+        &[37, 200],
+        &[700, 33],
+        &[300, 128],
+        &[550, 129],
+        &[260, 600],
+        &[9, 1, 1030],
+        &[3, 50, 7],
+    ];
+    for shape in shapes {
+        for dtype in [DType::F32, DType::F64] {
+            let x = Generator::seed(3).randn_with(shape, dtype)?;
+            for (dims, threads) in subsets(shape.len()).flat_map(|dims| [(dims.clone(), 1), (dims, 3)]) {
+                for by in [Reduce::Sum, Reduce::Mean, Reduce::Prod, Reduce::Max, Reduce::Min] {
+                    crate::with_num_threads(threads, || compare_pending(by, &x, &dims))??;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bits(x: &Tensor) -> Result<Vec<u64>> {
+    Ok(x.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
+}
+
+/// Folds a result that is pending, one that is also written meanwhile, and one that lies in memory.
+fn compare_pending(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<()> {
+    let chain = || x.mul(1.5)?.add(0.25)?.mul(x);
+    let what = format!("{by:?} of {:?} over {dims:?} in {}", x.shape(), x.dtype());
+    let want = run(by, &chain()?, dims, x.dtype())?;
+    for kept in [false, true] {
+        let y = chain()?;
+        if kept {
+            y.expect();
+        }
+        let mut out = Tensor::full_with(want.shape(), f64::NAN, DType::F64)?.to_dtype(x.dtype())?;
+        let done = reduce_pending(by, y.storage(), y.layout(), y.dtype(), dims, &mut out.as_view_mut("reduce")?)?;
+        assert_eq!(done, folds_as_it_comes(x.shape(), dims), "{what}");
+        if done {
+            assert_eq!(bits(&out)?, bits(&want)?, "{what}, kept: {kept}");
+            assert_eq!(y.is_pending(), !kept, "{what}");
+        }
+        assert_eq!(bits(&y)?, bits(&chain()?)?, "{what}: the chain itself, kept: {kept}");
+    }
+    Ok(())
+}
