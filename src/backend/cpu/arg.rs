@@ -283,7 +283,7 @@ struct Columns<'a, C, F, const G: usize> {
 impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Columns { fold, from, step, rows, best, group } = self;
         let n = best.len();
         let group = &mut group[..n];

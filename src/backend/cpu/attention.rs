@@ -286,7 +286,7 @@ impl<C: Real> Job for Softmax<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Softmax { head, from, scores, sums, factors } = self;
         let count = sums.len();
         let (mut most, mut total) = ([C::LOWEST; QUERIES], [<C as Float>::ZERO; QUERIES]);
@@ -301,7 +301,7 @@ impl<C: Real> Job for Softmax<'_, C> {
         let shift = most.map(|most| if most == C::LOWEST { <C as Float>::ZERO } else { most });
         for row in scores.chunks_exact_mut(QUERIES) {
             for ((x, &shift), total) in row[..count].iter_mut().zip(&shift[..count]).zip(&mut total[..count]) {
-                *x = (*x - shift).exp_nonpositive();
+                *x = (*x - shift).exp_nonpositive::<FMA>();
                 *total = *total + *x;
             }
         }
@@ -329,7 +329,7 @@ impl<C: Real> Job for Slopes<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Slopes { head, from, scores, slopes, sums, out, g } = self;
         let count = sums.len();
         // The mean of the weights' cotangents under the weights is that of the result along itself.
@@ -342,7 +342,7 @@ impl<C: Real> Job for Slopes<'_, C> {
         for (key, (row, slopes)) in scores.chunks_exact_mut(QUERIES).zip(slopes.chunks_exact_mut(QUERIES)).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
             for (((x, slope), &sum), &mean) in row[..count].iter_mut().zip(&mut slopes[..count]).zip(sums).zip(means) {
-                *x = (*x - sum).exp_nonpositive();
+                *x = (*x - sum).exp_nonpositive::<FMA>();
                 *slope = *x * (*slope - mean) * head.scale;
             }
         }

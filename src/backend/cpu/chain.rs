@@ -55,12 +55,11 @@ struct Line<'a> {
 }
 
 /// What is done with a tile of results.
-#[derive(Clone, Copy)]
 enum Then {
     /// Nothing: it is where it belongs.
     Stay,
-    /// It is copied past the caches.
-    Stream(Ptr<u8>),
+    /// It is copied past the caches, while tiles of these operands come in for the next time.
+    Stream(Ptr<u8>, SmallVec<[Ptr<u8>; 2]>),
     /// It is rounded to its own type, and stored if it is kept.
     Narrow(DType, Option<Ptr<u8>>),
 }
@@ -112,12 +111,13 @@ impl<'a, C: Compute> Plan<'a, C> {
             let (to, then) = match part.to.map(Ptr::new) {
                 kept if part.dtype != C::DTYPE => (Place::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
                 None => (result(&mut buffers), Then::Stay),
-                Some(kept) if stream => (result(&mut buffers), Then::Stream(kept)),
+                Some(kept) if stream => (result(&mut buffers), Then::Stream(kept, SmallVec::new())),
                 Some(kept) => (Place::Direct(kept), Then::Stay),
             };
             buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
             lines.push(Line { kernel: part.kernel, from, to, then });
         }
+        share_out(parts, &mut lines, C::DTYPE);
         let load = |(view, buffer): (View<'a>, usize)| {
             let walk = Walk::new(view.layout.shape(), [view.layout]);
             let constant = walk.inner() == [0] && walk.inner_len() == numel;
@@ -141,6 +141,29 @@ impl<'a, C: Compute> Plan<'a, C> {
                 unsafe { evaluation.tile(start, n, std::ptr::null_mut()) };
             }
         });
+    }
+}
+
+/// Shares the operands that are read where they are out to the results that are streamed.
+fn share_out(parts: &[Part<'_>], lines: &mut [Line<'_>], compute: DType) {
+    let mut ahead: SmallVec<[*const u8; 4]> = SmallVec::new();
+    for operand in parts.iter().flat_map(|part| &part.operands) {
+        if let Operand::Memory(view) = operand
+            && view.dtype == compute
+            && view.layout.is_contiguous()
+            && !ahead.contains(&view.first())
+        {
+            ahead.push(view.first());
+        }
+    }
+    let streams = lines.iter_mut().filter_map(|line| match &mut line.then {
+        Then::Stream(_, ahead) => Some(ahead),
+        _ => None,
+    });
+    let mut streams: SmallVec<[_; 4]> = streams.collect();
+    let count = streams.len();
+    if count > 0 {
+        ahead.into_iter().enumerate().for_each(|(at, first)| streams[at % count].push(Ptr::new(first.cast_mut())));
     }
 }
 
@@ -205,13 +228,15 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
             unsafe { line.kernel.run(from, to, n) };
             // SAFETY: as above; kept memory has the elements' own size.
             unsafe {
-                match line.then {
+                match &line.then {
                     Then::Stay => {}
-                    Then::Stream(kept) => {
+                    Then::Stream(kept, ahead) => {
                         let kept = kept.get().cast::<C>().add(start);
-                        stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n));
+                        let next = |first: &Ptr<u8>| first.get().cast::<C>().wrapping_add(start + n).cast_const();
+                        let ahead: SmallVec<[*const C; 2]> = ahead.iter().map(next).collect();
+                        stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n), &ahead);
                     }
-                    Then::Narrow(dtype, kept) => {
+                    &Then::Narrow(dtype, kept) => {
                         let kept = kept.map(|first| first.get().add(start * dtype.size()));
                         let rounded = kept.unwrap_or(narrow.as_mut_ptr().cast::<u8>());
                         C::store(dtype, to, rounded, 1, n);

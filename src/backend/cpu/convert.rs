@@ -136,7 +136,7 @@ impl<A: Convert<B> + Copy, B> Job for Strided<A, B> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Strided { from, from_stride, to, to_stride, n } = self;
         // SAFETY: the contracts of `load` and `store`. The contiguous case has a loop of its own, which vectorises.
         unsafe {

@@ -77,12 +77,12 @@ impl<C: Float> Job for Forward<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Forward { x, classes, stats, loss, rows } = self;
         let (mut scratch, mut unused) = (Vec::new(), Vec::new());
         for at in rows {
             let x = x.row(at, &mut scratch);
-            let (top, sum) = greatest_and_sum(x);
+            let (top, sum) = greatest_and_sum::<C, FMA>(x);
             let log_sum = sum.ln();
             let value = classes.class(at).and_then(|class| Some((class, *x.get(class)?))).map(|(class, logit)| {
                 // Not (top + log_sum) - logit, which loses digits where the logits are large.
@@ -156,7 +156,7 @@ impl<C: Float> Job for Backward<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Backward { x, classes, stats, g, out, large, rows } = self;
         let [mut scratch, mut result, mut small, mut one] = [const { Vec::new() }; 4];
         for at in rows {
@@ -173,10 +173,10 @@ impl<C: Float> Job for Backward<'_, C> {
                     let weights = classes.weight.map_or(out_row.len() as f64, |weight| weight.iter().sum());
                     let scale = g * C::lit(own + even * weights) * inverse;
                     match x {
-                        Some(x) => scaled_exponentials(x, top, scale, large && even == 0.0, out_row),
+                        Some(x) => scaled_exponentials::<C, FMA>(x, top, scale, large && even == 0.0, out_row),
                         None => {
                             for x in out_row.iter_mut() {
-                                *x = (*x - top).exp_nonpositive() * scale;
+                                *x = (*x - top).exp_nonpositive::<FMA>() * scale;
                             }
                         }
                     }
@@ -200,10 +200,10 @@ impl<C: Float> Job for Backward<'_, C> {
 /// `exp(x - top) · scale`, past the caches if the whole of the output is large: the row is written once, and read by
 /// somebody else when others have passed through the caches.
 #[inline(always)]
-fn scaled_exponentials<C: Float>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
+fn scaled_exponentials<C: Float, const FMA: bool>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
     if !large {
         for (out, &x) in out.iter_mut().zip(x) {
-            *out = (x - top).exp_nonpositive() * scale;
+            *out = (x - top).exp_nonpositive::<FMA>() * scale;
         }
         return;
     }
@@ -212,8 +212,8 @@ fn scaled_exponentials<C: Float>(x: &[C], top: C, scale: C, large: bool, out: &m
     for (out, x) in out.chunks_mut(TILE).zip(x.chunks(TILE)) {
         let tile = &mut tile[..x.len()];
         for (tile, &x) in tile.iter_mut().zip(x) {
-            *tile = (x - top).exp_nonpositive() * scale;
+            *tile = (x - top).exp_nonpositive::<FMA>() * scale;
         }
-        stream::copy(tile, out);
+        stream::copy(tile, out, &[x.as_ptr().wrapping_add(TILE)]);
     }
 }

@@ -16,21 +16,21 @@ pub(crate) trait Float:
     const ZERO: Self;
     const LOWEST: Self;
     fn lit(value: f64) -> Self;
-    /// The exponential of what is not above 0, with 0 for what is all but 0.
-    fn exp_nonpositive(self) -> Self;
+    /// The exponential of what is not above 0, with 0 for what is all but 0. `FMA` is that of [`Job::run`](super::simd::Job).
+    fn exp_nonpositive<const FMA: bool>(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
 }
 
 macro_rules! floats {
-    ($($t:ident, $exp:ident, $ln:ident;)+) => {$(
+    ($($t:ident, $exp:expr, $ln:ident;)+) => {$(
         impl Float for $t {
             const ZERO: $t = 0.0;
             const LOWEST: $t = $t::NEG_INFINITY;
             #[inline(always)]
             fn lit(value: f64) -> $t { value as $t }
             #[inline(always)]
-            fn exp_nonpositive(self) -> $t { math::$exp(self) }
+            fn exp_nonpositive<const FMA: bool>(self) -> $t { $exp(self) }
             #[inline(always)]
             fn ln(self) -> $t { math::$ln(self) }
             #[inline(always)]
@@ -38,7 +38,7 @@ macro_rules! floats {
         }
     )+};
 }
-floats! { f32, exp_nonpositive_f32, ln_f32; f64, exp_nonpositive_f64, ln_f64; }
+floats! { f32, math::exp_nonpositive_f32::<FMA>, ln_f32; f64, math::exp_nonpositive_f64, ln_f64; }
 
 /// The rows of a matrix, read in computing type `C`.
 pub(crate) struct Rows<'a, C> {
@@ -223,7 +223,7 @@ const AHEAD: usize = 4 * NEAR;
 /// The greatest element and `Σ exp(x - greatest)`, in one pass over memory: block by block, with the sum so far brought
 /// to the new greatest element where that grows.
 #[inline(always)]
-pub(crate) fn greatest_and_sum<C: Float>(x: &[C]) -> (C, C) {
+pub(crate) fn greatest_and_sum<C: Float, const FMA: bool>(x: &[C]) -> (C, C) {
     let mut top = greatest(&x[..NEAR.min(x.len())]);
     if top == C::LOWEST {
         // Differences to -∞ are no numbers: they may stand in the sum only if that is all there is.
@@ -235,10 +235,10 @@ pub(crate) fn greatest_and_sum<C: Float>(x: &[C]) -> (C, C) {
         prefetch(block.as_ptr().wrapping_add(AHEAD), block.len());
         let own = greatest(block);
         if own > top {
-            sum = sum * (top - own).exp_nonpositive();
+            sum = sum * (top - own).exp_nonpositive::<FMA>();
             top = own;
         }
-        sum = sum + sum_by([block], |[x]| (x - top).exp_nonpositive());
+        sum = sum + sum_by([block], |[x]| (x - top).exp_nonpositive::<FMA>());
     }
     (top, sum)
 }

@@ -261,7 +261,7 @@ unsafe fn add_run<C: Sum>(from: *const C, from_step: isize, to: *mut C, to_step:
     impl<C: Sum> Job for Run<C> {
         type Output = ();
         #[inline(always)]
-        fn run(self) {
+        fn run<const FMA: bool>(self) {
             let Run(from, to, n) = self;
             for i in 0..n {
                 // SAFETY: the contract of `add_run`, with steps of 1.

@@ -59,7 +59,7 @@ impl<C: Float> Job for Forward<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Forward { x, weight, bias, eps, stats, out, rows } = self;
         let [mut scratch, mut result, mut unused] = [const { Vec::new() }; 3];
         for at in rows {
@@ -172,7 +172,7 @@ impl<C: Float> Job for Backward<'_, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Backward { x: all_x, g: all_g, stats: all_stats, weight, input_grad, mut sums, rows } = self;
         if let Some(sums) = &mut sums {
             sums.fill(C::ZERO);

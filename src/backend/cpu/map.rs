@@ -66,7 +66,7 @@ pub(crate) unsafe fn run_formula<C: Copy, F: Formula<C, N> + ?Sized, const N: us
     impl<C: Copy, F: Formula<C, N> + ?Sized, const N: usize> Job for Run<'_, C, F, N> {
         type Output = ();
         #[inline(always)]
-        fn run(self) {
+        fn run<const FMA: bool>(self) {
             let Run(f, x, y, n) = self;
             for i in 0..n {
                 // SAFETY: the contract of `run_formula`: all pointers are valid for `n` elements.

@@ -91,7 +91,7 @@ impl<T: Real, R: Rule<T, N>, const N: usize> Job for Update<'_, T, R, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Update { rule, parameter, gradient, state } = self;
         let n = parameter.len();
         // Cut to one length, so that no index needs a check.
@@ -137,7 +137,7 @@ impl<T: Real, F: Fn(f64) -> f64> Job for Sum<'_, T, F> {
     type Output = f64;
 
     #[inline(always)]
-    fn run(self) -> f64 {
+    fn run<const FMA: bool>(self) -> f64 {
         const LANES: usize = 16;
         let Sum(x, f) = self;
         let (whole, rest) = x.as_chunks::<LANES>();

@@ -462,7 +462,7 @@ pub(super) struct Run<C, F> {
 impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
     type Output = C;
     #[inline(always)]
-    fn run(self) -> C {
+    fn run<const FMA: bool>(self) -> C {
         // SAFETY: whoever makes a run has `len` elements behind `from`.
         fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.own)
     }
@@ -481,7 +481,7 @@ struct Rows<'a, C, F> {
 impl<C: Compute, F: Fold<C>> Job for Rows<'_, C, F> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Rows { fold, from, step, length, own, to } = self;
         for (i, (to, &own)) in to.iter_mut().zip(own).enumerate() {
             // SAFETY: whoever makes this has `length` elements behind every start.

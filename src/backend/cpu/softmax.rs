@@ -204,7 +204,7 @@ where
 {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Rows { row, from, to, steps, rows, length } = self;
         for r in 0..rows as isize {
             // SAFETY: whoever makes this has `length` elements behind each start of a row. The derivatives have two
@@ -217,10 +217,10 @@ where
                 )
             };
             match row {
-                Row::Softmax => softmax_row(x, to),
-                Row::LogSoftmax => log_softmax_row(x, to),
+                Row::Softmax => softmax_row::<C, FMA>(x, to),
+                Row::LogSoftmax => log_softmax_row::<C, FMA>(x, to),
                 Row::SoftmaxGrad => softmax_grad_row(x, y, to),
-                Row::LogSoftmaxGrad => log_softmax_grad_row(x, y, to),
+                Row::LogSoftmaxGrad => log_softmax_grad_row::<C, FMA>(x, y, to),
             }
         }
     }
@@ -230,7 +230,7 @@ where
 const NEAR: usize = 1024;
 
 #[inline(always)]
-fn softmax_row<C: Float>(x: &[C], y: &mut [C])
+fn softmax_row<C: Float, const FMA: bool>(x: &[C], y: &mut [C])
 where
     Max: Fold<C>,
     Sum: Fold<C>,
@@ -238,7 +238,7 @@ where
     let max = fold_run(Max, x, C::ZERO);
     let mut sum = C::ZERO;
     for (y, x) in y.chunks_mut(NEAR).zip(x.chunks(NEAR)) {
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive());
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive::<FMA>());
         sum = sum + fold_block(Sum, y, C::ZERO);
     }
     let inverse = C::lit(1.0) / sum;
@@ -246,12 +246,12 @@ where
 }
 
 #[inline(always)]
-fn log_softmax_row<C: Float>(x: &[C], y: &mut [C])
+fn log_softmax_row<C: Float, const FMA: bool>(x: &[C], y: &mut [C])
 where
     Max: Fold<C>,
 {
     let max = fold_run(Max, x, C::ZERO);
-    let log = sum_by([x], |[x]| (x - max).exp_nonpositive()).ln();
+    let log = sum_by([x], |[x]| (x - max).exp_nonpositive::<FMA>()).ln();
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - max - log);
 }
 
@@ -262,9 +262,9 @@ fn softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C]) {
 }
 
 #[inline(always)]
-fn log_softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C]) {
+fn log_softmax_grad_row<C: Float, const FMA: bool>(g: &[C], y: &[C], to: &mut [C]) {
     let sum = sum_by([g], |[g]| g);
-    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g - y.exp_nonpositive() * sum);
+    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g - y.exp_nonpositive::<FMA>() * sum);
 }
 
 /// The same for `n` rows side by side: `x`, `y` and the result are (length, n).
@@ -283,7 +283,7 @@ where
 {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Block { row, x, y, to, n } = self;
         // What each row has one of: its maximum, and a sum of terms that stand in the result's place for a while.
         let (mut max, mut sum) = ([Max::START; WIDTH], [C::ZERO; WIDTH]);
@@ -296,7 +296,7 @@ where
                 for (to, x) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
                     to.iter_mut()
                         .zip(x.iter().zip(&*max))
-                        .for_each(|(to, (&x, &max))| *to = (x - max).exp_nonpositive());
+                        .for_each(|(to, (&x, &max))| *to = (x - max).exp_nonpositive::<FMA>());
                 }
                 sum_columns(to, sum);
                 if row == Row::Softmax {
@@ -324,7 +324,9 @@ where
                 sum_columns(x, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
                     let terms = g.iter().zip(y).zip(&*sum);
-                    to.iter_mut().zip(terms).for_each(|(to, ((&g, &y), &sum))| *to = g - y.exp_nonpositive() * sum);
+                    to.iter_mut()
+                        .zip(terms)
+                        .for_each(|(to, ((&g, &y), &sum))| *to = g - y.exp_nonpositive::<FMA>() * sum);
                 }
             }
         }

@@ -128,7 +128,7 @@ impl<T: Number> Job for Sums<T> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Sums(line, range) = self;
         // SAFETY: as for `by_rows`, with the columns of the matrix in one piece; there is one vector.
         unsafe {

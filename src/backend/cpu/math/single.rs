@@ -1,6 +1,7 @@
 //! The f32 functions, in f32 arithmetic throughout.
 
 use super::polynomial_f32 as polynomial;
+use crate::backend::cpu::simd::mul_add;
 
 /// Adding this and taking it away again rounds to the nearest whole number; in between, the
 /// low bits of the sum are that number in two's complement. Good for |x| < 2^22.
@@ -50,12 +51,18 @@ pub(crate) fn exp_f32(x: f32) -> f32 {
 /// e^x for x <= 0, where a result below 8.3e-39 is 0: for sums and fractions of numbers of which one is 1. A third of the
 /// work of [`exp_f32`] is saved; the error is up to 1.01 ulp.
 #[inline(always)]
-pub(crate) fn exp_nonpositive_f32(x: f32) -> f32 {
+pub(crate) fn exp_nonpositive_f32<const FMA: bool>(x: f32) -> f32 {
     // There k = -127, and what is stored for 2^k is 0. Not `max`, which would drop a NaN.
     const LEAST: f32 = -88.0;
-    let (k, hi, lo) = reduce_exp(if x < LEAST { LEAST } else { x }, BIAS);
-    let r = hi - lo;
-    (1.0 + (r + r * r * polynomial(r, EXP))) * power_of_two(k)
+    let x = if x < LEAST { LEAST } else { x };
+    let t = mul_add::<FMA>(x, std::f32::consts::LOG2_E, ROUND + BIAS);
+    let k = t - (ROUND + BIAS);
+    let r = mul_add::<FMA>(k, -LN2_LO, mul_add::<FMA>(k, -LN2_HI, x));
+    let square = r * r;
+    let [a, b, c, d, e] = EXP;
+    let (even, odd) = (mul_add::<FMA>(e, square, c), mul_add::<FMA>(d, square, b));
+    let q = mul_add::<FMA>(mul_add::<FMA>(even, r, odd), r, a);
+    (1.0 + mul_add::<FMA>(square, q, r)) * power_of_two(t.to_bits())
 }
 
 /// e^x - 1, accurate near 0.

@@ -150,10 +150,10 @@ pub(super) unsafe fn fold_in<C: Compute, F: Fold<C>>(
     let (row, whole) = (together * n, rows / together);
     owns[..row].chunks_exact_mut(n).for_each(|part| part.copy_from_slice(own));
     dispatch(Columns { fold, from, step: row as isize, rows: whole, own: &owns[..row], sums: &mut wide[..row] });
-    wide[..row].chunks_exact(n).for_each(|part| Join { fold, into: &mut *sums, from: part }.run());
+    wide[..row].chunks_exact(n).for_each(|part| Join { fold, into: &mut *sums, from: part }.run::<false>());
     // The rows that are left over.
     let rest = from.wrapping_add(whole * row);
-    Columns { fold, from: rest, step, rows: rows - whole * together, own, sums }.run();
+    Columns { fold, from: rest, step, rows: rows - whole * together, own, sums }.run::<false>();
 }
 
 /// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
@@ -169,7 +169,7 @@ struct Columns<'a, C, F> {
 impl<C: Compute, F: Fold<C>> Job for Columns<'_, C, F> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Columns { fold, from, step, rows, own, sums } = self;
         let n = sums.len();
         let own = &own[..n];
@@ -202,7 +202,7 @@ struct Join<'a, C, F> {
 impl<C: Compute, F: Fold<C>> Job for Join<'_, C, F> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         for (into, &from) in self.into.iter_mut().zip(self.from) {
             *into = self.fold.join(*into, from);
         }

@@ -156,7 +156,7 @@ where
 {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Gather { part, max, sum } = self;
         let (n, whole) = (sum.len(), part.length - part.length % GROUP);
         // SAFETY: whoever makes this has `length` elements in each of as many rows as there are sums.
@@ -164,10 +164,10 @@ where
         match part.row {
             Row::Softmax | Row::LogSoftmax => {
                 for i in (0..whole).step_by(GROUP) {
-                    add_exponentials::<C, GROUP>(std::array::from_fn(|k| x(i + k)), max, sum);
+                    add_exponentials::<C, GROUP, FMA>(std::array::from_fn(|k| x(i + k)), max, sum);
                 }
                 for i in whole..part.length {
-                    add_exponentials::<C, 1>([x(i)], max, sum);
+                    add_exponentials::<C, 1, FMA>([x(i)], max, sum);
                 }
             }
             Row::SoftmaxGrad => {
@@ -195,7 +195,7 @@ fn shift<C: Float>(max: C) -> C {
 }
 
 #[inline(always)]
-fn add_exponentials<C: Float, const G: usize>(x: [&[C]; G], max: &mut [C], sum: &mut [C])
+fn add_exponentials<C: Float, const G: usize, const FMA: bool>(x: [&[C]; G], max: &mut [C], sum: &mut [C])
 where
     Max: Fold<C>,
 {
@@ -206,9 +206,9 @@ where
         let shift = shift(top);
         let mut total = C::ZERO;
         for x in x {
-            total = total + (x[i] - shift).exp_nonpositive();
+            total = total + (x[i] - shift).exp_nonpositive::<FMA>();
         }
-        sum[i] = sum[i] * (max[i] - shift).exp_nonpositive() + total;
+        sum[i] = sum[i] * (max[i] - shift).exp_nonpositive::<FMA>() + total;
         max[i] = top;
     }
 }
@@ -241,7 +241,7 @@ where
 {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Join { row, max, sum, other, part } = self;
         if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) {
             return sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = *sum + part);
@@ -249,7 +249,7 @@ where
         for ((max, sum), (&other, &part)) in max.iter_mut().zip(sum).zip(other.iter().zip(part)) {
             let top = Max.join(*max, other);
             let shift = shift(top);
-            *sum = *sum * (*max - shift).exp_nonpositive() + part * (other - shift).exp_nonpositive();
+            *sum = *sum * (*max - shift).exp_nonpositive::<FMA>() + part * (other - shift).exp_nonpositive::<FMA>();
             *max = top;
         }
     }
@@ -265,7 +265,7 @@ struct Spread<'a, C> {
 impl<C: Float> Job for Spread<'_, C> {
     type Output = ();
     #[inline(always)]
-    fn run(self) {
+    fn run<const FMA: bool>(self) {
         let Spread { part, max, sum } = self;
         let n = sum.len();
         let max = &max[..n];
@@ -276,10 +276,10 @@ impl<C: Float> Job for Spread<'_, C> {
                 (part.x(i, n), part.y(i, n), to)
             };
             match part.row {
-                Row::Softmax => (0..n).for_each(|i| to[i] = (x[i] - max[i]).exp_nonpositive() * sum[i]),
+                Row::Softmax => (0..n).for_each(|i| to[i] = (x[i] - max[i]).exp_nonpositive::<FMA>() * sum[i]),
                 Row::LogSoftmax => (0..n).for_each(|i| to[i] = x[i] - max[i] - sum[i]),
                 Row::SoftmaxGrad => (0..n).for_each(|i| to[i] = y[i] * (x[i] - sum[i])),
-                Row::LogSoftmaxGrad => (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive() * sum[i]),
+                Row::LogSoftmaxGrad => (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i]),
             }
         }
     }
