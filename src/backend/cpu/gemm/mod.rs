@@ -31,6 +31,9 @@ const ROWS: usize = 4096;
 const NEAR: usize = 384;
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
+/// Multiplications of a part of a product that there may be more of than threads. Each part begins with operands that
+/// have yet to come near: where it takes less than about a tenth of a millisecond, that can be seen.
+const LARGE_PART: usize = if cfg!(debug_assertions) { 1 << 15 } else { 1 << 23 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
 const FEW: usize = 64;
 
@@ -295,8 +298,10 @@ impl<'a, T: Number> Plan<'a, T> {
             parts.div_ceil(threads) * (rows * columns + packing)
         };
         let mut best = (usize::MAX, false, 0);
-        // More parts than threads are better, if little is lost by it: one that is held up leaves less to wait for.
-        for (count, handicap) in [(2 * threads, 32), (threads, 33)] {
+        // More parts than threads are better, if they are large and little is lost by it: one that is held up leaves less
+        // to wait for.
+        let more = if self.product.work() >= 2 * threads * LARGE_PART { 2 * threads } else { threads };
+        for (count, handicap) in [(more, 32), (threads, 33)] {
             let count = count.min(most);
             for by_columns in [true, false] {
                 let (len, unit) =
