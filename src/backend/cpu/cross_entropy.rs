@@ -201,19 +201,19 @@ impl<C: Float> Job for Backward<'_, C> {
 /// somebody else when others have passed through the caches.
 #[inline(always)]
 fn scaled_exponentials<C: Float, const FMA: bool>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
-    if !large {
-        for (out, &x) in out.iter_mut().zip(x) {
-            *out = (x - top).exp_nonpositive::<FMA>() * scale;
-        }
-        return;
+    // Tiles begin where lines of the output do.
+    let plain = if large { stream::until_line(out).min(x.len()) } else { out.len() };
+    let ((near, far), (near_x, far_x)) = (out.split_at_mut(plain), x.split_at(plain));
+    for (out, &x) in near.iter_mut().zip(near_x) {
+        *out = (x - top).exp_nonpositive::<FMA>() * scale;
     }
-    const TILE: usize = 1024;
+    const TILE: usize = 256;
     let mut tile = [C::ZERO; TILE];
-    for (out, x) in out.chunks_mut(TILE).zip(x.chunks(TILE)) {
+    for (out, x) in far.chunks_mut(TILE).zip(far_x.chunks(TILE)) {
         let tile = &mut tile[..x.len()];
         for (tile, &x) in tile.iter_mut().zip(x) {
             *tile = (x - top).exp_nonpositive::<FMA>() * scale;
         }
-        stream::copy(tile, out, &[x.as_ptr().wrapping_add(TILE)]);
+        stream::copy(tile, out, &[x.as_ptr().wrapping_add(4 * TILE)]);
     }
 }

@@ -2,7 +2,6 @@
 
 use super::convert::Compute;
 use super::math;
-use super::stream::prefetch;
 use super::threads::Ptr;
 use crate::DType;
 use crate::backend::{View, ViewMut};
@@ -217,8 +216,6 @@ pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
 
 /// Elements that are looked at together in [`greatest_and_sum`]: they stay in the first-level cache.
 const NEAR: usize = 1024;
-/// How far ahead of them memory is asked for.
-const AHEAD: usize = 4 * NEAR;
 
 /// The greatest element and `Σ exp(x - greatest)`, in one pass over memory: block by block, with the sum so far brought
 /// to the new greatest element where that grows.
@@ -230,15 +227,46 @@ pub(crate) fn greatest_and_sum<C: Float, const FMA: bool>(x: &[C]) -> (C, C) {
         top = greatest(x);
     }
     let mut sum = C::ZERO;
-    for block in x.chunks(NEAR) {
-        // The exponentials take longer than their memory does to come, if it is asked for in time.
-        prefetch(block.as_ptr().wrapping_add(AHEAD), block.len());
-        let own = greatest(block);
-        if own > top {
-            sum = sum * (top - own).exp_nonpositive::<FMA>();
-            top = own;
+    let mut rest = x;
+    while !rest.is_empty() {
+        let (block, others) = rest.split_at(NEAR.min(rest.len()));
+        rest = others;
+        let (part, next) = match others.get(..NEAR) {
+            Some(next) => sum_and_look_ahead::<C, FMA>(block, top, next),
+            None => (sum_by([block], |[x]| (x - top).exp_nonpositive::<FMA>()), greatest(others)),
+        };
+        sum = sum + part;
+        if next > top {
+            sum = sum * (top - next).exp_nonpositive::<FMA>();
+            top = next;
         }
-        sum = sum + sum_by([block], |[x]| (x - top).exp_nonpositive::<FMA>());
     }
     (top, sum)
+}
+
+/// `Σ exp(x - top)` over a block, and the greatest element of the next one, whose memory comes while exponentials are
+/// taken. Both have [`NEAR`] elements.
+#[inline(always)]
+fn sum_and_look_ahead<C: Float, const FMA: bool>(block: &[C], top: C, next: &[C]) -> (C, C) {
+    // Loads of one part and exponentials of another that the processor has under way at once.
+    const PART: usize = 128;
+    let greater = |a: C, b: C| if b > a { b } else { a };
+    let (mut sums, mut tops) = ([C::ZERO; LANES], [C::LOWEST; LANES / 2]);
+    // Two loops for each part: the compiler keeps the lanes of one loop in registers, and not those of both.
+    for (block, next) in block.chunks_exact(PART).zip(next.chunks_exact(PART)) {
+        for next in next.chunks_exact(LANES / 2) {
+            tops.iter_mut().zip(next).for_each(|(top, &x)| *top = greater(*top, x));
+        }
+        for block in block.chunks_exact(LANES) {
+            sums.iter_mut().zip(block).for_each(|(sum, &x)| *sum = *sum + (x - top).exp_nonpositive::<FMA>());
+        }
+    }
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            sums[lane] = sums[lane] + sums[lane + width];
+        }
+    }
+    (sums[0], tops.into_iter().fold(C::LOWEST, greater))
 }

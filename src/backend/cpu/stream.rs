@@ -18,6 +18,14 @@ pub(crate) fn prefetch<T>(first: *const T, len: usize) {
     let _ = (first, len);
 }
 
+/// Elements up to the first that begins a line of the caches.
+pub(crate) fn until_line<T>(of: &[T]) -> usize {
+    of.as_ptr().align_offset(LINE)
+}
+
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+
 /// Copies elements without reading their old place into the caches first, nor leaving the new ones there. For each line
 /// that is written, one of each of `ahead` is asked for: what is read soon comes while what was computed leaves. Whoever
 /// copies so calls [`fence`] before another thread may read. The slices have one length.
@@ -26,8 +34,8 @@ pub(crate) fn copy<T: Element>(from: &[T], to: &mut [T], ahead: &[*const T]) {
     {
         let len = from.len().min(to.len());
         // Elements have sizes of 1, 2, 4 and 8, and no padding.
-        let per = const { lines::BYTES / size_of::<T>() };
-        let head = to.as_ptr().align_offset(lines::BYTES).min(len);
+        let per = const { LINE / size_of::<T>() };
+        let head = until_line(to).min(len);
         let count = (len - head) / per;
         let tail = head + count * per;
         to[..head].copy_from_slice(&from[..head]);
@@ -45,11 +53,10 @@ pub(crate) fn copy<T: Element>(from: &[T], to: &mut [T], ahead: &[*const T]) {
 /// Whole lines of the caches.
 #[cfg(target_arch = "x86_64")]
 mod lines {
+    use super::LINE;
     use std::arch::x86_64::{
         __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_stream_si128, _mm512_loadu_si512, _mm512_stream_si512,
     };
-
-    pub const BYTES: usize = 64;
 
     /// # Safety
     /// Both places have so many lines, which do not overlap; `to` is aligned to lines.
@@ -61,7 +68,7 @@ mod lines {
                 return wide(count, from, to, ahead);
             }
             each(count, from, to, ahead, |from, to| {
-                for part in (0..BYTES).step_by(size_of::<__m128i>()) {
+                for part in (0..LINE).step_by(size_of::<__m128i>()) {
                     _mm_stream_si128(to.add(part).cast(), _mm_loadu_si128(from.add(part).cast()));
                 }
             });
@@ -88,7 +95,7 @@ mod lines {
         ahead: &[*const T],
         line: impl Fn(*const u8, *mut u8),
     ) {
-        for at in (0..count).map(|line| line * BYTES) {
+        for at in (0..count).map(|line| line * LINE) {
             for next in ahead {
                 // SAFETY: a prefetch does not access the address; every x86-64 processor has the instruction.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast::<i8>().wrapping_add(at)) };
