@@ -14,8 +14,13 @@ use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Elements of a tile: a dozen of them fit the second-level cache with room to spare, and calls are few.
+/// The most elements that are computed at a call.
 pub(super) const TILE: usize = 1024;
+/// Elements that go through all kernels before the next: so few that the processor has the next ones' loads under way
+/// while it computes these, and enough for the calls not to count.
+const STRETCH: usize = 256;
+/// How far ahead of the elements at hand memory is asked for.
+const AHEAD: usize = 4 * STRETCH;
 
 /// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
 pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
@@ -181,19 +186,19 @@ impl<C> Drop for Evaluation<'_, '_, C> {
 
 impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
     pub(super) fn new(plan: &'p Plan<'a, C>) -> Self {
-        let mut this = Evaluation { plan, own: Vec::with_capacity(plan.buffers * TILE) };
+        let mut this = Evaluation { plan, own: Vec::with_capacity(plan.buffers * STRETCH) };
         for load in plan.loads.iter().filter(|load| load.constant) {
             let to = this.buffer(load.buffer);
             // SAFETY: the element is repeated at stride 0, as often as there is room for in the buffer.
             load.walk.runs(0, 1, |[at], _| unsafe {
-                C::load(load.dtype, load.from.get().offset(at * load.dtype.size() as isize), 0, to, TILE);
+                C::load(load.dtype, load.from.get().offset(at * load.dtype.size() as isize), 0, to, STRETCH);
             });
         }
         this
     }
 
     fn buffer(&mut self, at: usize) -> *mut C {
-        self.own.as_mut_ptr().cast::<C>().wrapping_add(at * TILE)
+        self.own.as_mut_ptr().cast::<C>().wrapping_add(at * STRETCH)
     }
 
     /// Computes `n` elements from `start` on, and returns where those of the watched result are: at `window`, or where
@@ -203,6 +208,19 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
     /// They are elements of the chain, at most [`TILE`], and no other thread computes them. If a result is watched there
     /// is room for `n` elements at `window`.
     pub(super) unsafe fn tile(&mut self, start: usize, n: usize, window: *mut C) -> *const C {
+        for done in (0..n).step_by(STRETCH) {
+            // SAFETY: the caller's promise, for a part of the elements.
+            unsafe { self.stretch(start + done, STRETCH.min(n - done), window.wrapping_add(done)) };
+        }
+        match self.plan.watched {
+            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            _ => window,
+        }
+    }
+
+    /// # Safety
+    /// As [`tile`](Self::tile), for at most [`STRETCH`] elements.
+    unsafe fn stretch(&mut self, start: usize, n: usize, window: *mut C) {
         let plan = self.plan;
         for load in plan.loads.iter().filter(|load| !load.constant) {
             // SAFETY: the caller's promise; the vector has room for every buffer's tile.
@@ -212,11 +230,11 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
         let place = |place: Place| match place {
             // Memory of at least `start + n` elements of the computing type.
             Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
-            Place::Buffer(buffer) => own.wrapping_add(buffer * TILE),
+            Place::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
             Place::Window => window,
         };
         // A tile in its own dtype, no element of which is larger than one of the computing type.
-        let mut narrow = [const { MaybeUninit::<C>::uninit() }; TILE];
+        let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
         for line in &plan.lines {
             let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
             for (from, &operand) in from.iter_mut().zip(&line.from) {
@@ -232,7 +250,7 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
                     Then::Stay => {}
                     Then::Stream(kept, ahead) => {
                         let kept = kept.get().cast::<C>().add(start);
-                        let next = |first: &Ptr<u8>| first.get().cast::<C>().wrapping_add(start + n).cast_const();
+                        let next = |first: &Ptr<u8>| first.get().cast::<C>().wrapping_add(start + AHEAD).cast_const();
                         let ahead: SmallVec<[*const C; 2]> = ahead.iter().map(next).collect();
                         stream::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n), &ahead);
                     }
@@ -245,7 +263,6 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
                 }
             }
         }
-        place(plan.watched).cast_const()
     }
 }
 

@@ -3,6 +3,9 @@
 //! Rust never contracts `a * b + c`, and elementwise loops use no fused operations, so that all versions give the same bits.
 //! Loops that take many exponentials are told whether the processor has fused multiply-add: with it these take half the time.
 
+#[cfg(target_arch = "x86_64")]
+use std::sync::atomic::{AtomicU8, Ordering};
+
 /// A loop to be compiled once for each level. `run` must be `#[inline(always)]`.
 pub(crate) trait Job {
     type Output;
@@ -23,26 +26,49 @@ pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
 pub(crate) fn dispatch<J: Job>(job: J) -> J::Output {
     #[cfg(target_arch = "x86_64")]
     {
-        // The standard library detects once and caches; each test is a load and a branch.
-        if std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512bw")
-            && std::arch::is_x86_feature_detected!("avx512dq")
-            && std::arch::is_x86_feature_detected!("avx512vl")
-            && std::arch::is_x86_feature_detected!("bmi2")
-            && std::arch::is_x86_feature_detected!("fma")
-        {
-            // SAFETY: the features were just detected.
+        let level = match LEVEL.load(Ordering::Relaxed) {
+            UNKNOWN => detect(),
+            level => level,
+        };
+        if level == AVX512 {
+            // SAFETY: the features were detected.
             return unsafe { avx512(job) };
         }
-        if std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("bmi2")
-            && std::arch::is_x86_feature_detected!("fma")
-        {
-            // SAFETY: the features were just detected.
+        if level == AVX2 {
+            // SAFETY: the features were detected.
             return unsafe { avx2(job) };
         }
     }
     baseline(job)
+}
+
+/// What [`detect`] has found: one look, where the standard library would take one for each feature.
+#[cfg(target_arch = "x86_64")]
+static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+#[cfg(target_arch = "x86_64")]
+const UNKNOWN: u8 = 0;
+#[cfg(target_arch = "x86_64")]
+const BASELINE: u8 = 1;
+#[cfg(target_arch = "x86_64")]
+const AVX2: u8 = 2;
+#[cfg(target_arch = "x86_64")]
+const AVX512: u8 = 3;
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn detect() -> u8 {
+    use std::arch::is_x86_feature_detected as has;
+    let avx2 = has!("avx2") && has!("bmi2") && has!("fma");
+    let avx512 = avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    let level = if avx512 {
+        AVX512
+    } else if avx2 {
+        AVX2
+    } else {
+        BASELINE
+    };
+    LEVEL.store(level, Ordering::Relaxed);
+    level
 }
 
 /// Runs a job without asking what the processor has. Not inlined, so that every loop has one such version.
