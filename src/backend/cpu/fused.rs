@@ -2,6 +2,7 @@
 
 use super::convert::Compute;
 use super::math;
+use super::stream;
 use super::threads::Ptr;
 use crate::DType;
 use crate::backend::{View, ViewMut};
@@ -90,6 +91,8 @@ pub(crate) struct RowsMut<'a, C> {
     dtype: DType,
     count: usize,
     len: usize,
+    /// Rows go past the caches: all of them together would not stay there.
+    large: bool,
     _borrow: PhantomData<&'a mut C>,
 }
 
@@ -98,7 +101,14 @@ impl<'a, C: Float> RowsMut<'a, C> {
     pub fn new(view: &'a mut ViewMut<'_>, len: usize) -> RowsMut<'a, C> {
         debug_assert!(view.layout.is_contiguous());
         let count = view.layout.numel() / len.max(1);
-        RowsMut { first: Ptr::new(view.first()), dtype: view.dtype, count, len, _borrow: PhantomData }
+        RowsMut { first: Ptr::new(view.first()), dtype: view.dtype, count, len, large: false, _borrow: PhantomData }
+    }
+
+    /// The same, with rows that [`done`](Self::done) brings past the caches if all of them together would not stay there.
+    /// Whoever writes them calls [`stream::fence`] after the last.
+    pub fn streaming(view: &'a mut ViewMut<'_>, len: usize) -> RowsMut<'a, C> {
+        let large = view.layout.numel() * size_of::<C>() >= stream::LARGE;
+        RowsMut { large, ..RowsMut::new(view, len) }
     }
 
     /// The place to write a row to: where it lies if it can be written there, else `scratch`, which [`done`](Self::done)
@@ -114,7 +124,7 @@ impl<'a, C: Float> RowsMut<'a, C> {
         if at >= self.count || self.len == 0 {
             return &mut [];
         }
-        if self.dtype != C::DTYPE {
+        if self.dtype != C::DTYPE || self.large {
             scratch.resize(self.len, C::ZERO);
             return scratch;
         }
@@ -131,7 +141,7 @@ impl<'a, C: Float> RowsMut<'a, C> {
     pub unsafe fn row_as_it_is<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s mut [C] {
         // SAFETY: the caller's promise.
         let row = unsafe { self.row(at, scratch) };
-        if self.dtype != C::DTYPE && at < self.count {
+        if (self.dtype != C::DTYPE || self.large) && at < self.count {
             // SAFETY: row `at` of the contiguous view, as above; `row` is as long, and elsewhere.
             unsafe {
                 let first = self.first.get().add(at * self.len * self.dtype.size());
@@ -147,13 +157,17 @@ impl<'a, C: Float> RowsMut<'a, C> {
     /// No other thread writes the same row.
     #[inline(always)]
     pub unsafe fn done(&self, at: usize, scratch: &[C]) {
-        if self.dtype == C::DTYPE || at >= self.count || scratch.len() != self.len {
+        if self.dtype == C::DTYPE && !self.large || at >= self.count || scratch.len() != self.len {
             return;
         }
         // SAFETY: row `at` of the contiguous view, as above.
         unsafe {
             let first = self.first.get().add(at * self.len * self.dtype.size());
-            C::store(self.dtype, scratch.as_ptr(), first, 1, self.len);
+            if self.dtype == C::DTYPE {
+                stream::copy(scratch, std::slice::from_raw_parts_mut(first.cast::<C>(), self.len), &[]);
+            } else {
+                C::store(self.dtype, scratch.as_ptr(), first, 1, self.len);
+            }
         }
     }
 }

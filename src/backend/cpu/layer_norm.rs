@@ -3,6 +3,7 @@
 use super::convert::compute_dtype;
 use super::fused::{Float, Rows, RowsMut, sum_by};
 use super::simd::{Job, dispatch};
+use super::stream;
 use super::threads::{GRAIN, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
@@ -38,7 +39,7 @@ fn forward_as<C: Float>(
     out: &mut ViewMut<'_>,
 ) {
     let (count, len) = (input.layout.shape()[0], input.layout.shape()[1]);
-    let (x, stats, out) = (Rows::<C>::new(input), RowsMut::<C>::new(stats, 2), RowsMut::<C>::new(out, len));
+    let (x, stats, out) = (Rows::<C>::new(input), RowsMut::<C>::new(stats, 2), RowsMut::<C>::streaming(out, len));
     let [weight, bias] = [weight, bias].map(|view| view.and_then(|view| view.as_slice::<C>()));
     parallel(count, (GRAIN / len.max(1)).max(1), |rows| {
         dispatch(Forward { x: &x, weight, bias, eps: C::lit(eps), stats: &stats, out: &out, rows });
@@ -99,6 +100,7 @@ impl<C: Float> Job for Forward<'_, C> {
             // SAFETY: as above.
             unsafe { out.done(at, &result) };
         }
+        stream::fence();
     }
 }
 
@@ -137,7 +139,7 @@ fn backward_as<C: Float>(
     let (count, len) = (input.layout.shape()[0], input.layout.shape()[1]);
     let (x, g, stats) = (Rows::<C>::new(input), Rows::<C>::new(g), Rows::<C>::new(stats));
     let weight = weight.and_then(|view| view.as_slice::<C>());
-    let input_grad = input_grad.map(|view| RowsMut::<C>::new(view, len));
+    let input_grad = input_grad.map(|view| RowsMut::<C>::streaming(view, len));
     let sums = sums.map(|view| RowsMut::<C>::new(view, 2 * len));
     let pieces = pieces(count, len);
     let piece = count.div_ceil(pieces);
@@ -208,5 +210,6 @@ impl<C: Float> Job for Backward<'_, C> {
             // SAFETY: as above.
             unsafe { input_grad.done(at, &result) };
         }
+        stream::fence();
     }
 }

@@ -3,7 +3,7 @@
 use crate::Element;
 
 /// Bytes of an output from which on it is not expected to stay in a cache until it is read.
-pub(crate) const LARGE: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 24 };
+pub(crate) const LARGE: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 23 };
 
 /// Asks for the memory of `len` elements that will soon be read. Nothing is read, so any address will do.
 #[inline(always)]
