@@ -280,11 +280,15 @@ pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
 
 /// Computes what is pending of `watched`, for a look at its elements: `pass` gets the parts of the chain, evaluates them,
 /// and sees the result of the one whose number it gets go by. It is written if somebody will read it later, as any result
-/// between is. False, and `pass` was not called, if nothing is pending.
+/// between is. False, and `pass` was not called, if nothing is pending, or if it is not both computed in and of the type
+/// `dtype`.
 ///
 /// # Errors
 /// As [`settle`].
-pub(crate) fn fold(watched: &Storage, pass: impl FnOnce(&[Part<'_>], usize)) -> Result<bool> {
+pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>], usize)) -> Result<bool> {
+    if watched.pending().is_none_or(|late| late.compute != dtype || late.dtype != dtype) {
+        return Ok(false);
+    }
     let mut chain = take_chain(&[watched]);
     if chain.is_empty() {
         return Ok(false);

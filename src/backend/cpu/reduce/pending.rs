@@ -20,7 +20,7 @@ use std::ops::Range;
 const _: () = assert!(TILE == BLOCK);
 
 /// As [`reduce`](super::reduce), of a storage whose contents may be pending. False, and nothing has happened, if they are
-/// not, or if their elements do not lie so that the result of a chain can be folded as it comes.
+/// not, or if they are computed in another type, or do not lie so that the result of a chain can be folded as it comes.
 pub(crate) fn reduce(
     by: Reduce,
     input: &Storage,
@@ -60,7 +60,7 @@ where
         return Ok(false);
     }
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
-    late::fold(input, |parts, watched| {
+    late::fold(input, C::DTYPE, |parts, watched| {
         let chain = &chain::Plan::<C>::watching(parts, numel, watched);
         let run = Folding { plan: &plan, by_columns, chain, to };
         match by {

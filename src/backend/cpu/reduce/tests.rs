@@ -1,8 +1,9 @@
 //! The kernels against folding index by index, and against themselves on other numbers of threads.
 
 use super::*;
+use crate::backend::late::{Kernel, Step};
 use crate::layout::Sizes;
-use crate::{Generator, Tensor};
+use crate::{Device, Generator, Scalar, Tensor};
 
 /// Every combination of dimensions.
 fn subsets(rank: usize) -> impl Iterator<Item = Vec<usize>> {
@@ -276,6 +277,20 @@ fn what_is_pending_is_folded_to_the_same_bits() -> Result<()> {
 
 fn bits(x: &Tensor) -> Result<Vec<u64>> {
     Ok(x.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
+}
+
+#[test]
+fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
+    for (compute, dtype) in [(DType::F64, DType::F32), (DType::F32, DType::F64)] {
+        let (kernel, inputs) = (Kernel::Number(Scalar::F64(2.5)), SmallVec::new());
+        let step = Step { op: "test", kernel, compute, dtype, device: Device::Cpu, numel: 2000, inputs };
+        let y = Tensor::from_parts(step.put_off()?, Layout::contiguous([50, 40].into()), dtype);
+        let mut out = Tensor::zeros_with([1], dtype)?;
+        let to = &mut out.as_view_mut("reduce")?;
+        assert!(y.is_pending() && !reduce_pending(Reduce::Sum, y.storage(), y.layout(), dtype, &[0, 1], to)?);
+        assert_eq!(y.sum()?.to_dtype(DType::F64)?.item::<f64>()?, 5000.0);
+    }
+    Ok(())
 }
 
 /// Folds a result that is pending, one that is also written meanwhile, and one that lies in memory.
