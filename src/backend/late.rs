@@ -279,13 +279,13 @@ pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
 }
 
 /// Computes what is pending of `watched`, for a look at its elements: `pass` gets the parts of the chain, evaluates them,
-/// and sees the result of the one whose number it gets go by. It is written if somebody will read it later, as any result
+/// and sees the result of the last one go by. It is written if somebody will read it later, as any result
 /// between is. False, and `pass` was not called, if nothing is pending, or if it is not both computed in and of the type
 /// `dtype`.
 ///
 /// # Errors
 /// As [`settle`].
-pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>], usize)) -> Result<bool> {
+pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>])) -> Result<bool> {
     if watched.pending().is_none_or(|late| late.compute != dtype || late.dtype != dtype) {
         return Ok(false);
     }
@@ -293,18 +293,16 @@ pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>
     if chain.is_empty() {
         return Ok(false);
     }
-    // All of it is computed in one pass, or it would not have been put off; the youngest, which comes last, is watched.
+    // All of it is computed in one pass, or it would not have been put off; the youngest comes last.
     let outcome = compute_chain(&mut chain, &[], |_, parts| {
-        pass(parts, parts.len() - 1);
+        pass(parts);
         Ok(())
     });
-    match outcome {
-        Ok(()) => chain.into_iter().for_each(Taken::done),
-        Err(error) => {
-            chain.into_iter().for_each(Taken::put_back);
-            return Err(error);
-        }
+    if let Err(error) = outcome {
+        chain.into_iter().for_each(Taken::put_back);
+        return Err(error);
     }
+    chain.into_iter().for_each(Taken::done);
     Ok(true)
 }
 

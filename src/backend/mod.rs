@@ -24,8 +24,6 @@ pub(crate) use view::{View, ViewMut};
 #[cfg(not(feature = "cuda"))]
 use crate::Error;
 use crate::error::err;
-use crate::layout::Layout;
-use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
 use cpu::arg::Extreme;
 use cpu::map::Tile;
@@ -176,18 +174,11 @@ pub(crate) fn reduce(
         cuda(n) => cuda::reduce::reduce(op, n, by, input, dims, out))
 }
 
-/// As [`reduce`], of a storage whose contents may be pending: they are folded as they are computed. False, and nothing has
-/// happened, if they are not pending or the device has no way to do so.
-pub(crate) fn reduce_pending(
-    by: Reduce,
-    input: &Storage,
-    layout: &Layout,
-    dtype: DType,
-    dims: &[usize],
-    out: &mut ViewMut<'_>,
-) -> Result<bool> {
+/// As [`reduce`], of elements that may be pending: they are folded as they are computed. False, and nothing has happened,
+/// if they are not pending or the device has no way to do so.
+pub(crate) fn reduce_pending(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
     match input.device() {
-        Device::Cpu => cpu::reduce::reduce_pending(by, input, layout, dtype, dims, out),
+        Device::Cpu => cpu::reduce::reduce_pending(by, input, dims, out),
         Device::Cuda(_) => Ok(false),
     }
 }

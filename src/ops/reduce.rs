@@ -4,10 +4,10 @@ use super::formula::Real;
 use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::convert::compute_dtype;
 use crate::backend::cpu::map::{Floats, Formula, Tile};
 use crate::backend::cpu::reduce::{Reduce, Shifted};
+use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
 use crate::{DType, Dims, Result, Shape, Tensor};
@@ -52,8 +52,8 @@ impl Plan {
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         let mut to = out.as_view_mut(op)?;
-        let (storage, layout) = (x.storage(), x.layout());
-        if !x.is_pending() || !backend::reduce_pending(by, storage, layout, x.dtype(), &self.dims, &mut to)? {
+        let pending = View { storage: x.storage(), layout: x.layout(), dtype: x.dtype() };
+        if !x.is_pending() || !backend::reduce_pending(by, pending, &self.dims, &mut to)? {
             backend::reduce(op, by, x.as_view()?, &self.dims, &mut to)?;
         }
         Ok(out)

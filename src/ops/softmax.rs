@@ -115,6 +115,7 @@ impl Tensor {
 
 fn log_sum_exp(plan: &Plan, x: &Tensor) -> Result<Tensor> {
     // Half precision is summed, and its exponentials taken, in f32.
+    // It is read twice.
     x.expect();
     let max = plan.reduce("logsumexp", Reduce::Max, x, compute_dtype(x.dtype()))?;
     // An infinite maximum would make NaN of infinities that it is subtracted from.

@@ -14,8 +14,6 @@ use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// The most elements that are computed at a call.
-pub(super) const TILE: usize = 1024;
 /// Elements that go through all kernels before the next: so few that the processor has the next ones' loads under way
 /// while it computes these, and enough for the calls not to count.
 const STRETCH: usize = 256;
@@ -80,9 +78,9 @@ pub(super) struct Plan<'a, C> {
 }
 
 impl<'a, C: Compute> Plan<'a, C> {
-    /// A plan that shows the result of part `watched`, which is of the computing type, to whoever evaluates it.
-    pub(super) fn watching(parts: &[Part<'a>], numel: usize, watched: usize) -> Plan<'a, C> {
-        Plan::new(parts, numel, Some(watched))
+    /// A plan that shows the result of the last part, which is of the computing type, to whoever evaluates it.
+    pub(super) fn watching(parts: &[Part<'a>], numel: usize) -> Plan<'a, C> {
+        Plan::new(parts, numel, parts.len().checked_sub(1))
     }
 
     fn new(parts: &[Part<'a>], numel: usize, watched: Option<usize>) -> Plan<'a, C> {
@@ -139,12 +137,8 @@ impl<'a, C: Compute> Plan<'a, C> {
 
     fn run(&self, numel: usize) {
         parallel(numel, GRAIN, |range| {
-            let mut evaluation = Evaluation::new(self);
-            for start in range.clone().step_by(TILE) {
-                let n = TILE.min(range.end - start);
-                // SAFETY: these are elements of the chain, and no other thread has them; nobody looks on.
-                unsafe { evaluation.tile(start, n, std::ptr::null_mut()) };
-            }
+            // SAFETY: these are elements of the chain, and no other thread has them; nobody looks on.
+            unsafe { Evaluation::new(self).run(range.start, range.len(), std::ptr::null_mut()) };
         });
     }
 }
@@ -205,9 +199,9 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
     /// they are kept.
     ///
     /// # Safety
-    /// They are elements of the chain, at most [`TILE`], and no other thread computes them. If a result is watched there
-    /// is room for `n` elements at `window`.
-    pub(super) unsafe fn tile(&mut self, start: usize, n: usize, window: *mut C) -> *const C {
+    /// They are elements of the chain, and no other thread computes them. If a result is watched there is room for `n`
+    /// elements at `window`.
+    pub(super) unsafe fn run(&mut self, start: usize, n: usize, window: *mut C) -> *const C {
         for done in (0..n).step_by(STRETCH) {
             // SAFETY: the caller's promise, for a part of the elements.
             unsafe { self.stretch(start + done, STRETCH.min(n - done), window.wrapping_add(done)) };
@@ -219,7 +213,7 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
     }
 
     /// # Safety
-    /// As [`tile`](Self::tile), for at most [`STRETCH`] elements.
+    /// As [`run`](Self::run), for at most [`STRETCH`] elements.
     unsafe fn stretch(&mut self, start: usize, n: usize, window: *mut C) {
         let plan = self.plan;
         for load in plan.loads.iter().filter(|load| !load.constant) {

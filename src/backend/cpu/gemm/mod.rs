@@ -31,8 +31,8 @@ const ROWS: usize = 4096;
 const NEAR: usize = 384;
 /// Multiplications that repay a fork and join. Small in debug builds, so that tests come by the seams.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 14 } else { 1 << 18 };
-/// Multiplications of a part of a product that there may be more of than threads. Each part begins with operands that
-/// have yet to come near: where it takes less than about a tenth of a millisecond, that can be seen.
+/// Multiplications from which on there may be more parts of a product than threads. Each part begins with operands that
+/// have yet to come near; in one of less than about a tenth of a millisecond that can be seen.
 const LARGE_PART: usize = if cfg!(debug_assertions) { 1 << 15 } else { 1 << 23 };
 /// Rows of `a` up to which each element of `b` is read so few times that it is read where it is.
 const FEW: usize = 64;
