@@ -1,6 +1,6 @@
 //! Training steps that a GPU repeats by itself.
 
-use crate::backend::cuda::capture::{Recorded, record};
+use crate::backend::cuda::runtime::capture::{Recorded, record};
 use crate::error::bail;
 use crate::{Device, Result, Tensor};
 use std::cell::RefCell;

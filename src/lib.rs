@@ -37,7 +37,7 @@ mod storage;
 mod tensor;
 
 pub use backend::DeviceProperties;
-pub use backend::cpu::threads::{num_threads, set_num_threads, with_num_threads};
+pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 #[cfg(feature = "cuda")]
 pub use cuda_graph::CudaGraph;
 pub use device::Device;

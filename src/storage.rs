@@ -12,7 +12,7 @@
 //!    never changes. Until then it has none: whoever reads or writes calls [`Storage::settle`] first.
 
 #[cfg(feature = "cuda")]
-use crate::backend::cuda::{capture, gpu::gpu, memory as cuda_memory};
+use crate::backend::cuda::runtime::{capture, gpu::gpu, memory as cuda_memory};
 use crate::backend::late::{self, Late, Step};
 use crate::memory::pool::Block;
 use crate::memory::{CPU, magazine};

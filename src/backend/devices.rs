@@ -2,7 +2,7 @@
 
 use super::check;
 #[cfg(feature = "cuda")]
-use super::cuda::gpu::gpu;
+use super::cuda::runtime::gpu::gpu;
 use crate::{Device, Result};
 
 /// What a device is.

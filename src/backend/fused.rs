@@ -1,7 +1,7 @@
 //! The seam for the kernels that do several operations at once.
 
-use super::cpu::attention::Inputs;
-use super::cpu::cross_entropy::Classes;
+use super::cpu::nn::attention::Inputs;
+use super::cpu::nn::cross_entropy::Classes;
 #[cfg(feature = "cuda")]
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
@@ -34,10 +34,10 @@ pub(crate) fn matmul(
     let others = [b.device(), out.device()].into_iter().chain(row.map(|row| row.device()));
     dispatch!(op, common_device(op, a.device(), others)?,
         cpu => {
-            let multiply = if exactness == Exactness::Bf16 { cpu::matmul::matmul_bf16 } else { cpu::matmul::matmul };
+            let multiply = if exactness == Exactness::Bf16 { cpu::linalg::matmul::matmul_bf16 } else { cpu::linalg::matmul::matmul };
             multiply(op, a, b, out, row)
         },
-        cuda(n) => cuda::matmul::matmul(op, n, a, b, out, row, exactness))
+        cuda(n) => cuda::linalg::matmul::matmul(op, n, a, b, out, row, exactness))
 }
 
 /// With `x` a row of `input` `[R, D]`: `(x - mean) / sqrt(variance + eps) * weight + bias` into `out` `[R, D]`; the mean
@@ -53,16 +53,16 @@ pub(crate) fn layer_norm(
 ) -> Result<()> {
     let others = [weight, bias].into_iter().flatten().map(|view| view.device()).chain([stats.device(), out.device()]);
     dispatch!(op, common_device(op, input.device(), others)?,
-        cpu => cpu::layer_norm::forward(op, input, weight, bias, eps, stats, out),
-        cuda(n) => cuda::rows::layer_norm(op, n, input, [weight, bias], eps, stats, out))
+        cpu => cpu::nn::layer_norm::forward(op, input, weight, bias, eps, stats, out),
+        cuda(n) => cuda::nn::rows::layer_norm(op, n, input, [weight, bias], eps, stats, out))
 }
 
 /// Into how many pieces [`layer_norm_backward`] cuts the rows: their sizes alone decide.
 pub(crate) fn layer_norm_pieces(device: Device, rows: usize, len: usize) -> usize {
     match device {
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => cuda::rows::layer_norm_pieces(rows, len),
-        _ => cpu::layer_norm::pieces(rows, len),
+        Device::Cuda(_) => cuda::nn::rows::layer_norm_pieces(rows, len),
+        _ => cpu::nn::layer_norm::pieces(rows, len),
     }
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn layer_norm_backward(
 ) -> Result<()> {
     let others = [g.device(), stats.device()].into_iter().chain(weight.map(|view| view.device()));
     dispatch!(op, common_device(op, input.device(), others)?,
-        cpu => cpu::layer_norm::backward(op, input, g, stats, weight, input_grad, sums),
-        cuda(n) => cuda::rows::layer_norm_backward(op, n, [input, g, stats], weight, input_grad, sums))
+        cpu => cpu::nn::layer_norm::backward(op, input, g, stats, weight, input_grad, sums),
+        cuda(n) => cuda::nn::rows::layer_norm_backward(op, n, [input, g, stats], weight, input_grad, sums))
 }
 
 /// The class of each row: `target` is contiguous i64, `weight`, one for each class, contiguous f64.
@@ -120,9 +120,9 @@ pub(crate) fn cross_entropy(
     let others = targets.devices().chain([stats.device(), loss.device()]);
     let device = common_device(op, logits.device(), others)?;
     match (device, counted) {
-        (Device::Cpu, _) => cpu::cross_entropy::forward(op, logits, targets.classes(op)?, stats, loss),
+        (Device::Cpu, _) => cpu::nn::cross_entropy::forward(op, logits, targets.classes(op)?, stats, loss),
         #[cfg(feature = "cuda")]
-        (Device::Cuda(n), Some(counted)) => cuda::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
+        (Device::Cuda(n), Some(counted)) => cuda::nn::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
         (device, _) => Err(err!(Backend, op, "there is nowhere on {device} to put the rows' weights")),
     }
 }
@@ -141,8 +141,8 @@ pub(crate) fn cross_entropy_backward(
     let _ = total;
     let others = targets.devices().chain([stats.device(), g.device()]).chain(logits.map(|logits| logits.device()));
     dispatch!(op, common_device(op, out.device(), others)?,
-        cpu => cpu::cross_entropy::backward(op, logits, targets.classes(op)?, stats, g, out),
-        cuda(n) => cuda::rows::cross_entropy_backward(op, n, targets, logits, [stats, g], total, out))
+        cpu => cpu::nn::cross_entropy::backward(op, logits, targets.classes(op)?, stats, g, out),
+        cuda(n) => cuda::nn::rows::cross_entropy_backward(op, n, targets, logits, [stats, g], total, out))
 }
 
 /// The dtype in which a device's fused kernel takes operands of `dtype`, if it has one for rows of so many elements in tensors
@@ -154,9 +154,9 @@ pub(crate) fn attention_dtype(
     scale: f64,
 ) -> Option<DType> {
     match device {
-        Device::Cpu => Some(cpu::convert::compute_dtype(dtype)),
+        Device::Cpu => Some(cpu::runtime::convert::compute_dtype(dtype)),
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => cuda::attention::fits(size, value_size, rank, scale).then_some(dtype),
+        Device::Cuda(_) => cuda::nn::attention::fits(size, value_size, rank, scale).then_some(dtype),
         #[cfg(not(feature = "cuda"))]
         Device::Cuda(_) => {
             let _ = (dtype, size, value_size, rank, scale);
@@ -175,8 +175,8 @@ pub(crate) fn attention(
 ) -> Result<()> {
     let others = inputs.devices().chain([sums.device(), out.device()]);
     dispatch!(op, common_device(op, inputs.query.device(), others)?,
-        cpu => cpu::attention::forward(op, inputs, sums, out),
-        cuda(n) => cuda::attention::forward(op, n, inputs, sums, out))
+        cpu => cpu::nn::attention::forward(op, inputs, sums, out),
+        cuda(n) => cuda::nn::attention::forward(op, n, inputs, sums, out))
 }
 
 /// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
@@ -188,14 +188,14 @@ pub(crate) fn attention_backward(
 ) -> Result<()> {
     let others = inputs.devices().chain([sums.device(), out.device(), g.device()]);
     dispatch!(op, common_device(op, inputs.query.device(), others)?,
-        cpu => cpu::attention::backward(op, inputs, sums, out, g, grads),
-        cuda(n) => cuda::attention::backward(op, n, inputs, [sums, out, g], grads))
+        cpu => cpu::nn::attention::backward(op, inputs, sums, out, g, grads),
+        cuda(n) => cuda::nn::attention::backward(op, n, inputs, [sums, out, g], grads))
 }
 
 /// Fills contiguous elements with the draw of a seed that starts at the counter `offset`. On the processor halves are not
 /// drawn directly.
 pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, out.device(),
-        cpu => cpu::copy::draw(op, draw, (seed, offset), out),
-        cuda(n) => cuda::random::draw(op, n, draw, seed, offset, out))
+        cpu => cpu::elementwise::copy::draw(op, draw, (seed, offset), out),
+        cuda(n) => cuda::elementwise::random::draw(op, n, draw, seed, offset, out))
 }

@@ -2,7 +2,7 @@
 //!
 //! An operation on a large tensor costs what it takes to bring its operands in and its result out, not the arithmetic
 //! between. So its result is at first only a [`Step`]: the kernel, and handles to the operands. When someone wants the
-//! bytes, that step and all the pending ones behind it are computed together, tile by tile in the cache (`cpu::chain`).
+//! bytes, that step and all the pending ones behind it are computed together, tile by tile in the cache (`cpu::elementwise::chain`).
 //! A result between is written to memory if a backward pass will read it. A handle alone says little: in Rust the
 //! temporaries of a statement live to its end. What only has that is left as it was, a step, where this takes no more
 //! memory than its bytes would; if it comes by again it is written, so that nothing is computed more than twice.
@@ -16,10 +16,10 @@
 //! two can wait for each other.
 
 use super::View;
-use super::cpu::chain;
-use super::cpu::convert::compute_dtype;
-use super::cpu::map::Tile;
-use super::cpu::threads::GRAIN;
+use super::cpu::elementwise::chain;
+use super::cpu::runtime::convert::compute_dtype;
+use super::cpu::elementwise::map::Tile;
+use super::cpu::runtime::threads::GRAIN;
 use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
@@ -455,7 +455,7 @@ fn evaluate(last: &Step, parts: &[Part<'_>]) -> Result<()> {
             Ok(())
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(n) => super::cuda::chain::compute(last.op, n, last.compute, last.numel, parts),
+        Device::Cuda(n) => super::cuda::elementwise::chain::compute(last.op, n, last.compute, last.numel, parts),
         #[cfg(not(feature = "cuda"))]
         Device::Cuda(n) => Err(super::no_cuda(last.op, n)),
     }

@@ -13,7 +13,7 @@ pub(crate) mod late;
 mod view;
 
 pub(crate) use cpu::index::Indices;
-pub(crate) use cpu::matmul::has_bf16;
+pub(crate) use cpu::linalg::matmul::has_bf16;
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
     Exactness, Targets, attention, attention_backward, attention_dtype, cross_entropy, cross_entropy_backward, draw,
@@ -25,10 +25,10 @@ pub(crate) use view::{View, ViewMut};
 use crate::Error;
 use crate::error::err;
 use crate::{DType, Device, Result, Scalar};
-use cpu::arg::Extreme;
-use cpu::map::Tile;
+use cpu::reduce::arg::Extreme;
+use cpu::elementwise::map::Tile;
 use cpu::reduce::{Reduce, Shifted};
-use cpu::softmax::Row;
+use cpu::nn::softmax::Row;
 use std::ops::Range;
 
 /// Hands a call to the kernels of a device.
@@ -54,13 +54,13 @@ pub(crate) fn no_cuda(op: &'static str, ordinal: usize) -> Error {
 
 /// Refuses a device that is not there.
 pub(crate) fn check(op: &'static str, device: Device) -> Result<()> {
-    dispatch!(op, device, cpu => Ok(()), cuda(n) => cuda::gpu::gpu(op, n).map(drop))
+    dispatch!(op, device, cpu => Ok(()), cuda(n) => cuda::runtime::gpu::gpu(op, n).map(drop))
 }
 
 /// Whether this thread records work for a device instead of doing it.
 pub(crate) fn is_recording(device: Device) -> bool {
     #[cfg(feature = "cuda")]
-    return cuda::capture::is_recording(device);
+    return cuda::runtime::capture::is_recording(device);
     #[cfg(not(feature = "cuda"))]
     {
         let _ = device;
@@ -94,15 +94,15 @@ pub(crate) fn map<const N: usize>(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
-        cpu => cpu::map::map(op, tile, compute, inputs, out),
-        cuda(n) => cuda::chain::map(op, n, tile, compute, inputs, out))
+        cpu => cpu::elementwise::map::map(op, tile, compute, inputs, out),
+        cuda(n) => cuda::elementwise::chain::map(op, n, tile, compute, inputs, out))
 }
 
 /// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
 pub(crate) fn copy(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, common_device(op, from.device(), [to.device()])?,
-        cpu => cpu::copy::copy(from, to),
-        cuda(n) => cuda::chain::copy(op, n, from, to))
+        cpu => cpu::elementwise::copy::copy(from, to),
+        cuda(n) => cuda::elementwise::chain::copy(op, n, from, to))
 }
 
 /// `target = tile(target, other)`, in place; `other` has the shape of `target` and another storage.
@@ -113,25 +113,25 @@ pub(crate) fn zip_in_place(
     other: View<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, target.device(), [other.device()])?,
-        cpu => cpu::map::zip_in_place(op, tile, target, other),
-        cuda(n) => cuda::chain::zip_in_place(op, n, tile, target, other))
+        cpu => cpu::elementwise::map::zip_in_place(op, tile, target, other),
+        cuda(n) => cuda::elementwise::chain::zip_in_place(op, n, tile, target, other))
 }
 
 /// The element at a position of a view's layout.
 pub(crate) fn read(op: &'static str, from: View<'_>, position: usize) -> Result<Scalar> {
     dispatch!(op, from.device(),
-        cpu => Ok(cpu::copy::read(from, position)),
-        cuda(n) => cuda::memory::read(op, n, from, position))
+        cpu => Ok(cpu::elementwise::copy::read(from, position)),
+        cuda(n) => cuda::runtime::memory::read(op, n, from, position))
 }
 
 /// Puts one number everywhere.
 pub(crate) fn fill(op: &'static str, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
     dispatch!(op, to.device(),
         cpu => {
-            cpu::copy::fill(to, value);
+            cpu::elementwise::copy::fill(to, value);
             Ok(())
         },
-        cuda(n) => cuda::chain::fill(op, n, to, value))
+        cuda(n) => cuda::elementwise::chain::fill(op, n, to, value))
 }
 
 /// The bytes of contiguous elements, from one device to another.
@@ -139,7 +139,7 @@ pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -
     match (from.device(), to.device()) {
         (a, b) if a == b => copy(op, from, to),
         #[cfg(feature = "cuda")]
-        _ => cuda::memory::transfer(op, from, to),
+        _ => cuda::runtime::memory::transfer(op, from, to),
         #[cfg(not(feature = "cuda"))]
         (Device::Cuda(ordinal), _) | (_, Device::Cuda(ordinal)) => Err(no_cuda(op, ordinal)),
         #[cfg(not(feature = "cuda"))]
@@ -176,9 +176,9 @@ pub(crate) fn reduce(
 
 /// As [`reduce`], of elements that may be pending: they are folded as they are computed. False, and nothing has happened,
 /// if they are not pending or the device has no way to do so.
-pub(crate) fn reduce_pending(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
+pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
     match input.device() {
-        Device::Cpu => cpu::reduce::reduce_pending(by, input, dims, out),
+        Device::Cpu => cpu::reduce::reduce_deferred(by, input, dims, out),
         Device::Cuda(_) => Ok(false),
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn arg(
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, input.device(), [indices.device()])?,
-        cpu => cpu::arg::arg(which, input, dims, values, indices),
+        cpu => cpu::reduce::arg::arg(which, input, dims, values, indices),
         cuda(n) => cuda::reduce::arg(op, n, which, input, dims, values, indices))
 }
 
@@ -223,8 +223,8 @@ pub(crate) fn softmax<const N: usize>(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
-        cpu => cpu::softmax::softmax(op, row, inputs, dim, out),
-        cuda(n) => cuda::rows::softmax(op, n, row, inputs, dim, out))
+        cpu => cpu::nn::softmax::softmax(op, row, inputs, dim, out),
+        cuda(n) => cuda::nn::rows::softmax(op, n, row, inputs, dim, out))
 }
 
 /// `out[.., j, ..] = x[.., indices[.., j, ..], ..]` along `dim`. The indices broadcast to the shape of `out`, which

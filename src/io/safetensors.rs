@@ -15,7 +15,7 @@
 //! ```
 
 use super::StateDict;
-use crate::backend::cpu::bytes;
+use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, err};
 use crate::{DType, Device, Error, Result, Shape};
 use memmap2::Mmap;

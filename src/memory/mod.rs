@@ -194,9 +194,9 @@ pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
 fn on_gpu<R>(
     op: &'static str,
     ordinal: usize,
-    f: impl FnOnce(&Arena<crate::backend::cuda::memory::CudaSystem>) -> R,
+    f: impl FnOnce(&Arena<crate::backend::cuda::runtime::memory::CudaSystem>) -> R,
 ) -> Result<R> {
-    Ok(f(&crate::backend::cuda::gpu::gpu(op, ordinal)?.arena))
+    Ok(f(&crate::backend::cuda::runtime::gpu::gpu(op, ordinal)?.arena))
 }
 
 #[cfg(not(feature = "cuda"))]

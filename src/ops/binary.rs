@@ -5,7 +5,7 @@ use super::map::{map, map_alike};
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, Grads};
 use crate::backend::code::Code;
-use crate::backend::cpu::map::{Formula, Numbers, Tile};
+use crate::backend::cpu::elementwise::map::{Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::{DType, Operand, Result, Tensor};

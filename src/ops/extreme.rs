@@ -4,7 +4,7 @@ use super::reduce::{OverAll, Plan, dim_refusals, dim_samples, samples};
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::Cx;
 use crate::backend;
-use crate::backend::cpu::arg::Extreme;
+use crate::backend::cpu::reduce::arg::Extreme;
 use crate::backend::cpu::reduce::Reduce;
 use crate::error::bail;
 use crate::{DType, Dims, Result, Shape, Tensor};

@@ -5,7 +5,7 @@
 //! derivatives of derivatives come about.
 
 use crate::backend::code::Code;
-use crate::backend::cpu::math;
+use crate::backend::cpu::elementwise::math;
 use crate::{Result, Tensor};
 // Not imported by name: on an owned tensor the operator traits' methods would hide the tensor's own.
 use std::ops;

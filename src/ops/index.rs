@@ -2,7 +2,7 @@
 
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::Cx;
-use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Indices, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};

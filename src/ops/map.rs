@@ -3,8 +3,8 @@
 use crate::autograd::node::Kind;
 use crate::autograd::{in_pass, is_grad_enabled};
 use crate::backend;
-use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::cpu::map::Tile;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::elementwise::map::Tile;
 use crate::backend::late::{Input, Kernel, Step, WORTHWHILE};
 use crate::error::bail;
 use crate::layout::Layout;

@@ -4,7 +4,7 @@ use super::binary::common_dtype;
 use super::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
 use super::sample::{Op, Refusal, Sample, normal};
 use crate::autograd::{Cx, Grads};
-use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Exactness};
 use crate::error::bail;
 use crate::layout::{Shape, broadcast};

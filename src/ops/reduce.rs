@@ -4,8 +4,8 @@ use super::formula::Real;
 use super::map::map;
 use super::sample::{Op, Refusal, Sample, normal, spread};
 use crate::autograd::{Cx, is_grad_enabled};
-use crate::backend::cpu::convert::compute_dtype;
-use crate::backend::cpu::map::{Floats, Formula, Tile};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::elementwise::map::{Floats, Formula, Tile};
 use crate::backend::cpu::reduce::{Reduce, Shifted};
 use crate::backend::{self, View};
 use crate::error::bail;
@@ -53,7 +53,7 @@ impl Plan {
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         let mut to = out.as_view_mut(op)?;
         let pending = View { storage: x.storage(), layout: x.layout(), dtype: x.dtype() };
-        if !x.is_pending() || !backend::reduce_pending(by, pending, &self.dims, &mut to)? {
+        if !x.is_pending() || !backend::reduce_deferred(by, pending, &self.dims, &mut to)? {
             backend::reduce(op, by, x.as_view()?, &self.dims, &mut to)?;
         }
         Ok(out)

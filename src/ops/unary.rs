@@ -9,7 +9,7 @@ use super::map::map_alike;
 use super::sample::{Op, Sample, unary_samples};
 use crate::autograd::{Cx, is_grad_enabled};
 use crate::backend::code::Code;
-use crate::backend::cpu::map::{Floats, Formula, Numbers, Tile};
+use crate::backend::cpu::elementwise::map::{Floats, Formula, Numbers, Tile};
 use crate::error::bail;
 use crate::{DType, Result, Tensor};
 use smallvec::smallvec;

@@ -1,7 +1,7 @@
 //! Bounds for gradients.
 
 use crate::autograd::no_grad;
-use crate::backend::cpu::optim::{largest, power_sum};
+use crate::backend::cpu::nn::optim::{largest, power_sum};
 use crate::error::bail;
 use crate::nn::Module;
 use crate::{DType, Device, Result, Tensor};

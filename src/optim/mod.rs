@@ -120,7 +120,7 @@ fn check_rate(op: &'static str, lr: f64) -> Result<()> {
 /// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) fn rules() -> Vec<(&'static str, usize)> {
-    use crate::backend::cpu::optim::Rule;
+    use crate::backend::cpu::nn::optim::Rule;
     fn of<const N: usize>(method: &impl store::Method<N>) -> (&'static str, usize) {
         fn code<R: Rule<f32, N>, const N: usize>(_: &R) -> (&'static str, usize) {
             (R::CODE, N)

@@ -1,7 +1,7 @@
 //! Updates of parameters on GPUs: collected first, then made in few launches.
 
 use super::store::Kept;
-use crate::backend::cpu::optim::Rule;
+use crate::backend::cpu::nn::optim::Rule;
 use crate::{DType, Result, Tensor};
 
 #[cfg(feature = "cuda")]
@@ -10,7 +10,7 @@ pub(super) use with_cuda::{Numbers, OnGpus};
 #[cfg(feature = "cuda")]
 mod with_cuda {
     use super::{DType, Kept, Result, Rule, Tensor};
-    use crate::backend::cuda::optim::{Entry, Update};
+    use crate::backend::cuda::nn::optim::{Entry, Update};
     use crate::error::bail;
     use crate::{Device, backend};
     use std::ops::Range;

@@ -3,7 +3,7 @@
 use super::store::{Method, Store, save_numbers};
 use super::{Decay, Optimizer, check_rate};
 use crate::Result;
-use crate::backend::cpu::optim::{Real, Rule};
+use crate::backend::cpu::nn::optim::{Real, Rule};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::Module;

@@ -2,7 +2,7 @@
 
 use super::on_gpus::{Numbers, OnGpus};
 use crate::backend;
-use crate::backend::cpu::optim::{Real, Rule, Update, update};
+use crate::backend::cpu::nn::optim::{Real, Rule, Update, update};
 #[cfg(feature = "cuda")]
 use crate::cuda_graph::note_change;
 use crate::error::{bail, err};

@@ -130,7 +130,7 @@ impl Tensor {
     fn elem(&self, view: View<'_>, index: &[usize]) -> Elem {
         let at =
             index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
-        match (backend::cpu::copy::read(view, at as usize), self.dtype()) {
+        match (backend::cpu::elementwise::copy::read(view, at as usize), self.dtype()) {
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
             (Scalar::F64(x), DType::BF16) => Elem::BF16(x as f32),

@@ -1,18 +1,10 @@
-//! The kernels for NVIDIA GPUs.
+//! The kernels for NVIDIA GPUs, in the same folders as those for the CPU.
 
-pub(crate) mod attention;
-mod call;
-pub(crate) mod capture;
-pub(crate) mod chain;
-mod compile;
-pub(crate) mod gpu;
+pub(crate) mod elementwise;
 pub(crate) mod index;
-pub(crate) mod matmul;
-pub(crate) mod memory;
-pub(crate) mod optim;
-pub(crate) mod random;
+pub(crate) mod linalg;
+pub(crate) mod nn;
 pub(crate) mod reduce;
-pub(crate) mod rows;
-mod source;
+pub(crate) mod runtime;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,11 +1,14 @@
 //! Every kernel is compiled, for an older and a newer GPU, wherever the compiler is; no GPU is needed for that.
 
-use super::call::Source;
-use super::compile::{compile, present};
-use super::source::{Array, Line, Program, element, opening};
-use super::{attention, index, matmul, optim, random, reduce, rows};
+use crate::backend::cuda::runtime::call::Source;
+use crate::backend::cuda::runtime::compile::{compile, present};
+use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening};
+use super::elementwise::random;
+use super::linalg::matmul;
+use super::nn::{attention, optim, rows};
+use super::{index, reduce};
 use crate::backend::code::Code;
-use crate::backend::cpu::convert::compute_dtype;
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::ops::list;
 use crate::optim::rules;
 use crate::{DType, Result, autograd};

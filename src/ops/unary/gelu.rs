@@ -2,7 +2,7 @@
 //! chosen for every element, and vectors would compute both forms.
 
 use super::{Keep, Unary, apply};
-use crate::backend::cpu::map::{Floats, Formula, Tile};
+use crate::backend::cpu::elementwise::map::{Floats, Formula, Tile};
 use crate::ops::formula::Real;
 use crate::ops::sample::{Op, unary_samples};
 use crate::{Result, Tensor};

@@ -1,10 +1,10 @@
 //! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
 
 use super::{Data, Plan, Source, Target, own_numbers};
-use crate::backend::cpu::convert::Compute;
-use crate::backend::cpu::fold::Fold;
-use crate::backend::cpu::simd::{Job, dispatch};
-use crate::backend::cpu::threads::{GRAIN, Ptr, parallel};
+use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::reduce::fold::Fold;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use std::ops::Range;
 
 /// Columns folded side by side.

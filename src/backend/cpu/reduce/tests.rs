@@ -291,7 +291,7 @@ fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
         let y = Tensor::from_parts(step.put_off()?, Layout::contiguous([50, 40].into()), dtype);
         let mut out = Tensor::zeros_with([1], dtype)?;
         let to = &mut out.as_view_mut("reduce")?;
-        assert!(y.is_pending() && !reduce_pending(Reduce::Sum, unsettled(&y), &[0, 1], to)?);
+        assert!(y.is_pending() && !reduce_deferred(Reduce::Sum, unsettled(&y), &[0, 1], to)?);
         assert_eq!(y.sum()?.to_dtype(DType::F64)?.item::<f64>()?, 5000.0);
     }
     Ok(())
@@ -308,7 +308,7 @@ fn compare_pending(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<()> {
             y.expect();
         }
         let mut out = Tensor::full_with(want.shape(), f64::NAN, DType::F64)?.to_dtype(x.dtype())?;
-        let done = reduce_pending(by, unsettled(&y), dims, &mut out.as_view_mut("reduce")?)?;
+        let done = reduce_deferred(by, unsettled(&y), dims, &mut out.as_view_mut("reduce")?)?;
         assert_eq!(done, folds_as_it_comes(x.shape(), dims), "{what}");
         if done {
             assert_eq!(bits(&out)?, bits(&want)?, "{what}, kept: {kept}");

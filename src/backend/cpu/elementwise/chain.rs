@@ -1,0 +1,336 @@
+//! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
+//! kept, nothing leaves the cache. A fold of one of the results can look on ([`Plan::watching`]), so that this one need
+//! not be written for its sake.
+
+use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::elementwise::map::Tile;
+use crate::backend::cpu::runtime::streaming;
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::DType;
+use crate::backend::View;
+use crate::backend::late::{Kernel, Operand, Part};
+use crate::layout::Walk;
+use smallvec::SmallVec;
+use std::mem::MaybeUninit;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+/// Elements that go through all kernels before the next: so few that the processor has the next ones' loads under way
+/// while it computes these, and enough for the calls not to count.
+const STRETCH: usize = 256;
+/// How far ahead of the elements at hand memory is asked for.
+const AHEAD: usize = 4 * STRETCH;
+
+/// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
+pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
+    match compute {
+        DType::F64 => Plan::<f64>::new(parts, numel, None).run(numel),
+        _ => Plan::<f32>::new(parts, numel, None).run(numel),
+    }
+}
+
+/// Where a kernel finds a tile of numbers in the computing type.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In memory, at the tile's own position.
+    Direct(Ptr<u8>),
+    /// In a buffer of the thread's own.
+    Buffer(usize),
+    /// In the memory of who looks on.
+    Window,
+}
+
+/// Elements that have to be gathered or converted.
+struct Load {
+    from: Ptr<u8>,
+    dtype: DType,
+    walk: Walk<1>,
+    /// One element again and again: the buffer stays as it is from tile to tile.
+    constant: bool,
+    buffer: usize,
+}
+
+/// A part with its places.
+struct Line<'a> {
+    kernel: &'a Kernel,
+    from: SmallVec<[Place; 3]>,
+    to: Place,
+    then: Then,
+}
+
+/// What is done with a tile of results.
+enum Then {
+    /// Nothing: it is where it belongs.
+    Stay,
+    /// It is copied past the caches, while tiles of these operands come in for the next time.
+    Stream(Ptr<u8>, SmallVec<[Ptr<u8>; 2]>),
+    /// It is rounded to its own type, and stored if it is kept.
+    Narrow(DType, Option<Ptr<u8>>),
+}
+
+/// How a chain is evaluated.
+pub(crate) struct Plan<'a, C> {
+    loads: Vec<Load>,
+    lines: Vec<Line<'a>>,
+    buffers: usize,
+    /// Where the watched result appears.
+    watched: Place,
+    _compute: std::marker::PhantomData<C>,
+}
+
+impl<'a, C: Compute> Plan<'a, C> {
+    /// A plan that shows the result of the last part, which is of the computing type, to whoever evaluates it.
+    pub(crate) fn watching(parts: &[Part<'a>], numel: usize) -> Plan<'a, C> {
+        Plan::new(parts, numel, parts.len().checked_sub(1))
+    }
+
+    fn new(parts: &[Part<'a>], numel: usize, watched: Option<usize>) -> Plan<'a, C> {
+        // What is read back when all of it has been written is not in the cache any more.
+        let stream = numel * size_of::<C>() >= streaming::LARGE;
+        let mut loads: Vec<(View<'a>, usize)> = Vec::new();
+        let mut buffers = Buffers::new(parts);
+        let mut lines: Vec<Line<'a>> = Vec::with_capacity(parts.len());
+        for (at, part) in parts.iter().enumerate() {
+            let place = |operand: &Operand<'a>| match operand {
+                Operand::Part(earlier) => lines[*earlier].to,
+                Operand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
+                    Place::Direct(Ptr::new(view.first().cast_mut()))
+                }
+                Operand::Memory(view) => {
+                    let same = |(other, _): &&(View<'_>, usize)| {
+                        other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
+                    };
+                    let known = loads.iter().find(same).map(|&(_, buffer)| buffer);
+                    Place::Buffer(known.unwrap_or_else(|| {
+                        let buffer = buffers.fresh();
+                        loads.push((*view, buffer));
+                        buffer
+                    }))
+                }
+            };
+            let from = part.operands.iter().map(place).collect();
+            let result = |buffers: &mut Buffers| {
+                if watched == Some(at) { Place::Window } else { Place::Buffer(buffers.take()) }
+            };
+            let (to, then) = match part.to.map(Ptr::new) {
+                kept if part.dtype != C::DTYPE => (Place::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
+                None => (result(&mut buffers), Then::Stay),
+                Some(kept) if stream => (result(&mut buffers), Then::Stream(kept, SmallVec::new())),
+                Some(kept) => (Place::Direct(kept), Then::Stay),
+            };
+            buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
+            lines.push(Line { kernel: part.kernel, from, to, then });
+        }
+        share_out(parts, &mut lines, C::DTYPE);
+        let load = |(view, buffer): (View<'a>, usize)| {
+            let walk = Walk::new(view.layout.shape(), [view.layout]);
+            let constant = walk.inner() == [0] && walk.inner_len() == numel;
+            Load { from: Ptr::new(view.ptr().cast_mut()), dtype: view.dtype, walk, constant, buffer }
+        };
+        Plan {
+            watched: watched.and_then(|at| lines.get(at)).map_or(Place::Window, |line| line.to),
+            loads: loads.into_iter().map(load).collect(),
+            lines,
+            buffers: buffers.count,
+            _compute: std::marker::PhantomData,
+        }
+    }
+
+    fn run(&self, numel: usize) {
+        parallel(numel, GRAIN, |range| {
+            // SAFETY: these are elements of the chain, and no other thread has them; nobody looks on.
+            unsafe { Evaluation::new(self).run(range.start, range.len(), std::ptr::null_mut()) };
+        });
+    }
+}
+
+/// Shares the operands that are read where they are out to the results that are streamed.
+fn share_out(parts: &[Part<'_>], lines: &mut [Line<'_>], compute: DType) {
+    let mut ahead: SmallVec<[*const u8; 4]> = SmallVec::new();
+    for operand in parts.iter().flat_map(|part| &part.operands) {
+        if let Operand::Memory(view) = operand
+            && view.dtype == compute
+            && view.layout.is_contiguous()
+            && !ahead.contains(&view.first())
+        {
+            ahead.push(view.first());
+        }
+    }
+    let streams = lines.iter_mut().filter_map(|line| match &mut line.then {
+        Then::Stream(_, ahead) => Some(ahead),
+        _ => None,
+    });
+    let mut streams: SmallVec<[_; 4]> = streams.collect();
+    let count = streams.len();
+    if count > 0 {
+        ahead.into_iter().enumerate().for_each(|(at, first)| streams[at % count].push(Ptr::new(first.cast_mut())));
+    }
+}
+
+/// A thread at work on a chain, with its buffers. What it has written is seen by others once it is dropped.
+pub(crate) struct Evaluation<'p, 'a, C> {
+    plan: &'p Plan<'a, C>,
+    own: Vec<MaybeUninit<C>>,
+}
+
+impl<C> Drop for Evaluation<'_, '_, C> {
+    fn drop(&mut self) {
+        streaming::fence();
+    }
+}
+
+impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
+    pub(crate) fn new(plan: &'p Plan<'a, C>) -> Self {
+        let mut this = Evaluation { plan, own: Vec::with_capacity(plan.buffers * STRETCH) };
+        for load in plan.loads.iter().filter(|load| load.constant) {
+            let to = this.buffer(load.buffer);
+            // SAFETY: the element is repeated at stride 0, as often as there is room for in the buffer.
+            load.walk.runs(0, 1, |[at], _| unsafe {
+                C::load(load.dtype, load.from.get().offset(at * load.dtype.size() as isize), 0, to, STRETCH);
+            });
+        }
+        this
+    }
+
+    fn buffer(&mut self, at: usize) -> *mut C {
+        self.own.as_mut_ptr().cast::<C>().wrapping_add(at * STRETCH)
+    }
+
+    /// Computes `n` elements from `start` on, and returns where those of the watched result are: at `window`, or where
+    /// they are kept.
+    ///
+    /// # Safety
+    /// They are elements of the chain, and no other thread computes them. If a result is watched there is room for `n`
+    /// elements at `window`.
+    pub(crate) unsafe fn run(&mut self, start: usize, n: usize, window: *mut C) -> *const C {
+        for done in (0..n).step_by(STRETCH) {
+            // SAFETY: the caller's promise, for a part of the elements.
+            unsafe { self.stretch(start + done, STRETCH.min(n - done), window.wrapping_add(done)) };
+        }
+        match self.plan.watched {
+            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            _ => window,
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run), for at most [`STRETCH`] elements.
+    unsafe fn stretch(&mut self, start: usize, n: usize, window: *mut C) {
+        let plan = self.plan;
+        for load in plan.loads.iter().filter(|load| !load.constant) {
+            // SAFETY: the caller's promise; the vector has room for every buffer's tile.
+            unsafe { load.read(start, n, self.buffer(load.buffer)) };
+        }
+        let own = self.buffer(0);
+        let place = |place: Place| match place {
+            // Memory of at least `start + n` elements of the computing type.
+            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            Place::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
+            Place::Window => window,
+        };
+        // A tile in its own dtype, no element of which is larger than one of the computing type.
+        let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
+        for line in &plan.lines {
+            let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
+            for (from, &operand) in from.iter_mut().zip(&line.from) {
+                *from = place(operand).cast_const();
+            }
+            // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
+            // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
+            // buffer that no operand that is still needed lies in.
+            unsafe { line.kernel.run(from, to, n) };
+            // SAFETY: as above; kept memory has the elements' own size.
+            unsafe {
+                match &line.then {
+                    Then::Stay => {}
+                    Then::Stream(kept, ahead) => {
+                        let kept = kept.get().cast::<C>().add(start);
+                        let next = |first: &Ptr<u8>| first.get().cast::<C>().wrapping_add(start + AHEAD).cast_const();
+                        let ahead: SmallVec<[*const C; 2]> = ahead.iter().map(next).collect();
+                        streaming::copy(from_raw_parts(to, n), from_raw_parts_mut(kept, n), &ahead);
+                    }
+                    &Then::Narrow(dtype, kept) => {
+                        let kept = kept.map(|first| first.get().add(start * dtype.size()));
+                        let rounded = kept.unwrap_or(narrow.as_mut_ptr().cast::<u8>());
+                        C::store(dtype, to, rounded, 1, n);
+                        C::load(dtype, rounded, 1, to, n);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Load {
+    /// # Safety
+    /// `start + n` is at most the number of the operand's elements, and `to` has room for `n`.
+    unsafe fn read<C: Compute>(&self, start: usize, n: usize, to: *mut C) {
+        let [step] = self.walk.inner();
+        let mut done = 0;
+        self.walk.runs(start, start + n, |[at], len| {
+            // SAFETY: the walk yields positions of the layout, inside its storage (L2), `n` in all.
+            unsafe {
+                let first = self.from.get().offset(at * self.dtype.size() as isize);
+                C::load(self.dtype, first, step, to.add(done), len);
+            }
+            done += len;
+        });
+    }
+}
+
+impl Kernel {
+    /// # Safety
+    /// As for [`Tile`], with as many operands as the kernel takes first.
+    unsafe fn run<C: Compute>(&self, [a, b, c]: [*const C; 3], y: *mut C, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Kernel::One(tile) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
+                Kernel::Two(tile) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
+                Kernel::Three(tile) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
+                Kernel::Number(number) => (0..n).for_each(|i| y.add(i).write(C::from_scalar(*number))),
+            }
+        }
+    }
+}
+
+/// Hands out buffers, and takes those of results back that no later part reads.
+struct Buffers {
+    count: usize,
+    free: Vec<usize>,
+    /// For each part, the last one that reads it.
+    last: Vec<usize>,
+}
+
+impl Buffers {
+    fn new(parts: &[Part<'_>]) -> Buffers {
+        let mut last: Vec<usize> = (0..parts.len()).collect();
+        for (at, part) in parts.iter().enumerate() {
+            for operand in &part.operands {
+                if let Operand::Part(earlier) = operand {
+                    last[*earlier] = at;
+                }
+            }
+        }
+        Buffers { count: 0, free: Vec::new(), last }
+    }
+
+    /// A buffer for a part's result.
+    fn take(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| self.fresh())
+    }
+
+    /// A buffer that nothing else is ever written to: operands are loaded before the first part runs.
+    fn fresh(&mut self) -> usize {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Takes back the buffers that were read for the last time by part `at`.
+    fn free_after(&mut self, at: usize, place: impl Fn(usize) -> Place) {
+        for earlier in 0..=at {
+            if let (true, Place::Buffer(buffer)) = (self.last[earlier] == at, place(earlier)) {
+                self.free.push(buffer);
+            }
+        }
+    }
+}

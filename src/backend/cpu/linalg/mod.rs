@@ -1,0 +1,6 @@
+//! Matrix products.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) mod amx;
+pub(crate) mod gemm;
+pub(crate) mod matmul;

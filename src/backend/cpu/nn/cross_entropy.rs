@@ -1,0 +1,219 @@
+//! Cross entropy of rows of logits against a class for each row, without the logarithms of the probabilities in memory.
+
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::nn::fused::{Float, Rows, RowsMut, greatest_and_sum, sum_by};
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::streaming;
+use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::{DType, Result};
+use std::ops::Range;
+
+/// What the rows are compared with. Every class that counts is below the number of classes.
+#[derive(Clone, Copy)]
+pub(crate) struct Classes<'a> {
+    /// The class of each row.
+    pub target: &'a [i64],
+    /// A class whose rows do not count.
+    pub ignore: Option<i64>,
+    /// A weight for each class; 1 where there are none.
+    pub weight: Option<&'a [f64]>,
+    /// The part of each target that is spread evenly over all classes.
+    pub smoothing: f64,
+}
+
+impl Classes<'_> {
+    /// The class of a row that counts.
+    #[inline(always)]
+    pub fn class(&self, row: usize) -> Option<usize> {
+        let class = *self.target.get(row)?;
+        if Some(class) == self.ignore { None } else { usize::try_from(class).ok() }
+    }
+
+    #[inline(always)]
+    pub fn weight_of(&self, class: usize) -> f64 {
+        self.weight.and_then(|weight| weight.get(class)).copied().unwrap_or(1.0)
+    }
+}
+
+/// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
+/// `[R, 2]`, and the row's loss into `loss` `[R]`. `stats` and `loss` are of the computing type of `logits`.
+pub(crate) fn forward(
+    op: &'static str,
+    logits: View<'_>,
+    classes: Classes<'_>,
+    stats: &mut ViewMut<'_>,
+    loss: &mut ViewMut<'_>,
+) -> Result<()> {
+    match compute_dtype(logits.dtype) {
+        DType::F32 => forward_as::<f32>(&logits, classes, stats, loss),
+        DType::F64 => forward_as::<f64>(&logits, classes, stats, loss),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+    Ok(())
+}
+
+fn forward_as<C: Float>(logits: &View<'_>, classes: Classes<'_>, stats: &mut ViewMut<'_>, loss: &mut ViewMut<'_>) {
+    let (count, len) = (logits.layout.shape()[0], logits.layout.shape()[1]);
+    let (x, stats, loss) = (Rows::<C>::new(logits), RowsMut::<C>::new(stats, 2), RowsMut::<C>::new(loss, 1));
+    parallel(count, rows_per_piece(len), |rows| dispatch(Forward { x: &x, classes, stats: &stats, loss: &loss, rows }));
+}
+
+/// Rows that are work enough for a thread.
+fn rows_per_piece(len: usize) -> usize {
+    (GRAIN / 2 / len.max(1)).max(1)
+}
+
+struct Forward<'a, C> {
+    x: &'a Rows<'a, C>,
+    classes: Classes<'a>,
+    stats: &'a RowsMut<'a, C>,
+    loss: &'a RowsMut<'a, C>,
+    rows: Range<usize>,
+}
+
+impl<C: Float> Job for Forward<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Forward { x, classes, stats, loss, rows } = self;
+        let (mut scratch, mut unused) = (Vec::new(), Vec::new());
+        for at in rows {
+            let x = x.row(at, &mut scratch);
+            let (top, sum) = greatest_and_sum::<C, FMA>(x);
+            let log_sum = sum.ln();
+            let value = classes.class(at).and_then(|class| Some((class, *x.get(class)?))).map(|(class, logit)| {
+                // Not (top + log_sum) - logit, which loses digits where the logits are large.
+                let own = C::lit((1.0 - classes.smoothing) * classes.weight_of(class)) * ((top - logit) + log_sum);
+                if classes.smoothing == 0.0 {
+                    return own;
+                }
+                let even = match classes.weight {
+                    None => sum_by([x], |[x]| (top - x) + log_sum),
+                    Some(weight) => x
+                        .iter()
+                        .zip(weight)
+                        .fold(C::ZERO, |sum, (&x, &weight)| sum + C::lit(weight) * ((top - x) + log_sum)),
+                };
+                own + C::lit(classes.smoothing / x.len() as f64) * even
+            });
+            // SAFETY: the pieces of different threads have different rows; both are of the computing type.
+            unsafe {
+                stats.row(at, &mut unused).copy_from_slice(&[top, C::lit(1.0) / sum]);
+                loss.row(at, &mut unused).fill(value.unwrap_or(C::ZERO));
+            }
+        }
+    }
+}
+
+/// The cotangent of `logits` `[R, C]` into `out`, from `stats` and the losses' cotangent `g`, of shape `[R, 1]` (it may
+/// repeat with stride 0): the softmax minus the target, times `g`. Without `logits`, `out` holds them.
+pub(crate) fn backward(
+    op: &'static str,
+    logits: Option<View<'_>>,
+    classes: Classes<'_>,
+    stats: View<'_>,
+    g: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    match compute_dtype(out.dtype) {
+        DType::F32 => backward_as::<f32>(logits.as_ref(), classes, &stats, &g, out),
+        DType::F64 => backward_as::<f64>(logits.as_ref(), classes, &stats, &g, out),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+    Ok(())
+}
+
+fn backward_as<C: Float>(
+    logits: Option<&View<'_>>,
+    classes: Classes<'_>,
+    stats: &View<'_>,
+    g: &View<'_>,
+    out: &mut ViewMut<'_>,
+) {
+    let (count, len) = (out.layout.shape()[0], out.layout.shape()[1]);
+    let (x, stats, g) = (logits.map(Rows::<C>::new), Rows::<C>::new(stats), Rows::<C>::new(g));
+    let large = out.layout.numel() * size_of::<C>() >= streaming::LARGE;
+    let out = RowsMut::<C>::new(out, len);
+    parallel(count, rows_per_piece(len), |rows| {
+        dispatch(Backward { x: x.as_ref(), classes, stats: &stats, g: &g, out: &out, large, rows });
+    });
+}
+
+struct Backward<'a, C> {
+    x: Option<&'a Rows<'a, C>>,
+    classes: Classes<'a>,
+    stats: &'a Rows<'a, C>,
+    g: &'a Rows<'a, C>,
+    out: &'a RowsMut<'a, C>,
+    large: bool,
+    rows: Range<usize>,
+}
+
+impl<C: Float> Job for Backward<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Backward { x, classes, stats, g, out, large, rows } = self;
+        let [mut scratch, mut result, mut small, mut one] = [const { Vec::new() }; 4];
+        for at in rows {
+            let (stats, g) = (stats.row(at, &mut small), g.row(at, &mut one));
+            let x = x.map(|x| x.row(at, &mut scratch));
+            // SAFETY: the pieces of different threads have different rows. Without logits, `out` holds them.
+            let out_row =
+                unsafe { if x.is_some() { out.row(at, &mut result) } else { out.row_as_it_is(at, &mut result) } };
+            match classes.class(at).zip(stats.first().zip(stats.get(1))).zip(g.first()) {
+                None => out_row.fill(C::ZERO),
+                Some(((class, (&top, &inverse)), &g)) => {
+                    let own = (1.0 - classes.smoothing) * classes.weight_of(class);
+                    let even = classes.smoothing / out_row.len() as f64;
+                    let weights = classes.weight.map_or(out_row.len() as f64, |weight| weight.iter().sum());
+                    let scale = g * C::lit(own + even * weights) * inverse;
+                    match x {
+                        Some(x) => scaled_exponentials::<C, FMA>(x, top, scale, large && even == 0.0, out_row),
+                        None => {
+                            for x in out_row.iter_mut() {
+                                *x = (*x - top).exp_nonpositive::<FMA>() * scale;
+                            }
+                        }
+                    }
+                    if even != 0.0 {
+                        for (class, out) in out_row.iter_mut().enumerate() {
+                            *out = *out - g * C::lit(even * classes.weight_of(class));
+                        }
+                    }
+                    if let Some(out) = out_row.get_mut(class) {
+                        *out = *out - g * C::lit(own);
+                    }
+                }
+            }
+            // SAFETY: as above.
+            unsafe { out.done(at, &result) };
+        }
+        streaming::fence();
+    }
+}
+
+/// `exp(x - top) · scale`, past the caches if the whole of the output is large: the row is written once, and read by
+/// somebody else when others have passed through the caches.
+#[inline(always)]
+fn scaled_exponentials<C: Float, const FMA: bool>(x: &[C], top: C, scale: C, large: bool, out: &mut [C]) {
+    // Tiles begin where lines of the output do.
+    let plain = if large { streaming::until_line(out).min(x.len()) } else { out.len() };
+    let ((near, far), (near_x, far_x)) = (out.split_at_mut(plain), x.split_at(plain));
+    for (out, &x) in near.iter_mut().zip(near_x) {
+        *out = (x - top).exp_nonpositive::<FMA>() * scale;
+    }
+    const TILE: usize = 256;
+    let mut tile = [C::ZERO; TILE];
+    for (out, x) in far.chunks_mut(TILE).zip(far_x.chunks(TILE)) {
+        let tile = &mut tile[..x.len()];
+        for (tile, &x) in tile.iter_mut().zip(x) {
+            *tile = (x - top).exp_nonpositive::<FMA>() * scale;
+        }
+        streaming::copy(tile, out, &[x.as_ptr().wrapping_add(4 * TILE)]);
+    }
+}

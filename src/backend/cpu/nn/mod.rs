@@ -1,0 +1,8 @@
+//! Fused kernels of networks and of optimisers.
+
+pub(crate) mod attention;
+pub(crate) mod cross_entropy;
+pub(crate) mod fused;
+pub(crate) mod layer_norm;
+pub(crate) mod optim;
+pub(crate) mod softmax;

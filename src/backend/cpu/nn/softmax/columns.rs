@@ -1,0 +1,286 @@
+//! Many rows side by side, where they lie: memory is gone through in its own order, once for what each row has one of, a
+//! maximum and a sum, and once for the results.
+
+use super::{Operand, Row};
+use crate::backend::cpu::reduce::fold::{Fold, Max};
+use crate::backend::cpu::nn::fused::Float;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::layout::Walk;
+
+/// Rows worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
+const WIDTH: usize = 512;
+/// Elements of all these rows that are worked on without interruption.
+const PIECE: usize = 1 << 16;
+
+/// All operands are of type C, and along the walk's innermost dimension their elements lie side by side.
+pub(super) fn columns<C: Float, const N: usize>(row: Row, x: [Operand; N], y: Operand, walk: &Walk<3>, length: usize)
+where
+    Max: Fold<C>,
+{
+    let (run, rows) = (walk.inner_len(), walk.numel());
+    let tiles = run.div_ceil(WIDTH);
+    let height = (PIECE / run.min(WIDTH)).max(8);
+    let pieces = length.div_ceil(height);
+    let bounds = |tile: usize| {
+        let start = tile / tiles * run + tile % tiles * WIDTH;
+        (start, (start + WIDTH).min((tile / tiles + 1) * run))
+    };
+    // The part of a tile's columns from element `first` to `last`.
+    let part = |at: [isize; 3], first: usize, last: usize| {
+        // SAFETY: the walk yields positions of rows (L2), which have elements up to `length`.
+        unsafe {
+            Part::<C> {
+                row,
+                x: x[0].at(at[0], first).cast::<C>(),
+                y: x[N - 1].at(at[N - 1], first).cast::<C>(),
+                to: y.at(at[2], first).cast::<C>(),
+                steps: [x[0].stride, x[N - 1].stride, y.stride],
+                length: last - first,
+            }
+        }
+    };
+    let units = rows / run * tiles;
+    if pieces == 1 {
+        return parallel(units, (GRAIN / (run.min(WIDTH) * length)).max(1), |range| {
+            for (start, end) in range.map(bounds) {
+                walk.runs(start, end, |at, n| {
+                    let (mut max, mut sum) = ([Max::START; WIDTH], [C::ZERO; WIDTH]);
+                    let (max, sum) = (&mut max[..n], &mut sum[..n]);
+                    let part = part(at, 0, length);
+                    dispatch(Gather { part, max: &mut *max, sum: &mut *sum });
+                    finish(row, sum);
+                    dispatch(Spread { part, max, sum });
+                });
+            }
+        });
+    }
+    // (pieces, rows) each
+    let (mut tops, mut sums) = (vec![Max::START; pieces * rows], vec![C::ZERO; pieces * rows]);
+    let parts = [Ptr::new(tops.as_mut_ptr()), Ptr::new(sums.as_mut_ptr())];
+    // SAFETY: whoever calls these keeps threads off each other's pieces of columns.
+    let slices = |piece: usize, start: usize, n: usize| unsafe {
+        parts.each_ref().map(|part| std::slice::from_raw_parts_mut(part.get().add(piece * rows + start), n))
+    };
+    let ends = |piece: usize| (piece * height, length.min((piece + 1) * height));
+    parallel(units * pieces, 1, |range| {
+        for unit in range {
+            let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
+            walk.runs(start, end, |at, n| {
+                let ([max, sum], (first, last)) = (slices(piece, start, n), ends(piece));
+                dispatch(Gather { part: part(at, first, last), max, sum });
+            });
+        }
+    });
+    parallel(units, (GRAIN / (run.min(WIDTH) * pieces)).max(1), |range| {
+        for (start, end) in range.map(bounds) {
+            let [max, sum] = slices(0, start, end - start);
+            for piece in 1..pieces {
+                let [other, part] = slices(piece, start, end - start);
+                dispatch(Join { row, max: &mut *max, sum: &mut *sum, other, part });
+            }
+            finish(row, sum);
+        }
+    });
+    parallel(units * pieces, 1, |range| {
+        for unit in range {
+            let (piece, (start, end)) = (unit % pieces, bounds(unit / pieces));
+            walk.runs(start, end, |at, n| {
+                let (first, last) = ends(piece);
+                // SAFETY: nobody writes them any more.
+                let [max, sum] = parts
+                    .each_ref()
+                    .map(|part| unsafe { std::slice::from_raw_parts(part.get().add(start).cast_const(), n) });
+                dispatch(Spread { part: part(at, first, last), max, sum });
+            });
+        }
+    });
+}
+
+/// From the sums, what [`Spread`] needs of them.
+fn finish<C: Float>(row: Row, sum: &mut [C]) {
+    match row {
+        Row::Softmax => sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum),
+        Row::LogSoftmax => sum.iter_mut().for_each(|sum| *sum = sum.ln()),
+        Row::SoftmaxGrad | Row::LogSoftmaxGrad => {}
+    }
+}
+
+/// Some elements, `length` of each, of neighbouring rows; `steps` lie between the elements of a row. `to` overlaps
+/// nothing else.
+#[derive(Clone, Copy)]
+struct Part<C> {
+    row: Row,
+    x: *const C,
+    y: *const C,
+    to: *mut C,
+    steps: [isize; 3],
+    length: usize,
+}
+
+impl<C> Part<C> {
+    /// Element `i` of `n` rows of the first input.
+    ///
+    /// # Safety
+    /// There are so many.
+    #[inline(always)]
+    unsafe fn x(&self, i: usize, n: usize) -> &[C] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.x.offset(i as isize * self.steps[0]), n) }
+    }
+
+    /// The same of the second, which is the first where there is one.
+    ///
+    /// # Safety
+    /// As for `x`.
+    #[inline(always)]
+    unsafe fn y(&self, i: usize, n: usize) -> &[C] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.y.offset(i as isize * self.steps[1]), n) }
+    }
+}
+
+/// Elements of each row that meet its sum together.
+const GROUP: usize = 8;
+
+/// Adds the part's elements to the maxima and sums of its rows.
+struct Gather<'a, C> {
+    part: Part<C>,
+    max: &'a mut [C],
+    sum: &'a mut [C],
+}
+
+impl<C: Float> Job for Gather<'_, C>
+where
+    Max: Fold<C>,
+{
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Gather { part, max, sum } = self;
+        let (n, whole) = (sum.len(), part.length - part.length % GROUP);
+        // SAFETY: whoever makes this has `length` elements in each of as many rows as there are sums.
+        let (x, y) = (|i| unsafe { part.x(i, n) }, |i| unsafe { part.y(i, n) });
+        match part.row {
+            Row::Softmax | Row::LogSoftmax => {
+                for i in (0..whole).step_by(GROUP) {
+                    add_exponentials::<C, GROUP, FMA>(std::array::from_fn(|k| x(i + k)), max, sum);
+                }
+                for i in whole..part.length {
+                    add_exponentials::<C, 1, FMA>([x(i)], max, sum);
+                }
+            }
+            Row::SoftmaxGrad => {
+                for i in (0..whole).step_by(GROUP) {
+                    let pairs = std::array::from_fn(|k| (x(i + k), y(i + k)));
+                    add_products::<C, GROUP>(pairs, sum);
+                }
+                for i in whole..part.length {
+                    add_products::<C, 1>([(x(i), y(i))], sum);
+                }
+            }
+            Row::LogSoftmaxGrad => {
+                for i in 0..part.length {
+                    sum.iter_mut().zip(x(i)).for_each(|(sum, &g)| *sum = *sum + g);
+                }
+            }
+        }
+    }
+}
+
+/// What differences are taken to: a maximum of -∞ would make NaN of the elements that it is the maximum of.
+#[inline(always)]
+fn shift<C: Float>(max: C) -> C {
+    if max == C::LOWEST { C::ZERO } else { max }
+}
+
+#[inline(always)]
+fn add_exponentials<C: Float, const G: usize, const FMA: bool>(x: [&[C]; G], max: &mut [C], sum: &mut [C])
+where
+    Max: Fold<C>,
+{
+    let n = sum.len();
+    let (x, max) = (x.map(|x| &x[..n]), &mut max[..n]);
+    for i in 0..n {
+        let top = x.iter().fold(max[i], |top, x| Max.join(top, x[i]));
+        let shift = shift(top);
+        let mut total = C::ZERO;
+        for x in x {
+            total = total + (x[i] - shift).exp_nonpositive::<FMA>();
+        }
+        sum[i] = sum[i] * (max[i] - shift).exp_nonpositive::<FMA>() + total;
+        max[i] = top;
+    }
+}
+
+#[inline(always)]
+fn add_products<C: Float, const G: usize>(pairs: [(&[C], &[C]); G], sum: &mut [C]) {
+    let n = sum.len();
+    let pairs = pairs.map(|(g, y)| (&g[..n], &y[..n]));
+    for i in 0..n {
+        let mut total = C::ZERO;
+        for (g, y) in pairs {
+            total = total + g[i] * y[i];
+        }
+        sum[i] = sum[i] + total;
+    }
+}
+
+/// Adds the maxima and sums of another part of the same rows.
+struct Join<'a, C> {
+    row: Row,
+    max: &'a mut [C],
+    sum: &'a mut [C],
+    other: &'a [C],
+    part: &'a [C],
+}
+
+impl<C: Float> Job for Join<'_, C>
+where
+    Max: Fold<C>,
+{
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Join { row, max, sum, other, part } = self;
+        if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) {
+            return sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = *sum + part);
+        }
+        for ((max, sum), (&other, &part)) in max.iter_mut().zip(sum).zip(other.iter().zip(part)) {
+            let top = Max.join(*max, other);
+            let shift = shift(top);
+            *sum = *sum * (*max - shift).exp_nonpositive::<FMA>() + part * (other - shift).exp_nonpositive::<FMA>();
+            *max = top;
+        }
+    }
+}
+
+/// Writes the results of the part from what is known of its rows.
+struct Spread<'a, C> {
+    part: Part<C>,
+    max: &'a [C],
+    sum: &'a [C],
+}
+
+impl<C: Float> Job for Spread<'_, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Spread { part, max, sum } = self;
+        let n = sum.len();
+        let max = &max[..n];
+        for i in 0..part.length {
+            // SAFETY: as in `Gather`; the part's own elements of the output.
+            let (x, y, to) = unsafe {
+                let to = std::slice::from_raw_parts_mut(part.to.offset(i as isize * part.steps[2]), n);
+                (part.x(i, n), part.y(i, n), to)
+            };
+            match part.row {
+                Row::Softmax => (0..n).for_each(|i| to[i] = (x[i] - max[i]).exp_nonpositive::<FMA>() * sum[i]),
+                Row::LogSoftmax => (0..n).for_each(|i| to[i] = x[i] - max[i] - sum[i]),
+                Row::SoftmaxGrad => (0..n).for_each(|i| to[i] = y[i] * (x[i] - sum[i])),
+                Row::LogSoftmaxGrad => (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i]),
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Reductions of a result that is still to be computed: its chain is evaluated as the fold goes, and what is folded does not
+//! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
+
+use super::columns::{GROUP, WIDE, columns, fold_in};
+use super::{Plan, Reduce, Rows, Run, Source, Target, goes_by_columns, rows};
+use crate::backend::cpu::elementwise::chain::{self, Evaluation};
+use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod, Sum};
+use crate::backend::cpu::runtime::simd::dispatch;
+use crate::backend::cpu::runtime::threads::Ptr;
+use crate::backend::{View, ViewMut, late};
+use crate::{DType, Result};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// As [`reduce`](super::reduce), of elements that may be pending. False, and nothing has happened, if they are
+/// not, or if they are computed in another type, or do not lie so that the result of a chain can be folded as it comes.
+pub(crate) fn reduce(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
+    match input.dtype {
+        DType::F32 => reduce_as::<f32>(by, input, dims, out),
+        DType::F64 => reduce_as::<f64>(by, input, dims, out),
+        _ => Ok(false),
+    }
+}
+
+fn reduce_as<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool>
+where
+    Sum: Fold<C>,
+    Mean: Fold<C>,
+    Prod: Fold<C>,
+    Max: Fold<C>,
+    Min: Fold<C>,
+{
+    let View { storage, layout, .. } = input;
+    let numel = layout.numel();
+    if numel == 0 || !layout.is_contiguous() || layout.offset() != 0 || storage.bytes() != numel * size_of::<C>() {
+        return Ok(false);
+    }
+    let plan = Plan::new(layout, dims, true)?;
+    let by_columns = goes_by_columns(&plan, true);
+    if !is_dense(&plan, by_columns) {
+        return Ok(false);
+    }
+    let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
+    late::fold(storage, C::DTYPE, |parts| {
+        let chain = &chain::Plan::<C>::watching(parts, numel);
+        let run = Folding { plan: &plan, by_columns, chain, to };
+        match by {
+            Reduce::Sum => run.by(Sum),
+            Reduce::Mean => run.by(Mean(plan.reduced.numel() as f64)),
+            Reduce::Prod => run.by(Prod),
+            Reduce::Max => run.by(Max),
+            Reduce::Min => run.by(Min),
+        }
+    })
+}
+
+/// Whether the elements of contiguous results lie in memory one result after the other, or one row of results after the
+/// other.
+fn is_dense(plan: &Plan, by_columns: bool) -> bool {
+    let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    let runs = plan.kept.inner_len() == results && plan.reduced.inner_len() == length;
+    runs && if by_columns {
+        across == 1 && along == results as isize
+    } else {
+        along == 1 && (results == 1 || across == length as isize)
+    }
+}
+
+struct Folding<'a, C> {
+    plan: &'a Plan,
+    by_columns: bool,
+    chain: &'a chain::Plan<'a, C>,
+    to: Target,
+}
+
+impl<C: Compute> Folding<'_, C> {
+    fn by<F: Fold<C>>(self, fold: F) {
+        let Folding { plan, by_columns, chain, to } = self;
+        let source = Pending { chain, length: plan.reduced.numel(), results: plan.kept.numel() };
+        if by_columns {
+            columns::<C, F>(fold, plan, &source, None, to);
+        } else {
+            rows::<C, F>(fold, plan, &source, None, to);
+        }
+    }
+}
+
+/// Elements as a chain computes them.
+struct Pending<'a, C> {
+    chain: &'a chain::Plan<'a, C>,
+    /// Elements of a result.
+    length: usize,
+    results: usize,
+}
+
+/// Room for what a long fold takes at a time.
+type Window<C> = [MaybeUninit<C>; BLOCK];
+
+impl<C: Compute, F: Fold<C>> Source<C, F> for Pending<'_, C> {
+    fn rows(&self, fold: F, first: usize, _: isize, own: &[C], to: &mut [C]) {
+        let mut evaluation = Evaluation::new(self.chain);
+        let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
+        let length = self.length;
+        if length > BLOCK {
+            for (i, to) in to.iter_mut().enumerate() {
+                let start = (first + i) * length;
+                *to = fold_long(&mut evaluation, fold, start..start + length, &mut window);
+            }
+            return;
+        }
+        let together = BLOCK / length;
+        for (i, (to, own)) in to.chunks_mut(together).zip(own.chunks(together)).enumerate() {
+            // SAFETY: the results are this thread's, and their elements fit the window.
+            let from = unsafe {
+                evaluation.run((first + i * together) * length, to.len() * length, window.as_mut_ptr().cast())
+            };
+            dispatch(Rows { fold, from, step: length as isize, length, own, to });
+        }
+    }
+
+    fn piece(&self, fold: F, result: usize, _: isize, elements: Range<usize>, _: C) -> C {
+        let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
+        let start = result * self.length;
+        let elements = start + elements.start..start + elements.end;
+        let mut all = Cascade::new(fold);
+        all.push(fold_long(&mut Evaluation::new(self.chain), fold, elements, &mut window));
+        all.total()
+    }
+
+    fn columns(&self, fold: F, first: usize, _: isize, elements: Range<usize>, own: &[C], sums: &mut [C]) {
+        let (n, width) = (sums.len(), self.results);
+        let mut evaluation = Evaluation::new(self.chain);
+        // Short rows are folded all at once, others in groups.
+        let at_once = if 2 * n <= WIDE { elements.len() } else { GROUP };
+        let mut window: Vec<MaybeUninit<C>> = Vec::with_capacity(at_once * n);
+        let window = window.as_mut_ptr().cast::<C>();
+        for row in elements.clone().step_by(at_once) {
+            let rows = at_once.min(elements.end - row);
+            let start = row * width + first;
+            // SAFETY: the columns and rows are this thread's, and the window has room for `at_once` rows.
+            unsafe {
+                // Rows in one go, if there is nothing between them, or one by one.
+                let from = if n == width {
+                    evaluation.run(start, rows * n, window)
+                } else {
+                    let from = evaluation.run(start, n, window);
+                    for r in 1..rows {
+                        evaluation.run(start + r * width, n, window.add(r * n));
+                    }
+                    from
+                };
+                // Where the result is kept, its rows are as far apart as they will be.
+                let step = if from == window.cast_const() { n } else { width };
+                fold_in(fold, from, step as isize, rows, own, sums);
+            }
+        }
+    }
+}
+
+/// The fold of elements that follow each other, as of a run in memory.
+fn fold_long<C: Compute, F: Fold<C>>(
+    evaluation: &mut Evaluation<'_, '_, C>,
+    fold: F,
+    elements: Range<usize>,
+    window: &mut Window<C>,
+) -> C {
+    let mut block = |start: usize| {
+        let len = BLOCK.min(elements.end - start);
+        // SAFETY: the elements are this thread's; the window has room for a block.
+        let from = unsafe { evaluation.run(start, len, window.as_mut_ptr().cast()) };
+        dispatch(Run { fold, from, len, own: F::START })
+    };
+    if elements.len() <= BLOCK {
+        return block(elements.start);
+    }
+    let mut all = Cascade::new(fold);
+    elements.clone().step_by(BLOCK).for_each(|start| all.push(block(start)));
+    all.total()
+}

@@ -1,0 +1,197 @@
+//! The associative operations that reductions fold with, and the order in which they fold.
+
+use crate::backend::cpu::elementwise::math;
+
+/// An associative operation on what is taken from elements of a computing type.
+///
+/// Each result may have a number of its own, such as the mean that deviations are taken from; where there are none, it is
+/// [`START`](Self::START).
+pub(crate) trait Fold<C>: Copy + Send + Sync {
+    /// What leaves everything that it is joined with as it is.
+    const START: C;
+    /// Whether what is taken of an element costs little beside reading it.
+    const LIGHT: bool = true;
+
+    fn join(self, a: C, b: C) -> C;
+
+    /// What is folded of an element.
+    #[inline(always)]
+    fn take(self, x: C, _own: C) -> C {
+        x
+    }
+
+    /// The result from the fold of all elements.
+    #[inline(always)]
+    fn finish(self, total: C, _own: C) -> C {
+        total
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sum;
+#[derive(Clone, Copy)]
+pub(crate) struct Prod;
+#[derive(Clone, Copy)]
+pub(crate) struct Max;
+#[derive(Clone, Copy)]
+pub(crate) struct Min;
+/// The mean of so many elements. The sum is divided before it is rounded to half precision, which it might not fit.
+#[derive(Clone, Copy)]
+pub(crate) struct Mean(pub f64);
+
+/// Implements a fold for each computing type; the first formula is for floats, the second for integers.
+macro_rules! folds {
+    ($($fold:ident: $t:ident from $start:expr, |$a:ident, $b:ident| $join:expr;)+) => {$(
+        impl Fold<$t> for $fold {
+            const START: $t = $start;
+            #[inline(always)]
+            fn join(self, $a: $t, $b: $t) -> $t { $join }
+        }
+    )+};
+}
+folds! {
+    Sum: f32 from 0.0, |a, b| a + b;
+    Sum: f64 from 0.0, |a, b| a + b;
+    Sum: i64 from 0, |a, b| a.wrapping_add(b);
+    Sum: u64 from 0, |a, b| a.wrapping_add(b);
+    Prod: f32 from 1.0, |a, b| a * b;
+    Prod: f64 from 1.0, |a, b| a * b;
+    Prod: i64 from 1, |a, b| a.wrapping_mul(b);
+    Prod: u64 from 1, |a, b| a.wrapping_mul(b);
+    // A NaN on either side wins. Both tests are always made: a branch would keep the lanes from becoming vectors.
+    Max: f32 from f32::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
+    Max: f64 from f64::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
+    Max: i64 from i64::MIN, |a, b| a.max(b);
+    Max: u64 from u64::MIN, |a, b| a.max(b);
+    Min: f32 from f32::INFINITY, |a, b| if (a < b) | a.is_nan() { a } else { b };
+    Min: f64 from f64::INFINITY, |a, b| if (a < b) | a.is_nan() { a } else { b };
+    Min: i64 from i64::MAX, |a, b| a.min(b);
+    Min: u64 from u64::MAX, |a, b| a.min(b);
+}
+
+macro_rules! means {
+    ($($t:ident),+) => {$(
+        impl Fold<$t> for Mean {
+            const START: $t = 0.0;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
+        }
+    )+};
+}
+means!(f32, f64);
+
+/// The sum of the squared distances from the result's own number, the mean, divided by a number.
+#[derive(Clone, Copy)]
+pub(crate) struct Deviation(pub f64);
+/// The logarithm of the sum of exponentials; a result's own number is the greatest element, or 0 if that is infinite.
+#[derive(Clone, Copy)]
+pub(crate) struct LogSumExp;
+
+macro_rules! shifted {
+    ($($t:ident, $exp:ident, $ln:ident);+) => {$(
+        impl Fold<$t> for Deviation {
+            const START: $t = 0.0;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn take(self, x: $t, own: $t) -> $t { (x - own) * (x - own) }
+            #[inline(always)]
+            fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
+        }
+
+        impl Fold<$t> for LogSumExp {
+            const START: $t = 0.0;
+            const LIGHT: bool = false;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn take(self, x: $t, own: $t) -> $t { math::$exp(x - own) }
+            #[inline(always)]
+            fn finish(self, total: $t, own: $t) -> $t { math::$ln(total) + own }
+        }
+    )+};
+}
+shifted!(f32, exp_f32, ln_f32; f64, exp_f64, ln_f64);
+
+/// Joins parts in pairs, pairs of pairs and so on, as they come: the rounding error of a sum grows with the logarithm of
+/// their number instead of with the number.
+pub(crate) struct Cascade<C, F> {
+    fold: F,
+    /// Where bit `k` of the count is set, the fold of 2^k parts.
+    levels: [C; 48],
+    count: u64,
+}
+
+impl<C: Copy, F: Fold<C>> Cascade<C, F> {
+    #[inline(always)]
+    pub fn new(fold: F) -> Cascade<C, F> {
+        Cascade { fold, levels: [F::START; 48], count: 0 }
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, part: C) {
+        let (mut sum, mut level) = (part, 0);
+        while self.count >> level & 1 == 1 {
+            sum = self.fold.join(self.levels[level], sum);
+            level += 1;
+        }
+        self.levels[level] = sum;
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    pub fn total(&self) -> C {
+        let mut total = F::START;
+        for (level, &sum) in self.levels.iter().enumerate() {
+            if self.count >> level & 1 == 1 {
+                total = self.fold.join(sum, total);
+            }
+        }
+        total
+    }
+}
+
+/// Accumulators side by side: enough to keep the adders busy, few enough for the registers.
+pub(crate) const LANES: usize = 32;
+/// Elements that the lanes fold one after the other.
+pub(crate) const BLOCK: usize = 1024;
+
+/// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](crate::backend::cpu::runtime::simd::Job).
+#[inline(always)]
+pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
+    if x.len() <= BLOCK {
+        return fold_block(fold, x, own);
+    }
+    let mut all = Cascade::new(fold);
+    for block in x.chunks(BLOCK) {
+        all.push(fold_block(fold, block, own));
+    }
+    all.total()
+}
+
+#[inline(always)]
+pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
+    if x.len() < LANES {
+        return x.iter().fold(F::START, |total, &x| fold.join(total, fold.take(x, own)));
+    }
+    let mut lanes = [F::START; LANES];
+    let mut chunks = x.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = fold.join(*lane, fold.take(x, own));
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = fold.join(*lane, fold.take(x, own));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = fold.join(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}

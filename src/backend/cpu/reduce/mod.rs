@@ -1,0 +1,496 @@
+//! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima, and sums of
+//! what is taken from the elements together with a number of the result's own.
+//!
+//! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
+//! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
+//! (`columns`). Both take their elements from a [`Source`]: memory, or a chain that is evaluated as they go (`pending`).
+//! Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
+//! in a fixed order, so that the number of threads cannot be seen in the bits.
+
+pub(crate) mod arg;
+mod columns;
+mod deferred;
+pub(crate) mod fold;
+
+use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
+use crate::backend::cpu::reduce::fold::{Cascade, Deviation, Fold, LogSumExp, Max, Mean, Min, Prod, Sum, fold_run};
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, Shape, Walk};
+use crate::{DType, Result};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+pub(crate) use deferred::reduce as reduce_deferred;
+
+/// What the elements are folded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduce {
+    Sum,
+    Mean,
+    Prod,
+    Max,
+    Min,
+}
+
+/// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
+/// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
+pub(crate) fn reduce(
+    op: &'static str,
+    by: Reduce,
+    input: View<'_>,
+    dims: &[usize],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    match compute_dtype(input.dtype) {
+        DType::F32 => reduce_floats::<f32>(by, input, dims, out),
+        DType::F64 => reduce_floats::<f64>(by, input, dims, out),
+        _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
+        DType::U64 => reduce_numbers::<u64>(by, input, dims, out),
+        _ => reduce_numbers::<i64>(by, input, dims, out),
+    }
+}
+
+fn reduce_floats<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
+where
+    Sum: Fold<C>,
+    Prod: Fold<C>,
+    Max: Fold<C>,
+    Min: Fold<C>,
+    Mean: Fold<C>,
+{
+    if by == Reduce::Mean {
+        let count: usize = dims.iter().map(|&d| input.layout.shape()[d]).product();
+        return reduce_by::<C, Mean>(Mean(count as f64), input, dims, None, out);
+    }
+    reduce_numbers::<C>(by, input, dims, out)
+}
+
+fn reduce_numbers<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
+where
+    Sum: Fold<C>,
+    Prod: Fold<C>,
+    Max: Fold<C>,
+    Min: Fold<C>,
+{
+    match by {
+        Reduce::Sum | Reduce::Mean => reduce_by::<C, Sum>(Sum, input, dims, None, out),
+        Reduce::Prod => reduce_by::<C, Prod>(Prod, input, dims, None, out),
+        Reduce::Max => reduce_by::<C, Max>(Max, input, dims, None, out),
+        Reduce::Min => reduce_by::<C, Min>(Min, input, dims, None, out),
+    }
+}
+
+/// What is folded of each element together with its result's own number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shifted {
+    /// The squared distance; the sum is divided by this number.
+    Deviation(f64),
+    /// The exponential of the difference; the result is the logarithm of the sum, plus the own number.
+    LogSumExp,
+}
+
+/// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
+/// computing type of the input, which is one of floats. There are elements in the input.
+pub(crate) fn reduce_shifted(
+    op: &'static str,
+    by: Shifted,
+    input: View<'_>,
+    dims: &[usize],
+    own: View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    if own.dtype != compute_dtype(input.dtype) || own.layout.numel() != out.layout.numel() {
+        bail!(Backend, op, "{} {} do not belong to {} results", own.layout.numel(), own.dtype, out.layout.numel());
+    }
+    match (by, own.dtype) {
+        (Shifted::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(own), out),
+        (Shifted::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(own), out),
+        (Shifted::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(own), out),
+        (Shifted::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(own), out),
+        (_, dtype) => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+fn reduce_by<C: Compute, F: Fold<C>>(
+    fold: F,
+    input: View<'_>,
+    dims: &[usize],
+    own: Option<View<'_>>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    debug_assert!(out.layout.is_contiguous());
+    if out.layout.numel() == 0 {
+        return Ok(());
+    }
+    if input.layout.numel() == 0 {
+        crate::backend::cpu::elementwise::copy::fill(out, fold.finish(F::START, F::START).to_scalar());
+        return Ok(());
+    }
+    let own = own.and_then(|own| own.as_slice::<C>());
+    let plan = Plan::new(input.layout, dims, true)?;
+    let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
+    let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
+    let source = Memory { plan: &plan, data };
+    if goes_by_columns(&plan, data.dtype == C::DTYPE && F::LIGHT) {
+        columns::columns::<C, F>(fold, &plan, &source, own, to);
+    } else {
+        rows::<C, F>(fold, &plan, &source, own, to);
+    }
+    Ok(())
+}
+
+/// Where the elements come from. `from` is the position of a result in the kept walk, `own` are the results' own numbers.
+trait Source<C, F>: Sync {
+    /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
+    fn rows(&self, fold: F, first: usize, from: isize, own: &[C], to: &mut [C]);
+
+    /// Folds some of the elements of result number `result`.
+    fn piece(&self, fold: F, result: usize, from: isize, elements: Range<usize>, own: C) -> C;
+
+    /// Folds some of the elements of results side by side into `sums`; `first` is the first one's number.
+    fn columns(&self, fold: F, first: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]);
+}
+
+/// Elements in memory.
+struct Memory<'a> {
+    plan: &'a Plan,
+    data: Data,
+}
+
+impl<C: Compute, F: Fold<C>> Source<C, F> for Memory<'_> {
+    fn rows(&self, fold: F, _: usize, from: isize, own: &[C], to: &mut [C]) {
+        let &Memory { plan, data } = self;
+        let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
+        // Results whose elements are one run in memory need no walk for each.
+        if data.dtype == C::DTYPE && plan.reduced.inner() == [1] && plan.reduced.inner_len() == length {
+            let mut first = plan.offset;
+            plan.reduced.runs(0, 1, |[at], _| first = at);
+            // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on, `length`
+            // of them lie side by side.
+            let from = unsafe { data.at(from, first) }.cast::<C>();
+            return dispatch(Rows { fold, from, step: across, length, own, to });
+        }
+        for (i, (result, &own)) in to.iter_mut().zip(own).enumerate() {
+            *result = fold_piece::<C, F>(fold, plan, data, own, from + i as isize * across, 0, length);
+        }
+    }
+
+    fn piece(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: C) -> C {
+        fold_piece::<C, F>(fold, self.plan, self.data, own, from, elements.start, elements.end)
+    }
+
+    fn columns(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]) {
+        columns::fold_rows::<C, F>(fold, self.plan, self.data, own, from, elements, sums);
+    }
+}
+
+/// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
+/// so short that every result by itself would be mostly overhead. Of `plain` elements that lie side by side, which need
+/// no conversion and of which little is computed, a result is folded by itself in any case.
+pub(super) fn goes_by_columns(plan: &Plan, plain: bool) -> bool {
+    let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
+    let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
+    let short = length < 64 && !(plain && along == 1 && plan.reduced.inner_len() == length);
+    let closer = along != 0 && across.unsigned_abs() < along.unsigned_abs();
+    // Rows that follow each other without gaps are read many at a time, however short they are.
+    let dense = across == 1 && along == row as isize;
+    across != 0 && ((row >= 16 && (closer || short)) || (row >= 2 && dense))
+}
+
+/// The walk over the results, with their sources and their places, and the walk over what is folded into each.
+pub(super) struct Plan {
+    pub kept: Walk<2>,
+    pub reduced: Walk<1>,
+    /// Positions of both walks contain the layout's offset; this one is taken away from their sum.
+    pub offset: isize,
+}
+
+impl Plan {
+    /// The layout has elements. The results come in the order of memory, and with `any_order` so does what is folded into
+    /// each, in the longest runs there are; else it comes in row-major order.
+    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> Result<Plan> {
+        let kept_shape: Shape = (0..layout.rank()).filter(|d| !dims.contains(d)).map(|d| layout.shape()[d]).collect();
+        let (mut kept, mut reduced) = (layout.clone(), layout.clone());
+        for dim in (0..layout.rank()).rev() {
+            let from = if dims.contains(&dim) { &mut kept } else { &mut reduced };
+            *from = from.select("reduce", dim as isize, 0)?;
+        }
+        let mut out = Layout::contiguous(kept_shape);
+        let order = outermost_first(&kept);
+        (kept, out) = (kept.permute("reduce", &order)?, out.permute("reduce", &order)?);
+        if any_order {
+            let descending: SmallVec<[usize; 5]> = (0..reduced.rank()).filter(|&d| reduced.strides()[d] < 0).collect();
+            reduced = reduced.flip("reduce", &descending)?;
+            reduced = reduced.permute("reduce", &outermost_first(&reduced))?;
+        }
+        let offset = layout.offset() as isize;
+        Ok(Plan {
+            kept: Walk::new(kept.shape(), [&kept, &out]),
+            reduced: Walk::new(reduced.shape(), [&reduced]),
+            offset,
+        })
+    }
+}
+
+/// The dimensions by falling stride; repeated ones, which take no new memory, come first.
+pub(super) fn outermost_first(layout: &Layout) -> SmallVec<[isize; 5]> {
+    let mut order: SmallVec<[isize; 5]> = (0..layout.rank() as isize).collect();
+    let reach = |dim: &isize| match layout.strides()[*dim as usize].unsigned_abs() {
+        0 => usize::MAX,
+        stride => stride,
+    };
+    order.sort_by_key(|dim| std::cmp::Reverse(reach(dim)));
+    order
+}
+
+/// The input without its borrow.
+#[derive(Clone, Copy)]
+pub(super) struct Data {
+    pub ptr: Ptr<u8>,
+    pub dtype: DType,
+    pub offset: isize,
+}
+
+impl Data {
+    /// The address of the element at a position of the kept walk and one of the reduced walk.
+    ///
+    /// # Safety
+    /// Both positions come from the walks of the plan that this input was made with.
+    #[inline(always)]
+    pub unsafe fn at(&self, kept: isize, reduced: isize) -> *const u8 {
+        // SAFETY: the sum of a kept and a reduced index is an index of the layout, whose position lies inside (L2).
+        unsafe { self.ptr.get().offset((kept + reduced - self.offset) * self.dtype.size() as isize) }
+    }
+}
+
+/// The output without its borrow.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub ptr: Ptr<u8>,
+    pub dtype: DType,
+}
+
+impl Target {
+    /// Writes `n` results from position `at` on, `stride` apart.
+    ///
+    /// # Safety
+    /// The positions lie in the output, and no other thread writes them; `from` is valid for `n` reads.
+    #[inline]
+    pub unsafe fn write<C: Compute>(&self, from: *const C, at: isize, stride: isize, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = self.ptr.get().offset(at * self.dtype.size() as isize);
+            if self.dtype == C::DTYPE && n == 1 {
+                to.cast::<C>().write(from.read());
+            } else {
+                C::store(self.dtype, from, to, stride, n);
+            }
+        }
+    }
+}
+
+/// Elements gathered or converted at a time: small enough for the first-level cache.
+pub(super) const TILE: usize = 1024;
+/// Elements of one result that are folded without interruption.
+pub(super) const PIECE: usize = 1 << 16;
+/// Results that are written together.
+pub(super) const BATCH: usize = 128;
+
+/// Folds each result from its own run or runs.
+fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, source: &impl Source<C, F>, own: Option<&[C]>, to: Target) {
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    let [across, out_step] = plan.kept.inner();
+    let pieces = length.div_ceil(PIECE);
+    if pieces > 1 {
+        return rows_in_pieces::<C, F>(fold, plan, source, own, to, pieces);
+    }
+    parallel(results, (GRAIN / length).max(1), |range| {
+        let (mut batch, mut owns) = ([F::START; BATCH], [F::START; BATCH]);
+        let mut result = range.start;
+        plan.kept.runs(range.start, range.end, |[from, at], len| {
+            for done in (0..len).step_by(BATCH) {
+                let n = BATCH.min(len - done);
+                let (start, place) = (from + done as isize * across, at + done as isize * out_step);
+                own_numbers(own, place, out_step, &mut owns[..n]);
+                source.rows(fold, result, start, &owns[..n], &mut batch[..n]);
+                result += n;
+                batch[..n].iter_mut().zip(&owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
+                // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
+                unsafe { to.write(batch.as_ptr(), place, out_step, n) };
+            }
+        });
+    });
+}
+
+/// The own numbers of the results from position `at` on, `step` apart; without any `to` stays as it is.
+#[inline]
+pub(super) fn own_numbers<C: Copy>(own: Option<&[C]>, at: isize, step: isize, to: &mut [C]) {
+    let Some(own) = own else { return };
+    for (i, to) in to.iter_mut().enumerate() {
+        // Positions of results are not negative, and below their number.
+        if let Some(&number) = own.get((at + i as isize * step) as usize) {
+            *to = number;
+        }
+    }
+}
+
+/// The same for few results of many elements: threads share a result, piece by piece.
+fn rows_in_pieces<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    source: &impl Source<C, F>,
+    own: Option<&[C]>,
+    to: Target,
+    pieces: usize,
+) {
+    let (results, length) = (plan.kept.numel(), plan.reduced.numel());
+    // (results, pieces)
+    let mut partial = vec![F::START; results * pieces];
+    let parts = Ptr::new(partial.as_mut_ptr());
+    parallel(partial.len(), 1, |range| {
+        for unit in range {
+            let (result, start) = (unit / pieces, unit % pieces * PIECE);
+            plan.kept.runs(result, result + 1, |[from, at], _| {
+                let number = own_number::<C, F>(own, at);
+                let value = source.piece(fold, result, from, start..length.min(start + PIECE), number);
+                // SAFETY: every unit has its own element of the vector.
+                unsafe { parts.get().add(unit).write(value) };
+            });
+        }
+    });
+    let mut parts = partial.chunks_exact(pieces);
+    let [_, out_step] = plan.kept.inner();
+    plan.kept.runs(0, results, |[_, at], len| {
+        for i in 0..len as isize {
+            let mut all = Cascade::new(fold);
+            parts.next().unwrap_or_default().iter().for_each(|&part| all.push(part));
+            let value = fold.finish(all.total(), own_number::<C, F>(own, at + i * out_step));
+            // SAFETY: a position of the output from its walk.
+            unsafe { to.write(&value, at + i * out_step, 1, 1) };
+        }
+    });
+}
+
+/// The own number of the result at a position.
+fn own_number<C: Copy, F: Fold<C>>(own: Option<&[C]>, at: isize) -> C {
+    let mut number = [F::START];
+    own_numbers(own, at, 1, &mut number);
+    number[0]
+}
+
+/// The fold of the elements `start..end` of one result.
+fn fold_piece<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &Plan,
+    data: Data,
+    own: C,
+    from: isize,
+    start: usize,
+    end: usize,
+) -> C {
+    let mut all = Cascade::new(fold);
+    let [along] = plan.reduced.inner();
+    if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
+        plan.reduced.runs(start, end, |[at], len| {
+            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            all.push(dispatch(Run { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, own }));
+        });
+        return all.total();
+    }
+    for_tiles::<C>(plan, data, from, start, end, |tile, _| {
+        // SAFETY: the tile is a slice.
+        all.push(dispatch(Run { fold, from: tile.as_ptr(), len: tile.len(), own }));
+    });
+    all.total()
+}
+
+/// Calls `f` with the elements `start..end` of one result, in tiles that are converted and gathered where they have to
+/// be, and with the number of the tile's first element.
+pub(super) fn for_tiles<C: Compute>(
+    plan: &Plan,
+    data: Data,
+    from: isize,
+    start: usize,
+    end: usize,
+    mut f: impl FnMut(&[C], usize),
+) {
+    let [along] = plan.reduced.inner();
+    let (mut filled, mut first) = (0, start);
+    if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
+        return plan.reduced.runs(start, end, |[at], len| {
+            // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
+            let run = unsafe { std::slice::from_raw_parts(data.at(from, at).cast::<C>(), len) };
+            for tile in run.chunks(TILE) {
+                f(tile, first);
+                first += tile.len();
+            }
+        });
+    }
+    let mut tile = [const { std::mem::MaybeUninit::<C>::uninit() }; TILE];
+    plan.reduced.runs(start, end, |[at], len| {
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(TILE - filled);
+            // SAFETY: `n` positions of the walk (L2); the tile has room for them behind those already filled.
+            unsafe {
+                let to = tile.as_mut_ptr().add(filled).cast::<C>();
+                C::load(data.dtype, data.at(from, at + done as isize * along), along, to, n);
+            }
+            (done, filled) = (done + n, filled + n);
+            if filled == TILE {
+                // SAFETY: the loads have written all of it.
+                f(unsafe { std::slice::from_raw_parts(tile.as_ptr().cast::<C>(), TILE) }, first);
+                (filled, first) = (0, first + TILE);
+            }
+        }
+    });
+    if filled > 0 {
+        // SAFETY: the loads have written this much.
+        f(unsafe { std::slice::from_raw_parts(tile.as_ptr().cast::<C>(), filled) }, first);
+    }
+}
+
+/// The fold of `len` elements side by side.
+pub(super) struct Run<C, F> {
+    pub fold: F,
+    pub from: *const C,
+    pub len: usize,
+    pub own: C,
+}
+
+impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
+    type Output = C;
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> C {
+        // SAFETY: whoever makes a run has `len` elements behind `from`.
+        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.own)
+    }
+}
+
+/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its own number.
+struct Rows<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    length: usize,
+    own: &'a [C],
+    to: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Rows<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Rows { fold, from, step, length, own, to } = self;
+        for (i, (to, &own)) in to.iter_mut().zip(own).enumerate() {
+            // SAFETY: whoever makes this has `length` elements behind every start.
+            *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, own);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

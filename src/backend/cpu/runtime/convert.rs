@@ -1,0 +1,159 @@
+//! Computing types, and the way from every dtype into one and back.
+//!
+//! Elementwise kernels exist for four types only: f32, f64, i64 and u64. Elements of the other dtypes are brought into
+//! one of them tile by tile: half precision into f32, the smaller integers and bools into i64.
+
+use crate::backend::cpu::elementwise::map::Tile;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::dtype::with_dtype;
+use crate::{DType, Element};
+use half::{bf16, f16};
+
+/// A type that kernels compute in.
+pub(crate) trait Compute: Element + Loads + PartialOrd {
+    /// Runs the kernel's function for this type.
+    ///
+    /// # Safety
+    /// Each `x[k]` is valid for `n` reads and `y` for `n` writes; an `x[k]` is equal to `y` or does not overlap it.
+    unsafe fn tile<const N: usize>(tile: &dyn Tile<N>, x: [*const Self; N], y: *mut Self, n: usize);
+}
+
+/// The dtype that elements of `dtype` are computed in.
+pub(crate) const fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        DType::F32 | DType::F16 | DType::BF16 => DType::F32,
+        DType::U64 => DType::U64,
+        _ => DType::I64,
+    }
+}
+
+macro_rules! computes {
+    ($($t:ident, |$tile:ident| $kernel:expr);+) => {$(
+        impl Compute for $t {
+            #[inline]
+            unsafe fn tile<const N: usize>($tile: &dyn Tile<N>, x: [*const $t; N], y: *mut $t, n: usize) {
+                if let Some(kernel) = $kernel {
+                    // SAFETY: the caller's promise is the one asked for.
+                    unsafe { kernel.$t(x, y, n) }
+                }
+            }
+        }
+    )+};
+}
+// The driver has asked whether there is an integer kernel before it comes here.
+computes!(f32, |tile| Some(tile); f64, |tile| Some(tile); i64, |tile| tile.ints(); u64, |tile| tile.ints());
+
+/// Conversion of one element, with the meaning of Rust's `as`.
+pub(crate) trait Convert<To> {
+    fn convert(self) -> To;
+}
+
+macro_rules! convert_as {
+    ($($from:ty => [$($to:ty),+]),+ $(,)?) => {$($(
+        impl Convert<$to> for $from {
+            #[inline(always)]
+            fn convert(self) -> $to { self as $to }
+        }
+    )+)+};
+}
+convert_as!(
+    f32 => [f32, f64, i64, u64],
+    f64 => [f32, f64, i64, u64],
+    i64 => [f32, f64, i64, u64, i32, i16, i8, u32, u16, u8],
+    u64 => [f32, f64, i64, u64, i32, i16, i8, u32, u16, u8],
+    i32 => [f32, f64, i64, u64],
+    i16 => [f32, f64, i64, u64],
+    i8 => [f32, f64, i64, u64],
+    u32 => [f32, f64, i64, u64],
+    u16 => [f32, f64, i64, u64],
+    u8 => [f32, f64, i64, u64],
+);
+
+macro_rules! convert_by {
+    ($($from:ty => $to:ty, |$x:ident| $by:expr;)+) => {$(
+        impl Convert<$to> for $from {
+            #[inline(always)]
+            fn convert(self) -> $to { let $x = self; $by }
+        }
+    )+};
+}
+// A float goes to a small integer by way of i64, so that all integer dtypes wrap alike.
+convert_by! {
+    f32 => i32, |x| x as i64 as i32; f32 => i16, |x| x as i64 as i16; f32 => i8, |x| x as i64 as i8;
+    f32 => u32, |x| x as i64 as u32; f32 => u16, |x| x as i64 as u16; f32 => u8, |x| x as i64 as u8;
+    f64 => i32, |x| x as i64 as i32; f64 => i16, |x| x as i64 as i16; f64 => i8, |x| x as i64 as i8;
+    f64 => u32, |x| x as i64 as u32; f64 => u16, |x| x as i64 as u16; f64 => u8, |x| x as i64 as u8;
+    f32 => f16, |x| f16::from_f32(x); f64 => f16, |x| f16::from_f64(x);
+    i64 => f16, |x| f16::from_f64(x as f64); u64 => f16, |x| f16::from_f64(x as f64);
+    f32 => bf16, |x| bf16::from_f32(x); f64 => bf16, |x| bf16::from_f64(x);
+    i64 => bf16, |x| bf16::from_f64(x as f64); u64 => bf16, |x| bf16::from_f64(x as f64);
+    f32 => bool, |x| x != 0.0; f64 => bool, |x| x != 0.0; i64 => bool, |x| x != 0; u64 => bool, |x| x != 0;
+    f16 => f32, |x| x.to_f32(); f16 => f64, |x| x.to_f64(); f16 => i64, |x| x.to_f32() as i64; f16 => u64, |x| x.to_f32() as u64;
+    bf16 => f32, |x| x.to_f32(); bf16 => f64, |x| x.to_f64(); bf16 => i64, |x| x.to_f32() as i64; bf16 => u64, |x| x.to_f32() as u64;
+    bool => f32, |x| f32::from(u8::from(x)); bool => f64, |x| f64::from(u8::from(x));
+    bool => i64, |x| i64::from(x); bool => u64, |x| u64::from(x);
+}
+
+/// Computing types can be made from, and made into, every element type.
+pub(crate) trait Loads {
+    /// # Safety
+    /// `from` points at `n` elements of `dtype`, `stride` elements apart; `to` is valid for `n` writes.
+    unsafe fn load(dtype: DType, from: *const u8, stride: isize, to: *mut Self, n: usize);
+    /// # Safety
+    /// `from` is valid for `n` reads; `to` points at `n` elements of `dtype`, `stride` elements apart.
+    unsafe fn store(dtype: DType, from: *const Self, to: *mut u8, stride: isize, n: usize);
+}
+
+macro_rules! loads {
+    ($($c:ty),+) => {$(
+        impl Loads for $c {
+            unsafe fn load(dtype: DType, from: *const u8, stride: isize, to: *mut $c, n: usize) {
+                with_dtype!(dtype, T => {
+                    dispatch(Strided { from: from.cast::<T>(), from_stride: stride, to, to_stride: 1, n });
+                });
+            }
+            unsafe fn store(dtype: DType, from: *const $c, to: *mut u8, stride: isize, n: usize) {
+                with_dtype!(dtype, T => {
+                    dispatch(Strided { from, from_stride: 1, to: to.cast::<T>(), to_stride: stride, n });
+                });
+            }
+        }
+    )+};
+}
+loads!(f32, f64, i64, u64);
+
+/// A conversion loop; made only by `load` and `store`, whose contracts are what its accesses rest on.
+struct Strided<A, B> {
+    from: *const A,
+    from_stride: isize,
+    to: *mut B,
+    to_stride: isize,
+    n: usize,
+}
+
+impl<A: Convert<B> + Copy, B> Job for Strided<A, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Strided { from, from_stride, to, to_stride, n } = self;
+        // SAFETY: the contracts of `load` and `store`. The contiguous case has a loop of its own, which vectorises.
+        unsafe {
+            if from_stride == 1 && to_stride == 1 {
+                for i in 0..n {
+                    to.add(i).write(from.add(i).read().convert());
+                }
+            } else if from_stride == 0 && to_stride == 1 {
+                let value = from.read();
+                for i in 0..n {
+                    to.add(i).write(value.convert());
+                }
+            } else {
+                for i in 0..n as isize {
+                    to.offset(i * to_stride).write(from.offset(i * from_stride).read().convert());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What every kernel for the CPU uses: instruction sets, threads, conversions between dtypes, streaming stores.
+
+pub(crate) mod bytes;
+pub(crate) mod convert;
+pub(crate) mod simd;
+pub(crate) mod streaming;
+pub(crate) mod thread_pool;
+pub(crate) mod threads;

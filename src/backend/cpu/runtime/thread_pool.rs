@@ -1,0 +1,199 @@
+//! The threads that help with large operations: one team for the process, which takes one job at a time.
+//!
+//! Members look for the next job for a short while before they sleep, since in training the next large operation is
+//! microseconds away, and waking a thread takes longer than many operations do. When two threads of the program ask at
+//! once, or a job asks from within, one of them is refused and does its work alone: however many threads the program has,
+//! there is no more than one team of helpers beside them.
+
+use crate::backend::cpu::runtime::threads::Here;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a member looks for work before it sleeps.
+const PATIENCE: Duration = Duration::from_micros(150);
+
+/// `DOOR` in [`Team::state`]: members may join the job. The bits below it count those who have.
+const DOOR: usize = 1 << 16;
+/// The count of jobs so far, in the bits above the door.
+const JOB: usize = 1 << 17;
+
+pub(super) struct Team {
+    /// The number of the job, whether it may be joined, and how many members are at it. One word, so that a member
+    /// joins the job it has seen or none.
+    state: AtomicUsize,
+    /// Held by whoever has given the team its job.
+    busy: Mutex<()>,
+    job: Mutex<Option<Job>>,
+    next: AtomicUsize,
+    sleep: Mutex<usize>,
+    wake: Condvar,
+    /// Sleepers, readable without the lock.
+    sleepers: AtomicUsize,
+    members: Mutex<usize>,
+    /// What a member's piece has panicked with, for the caller.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// A job's pieces. The reference is the caller's, who does not return before every member has left the job.
+#[derive(Clone, Copy)]
+struct Job {
+    piece: &'static (dyn Fn(usize) + Sync),
+    pieces: usize,
+    helpers: usize,
+}
+
+pub(super) static TEAM: Team = Team {
+    state: AtomicUsize::new(0),
+    busy: Mutex::new(()),
+    job: Mutex::new(None),
+    next: AtomicUsize::new(0),
+    sleep: Mutex::new(0),
+    wake: Condvar::new(),
+    sleepers: AtomicUsize::new(0),
+    members: Mutex::new(0),
+    panic: Mutex::new(None),
+};
+
+/// No code of ours panics while it holds one of these locks; if it did, the data would still be whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Team {
+    /// Calls `piece` for all of `0..pieces`, with the help of up to `helpers` members. False, and nothing has been done,
+    /// if the team is busy.
+    pub(super) fn run(&'static self, pieces: usize, helpers: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
+        let _busy = match self.busy.try_lock() {
+            Ok(busy) => busy,
+            // A piece has panicked; the job was ended in order all the same.
+            Err(TryLockError::Poisoned(busy)) => busy.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.grow(helpers);
+        // SAFETY: only the lifetime changes. The reference is used by members who have joined the job, and `Done` waits
+        // until all of them have left, also when `piece` panics here, before this function returns or unwinds.
+        let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
+        let job = Job { piece, pieces, helpers };
+        *lock(&self.job) = Some(job);
+        // Of a job whose caller's own piece panicked, too.
+        *lock(&self.panic) = None;
+        self.next.store(0, Ordering::Relaxed);
+        // Publishes the job: members read it after they have seen this.
+        self.state.fetch_add(JOB + DOOR, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.sleep));
+            self.wake.notify_all();
+        }
+        {
+            let _done = Done(self);
+            self.work(&job);
+        }
+        if let Some(panic) = lock(&self.panic).take() {
+            resume_unwind(panic);
+        }
+        true
+    }
+
+    fn work(&self, job: &Job) {
+        // An operation within a piece that knew of other threads would be cut up for them in vain.
+        let _alone = Here::set(1);
+        loop {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            if at >= job.pieces {
+                return;
+            }
+            (job.piece)(at);
+        }
+    }
+
+    /// Starts members until there are `helpers`. A thread that cannot be started is done without.
+    fn grow(&'static self, helpers: usize) {
+        let mut members = lock(&self.members);
+        while *members < helpers {
+            let name = format!("cotangent-{members}");
+            if std::thread::Builder::new().name(name).spawn(|| self.member()).is_err() {
+                return;
+            }
+            *members += 1;
+        }
+    }
+
+    /// The life of a member.
+    fn member(&self) {
+        let mut seen = 0;
+        loop {
+            let state = self.await_job(seen);
+            seen = state / JOB;
+            if !self.join(seen) {
+                continue;
+            }
+            let job = *lock(&self.job);
+            if let Some(job) = job
+                && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(&job)))
+            {
+                *lock(&self.panic) = Some(panic);
+            }
+            self.state.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Returns the state once it tells of a job other than number `seen`.
+    fn await_job(&self, seen: usize) -> usize {
+        let news = |state: usize| state / JOB != seen;
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            for _ in 0..64 {
+                let state = self.state.load(Ordering::Acquire);
+                if news(state) {
+                    return state;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let mut count = lock(&self.sleep);
+        *count += 1;
+        self.sleepers.store(*count, Ordering::SeqCst);
+        let state = loop {
+            // Looked at after the sleepers' count is written, as the caller looks at the count after it has written the
+            // state: one of the two sees the other.
+            let state = self.state.load(Ordering::SeqCst);
+            if news(state) {
+                break state;
+            }
+            count = self.wake.wait(count).unwrap_or_else(PoisonError::into_inner);
+        };
+        *count -= 1;
+        self.sleepers.store(*count, Ordering::SeqCst);
+        state
+    }
+
+    /// Joins job number `number`, if its door is still open and it has room.
+    fn join(&self, number: usize) -> bool {
+        let room = lock(&self.job).map_or(0, |job| job.helpers);
+        self.state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+                let open = state / JOB == number && state & DOOR != 0 && state % DOOR < room;
+                open.then_some(state + 1)
+            })
+            .is_ok()
+    }
+}
+
+/// Closes the door of a job, and waits until all who have joined have left.
+struct Done(&'static Team);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let state = &self.0.state;
+        state.fetch_and(!DOOR, Ordering::AcqRel);
+        let mut looks = 0_u32;
+        while !state.load(Ordering::Acquire).is_multiple_of(DOOR) {
+            looks += 1;
+            // A member that has lost its processor will need ours.
+            if looks.is_multiple_of(1 << 12) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+}

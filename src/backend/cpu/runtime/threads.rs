@@ -1,0 +1,315 @@
+//! Splitting work over threads. Pieces have fixed bounds that depend on the amount of work alone, so that results do
+//! not depend on the number of threads.
+
+use crate::backend::cpu::runtime::thread_pool::TEAM;
+use crate::Result;
+use crate::error::bail;
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Elements to work on below which a fork and join is not repaid. Small in debug builds, so that tests come by the seams.
+pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 15 };
+
+/// What [`set_num_threads`] has set; 0 before it is known.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// What [`with_num_threads`] has set on this thread; 0 for nothing.
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many threads an operation may use: what [`with_num_threads`] or [`set_num_threads`] said, or the environment
+/// variable `COTANGENT_NUM_THREADS`, or the number of processors.
+#[inline]
+pub fn num_threads() -> usize {
+    match (HERE.get(), COUNT.load(Ordering::Relaxed)) {
+        (0, 0) => by_default(),
+        (0, count) => count,
+        (here, _) => here,
+    }
+}
+
+#[cold]
+fn by_default() -> usize {
+    let said = std::env::var("COTANGENT_NUM_THREADS").ok().and_then(|text| text.trim().parse().ok());
+    let count = said.filter(|&count| count > 0 && count <= MOST);
+    let count = count.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(MOST));
+    // Whoever was first to set it keeps what it has set.
+    let _ = COUNT.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// The most threads that can be asked for.
+const MOST: usize = 1024;
+
+/// Sets how many threads an operation may use, on all threads of the program. Results do not depend on it.
+///
+/// ```
+/// cotangent::set_num_threads(2)?;
+/// assert_eq!(cotangent::num_threads(), 2);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// If `count` is 0 or more than 1024.
+pub fn set_num_threads(count: usize) -> Result<()> {
+    check("set_num_threads", count)?;
+    COUNT.store(count, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Runs `f` with operations that use up to `count` threads. Results do not depend on it.
+///
+/// ```
+/// use cotangent::{Tensor, with_num_threads};
+/// let x = with_num_threads(1, || Tensor::ones([1000])?.sum())??;
+/// assert_eq!(x.item::<f32>()?, 1000.0);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// If `count` is 0 or more than 1024.
+pub fn with_num_threads<R>(count: usize, f: impl FnOnce() -> R) -> Result<R> {
+    check("with_num_threads", count)?;
+    let _until = Here::set(count);
+    Ok(f())
+}
+
+fn check(op: &'static str, count: usize) -> Result<()> {
+    if count == 0 || count > MOST {
+        bail!(Value, op, "{count} threads: at least 1 and at most {MOST} are possible");
+    }
+    Ok(())
+}
+
+/// Calls `f` for the pieces of `0..n`, each of `grain` (the last may be shorter), on several threads if there are
+/// several pieces.
+#[inline]
+pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    if n > grain && fork(n, grain, &f) {
+        return;
+    }
+    if cfg!(debug_assertions) && n > grain && num_threads() > 1 {
+        // The team is busy. That no result depends on the seams or on who is first is tested all the same.
+        (0..n).step_by(grain).rev().for_each(|start| f(start..n.min(start + grain)));
+    } else if n > 0 {
+        // One thread may take all pieces at once: `f` must not depend on where they are cut.
+        f(0..n);
+    }
+}
+
+/// False if there is nobody to help.
+#[inline(never)]
+fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
+    let pieces = n.div_ceil(grain);
+    let helpers = num_threads().min(pieces) - 1;
+    helpers > 0 && TEAM.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
+}
+
+/// How many threads operations on this thread may use, until it is dropped; then as many as before.
+pub(super) struct Here(usize);
+
+impl Here {
+    pub(super) fn set(count: usize) -> Here {
+        Here(HERE.replace(count))
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.set(self.0);
+    }
+}
+
+/// As [`parallel`], for pieces that can fail: one of the errors, if there are any. The other pieces are done all the same.
+pub(crate) fn try_parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
+    let failed = Mutex::new(None);
+    parallel(n, grain, |range| {
+        if let Err(error) = f(range) {
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Calls `f` with every item, on several threads if there are several, and returns the results in order.
+pub(crate) fn deal<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if items.len() <= 1 || num_threads() == 1 {
+        return items.into_iter().map(f).collect();
+    }
+    let slots: Vec<(Mutex<Option<T>>, Mutex<Option<R>>)> =
+        items.into_iter().map(|item| (Mutex::new(Some(item)), Mutex::new(None))).collect();
+    parallel(slots.len(), 1, |range| {
+        for (item, result) in &slots[range] {
+            // Nobody else takes the item, and no lock is held while `f` runs: neither can be poisoned.
+            let item = item.lock().unwrap_or_else(PoisonError::into_inner).take();
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = item.map(&f);
+        }
+    });
+    slots.into_iter().filter_map(|(_, result)| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// A pointer that may go to other threads. Whoever uses it keeps the threads off each other's elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Ptr<T>(*mut T);
+
+impl<T> Ptr<T> {
+    pub fn new(ptr: *mut T) -> Ptr<T> {
+        Ptr(ptr)
+    }
+
+    /// Taken through a method so that closures capture the wrapper.
+    #[inline]
+    pub fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+// SAFETY: a pointer is only a number; the places that read or write through it argue for the accesses.
+unsafe impl<T> Send for Ptr<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ptr<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every index, by how often it was worked on.
+    fn count(n: usize, grain: usize) -> Vec<usize> {
+        let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+        parallel(n, grain, |range| {
+            for at in range {
+                seen[at].fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        seen.into_iter().map(AtomicUsize::into_inner).collect()
+    }
+
+    #[test]
+    fn every_piece_is_done_once_with_any_number_of_threads() -> Result<()> {
+        for threads in [1, 2, 3, 8] {
+            for (n, grain) in [(0, 1), (1, 1), (7, 3), (1000, 1), (1000, 999), (1000, 1000)] {
+                for _ in 0..20 {
+                    assert_eq!(with_num_threads(threads, || count(n, grain))?, vec![1; n], "{n} by {grain}, {threads}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_error_of_a_piece_reaches_the_caller() -> Result<()> {
+        let run = |bad: usize| {
+            with_num_threads(3, || {
+                try_parallel(9, 1, |range| match range.contains(&bad) {
+                    true => bail!(Value, "test", "piece {bad}"),
+                    false => Ok(()),
+                })
+            })
+        };
+        for bad in 0..9 {
+            assert!(run(bad)?.is_err_and(|error| error.to_string().contains(&format!("piece {bad}"))));
+        }
+        run(9)?
+    }
+
+    #[test]
+    fn dealt_items_give_results_in_order() -> Result<()> {
+        for threads in [1, 2, 5] {
+            let squares = with_num_threads(threads, || deal((0..500).collect(), |i: usize| i * i))?;
+            assert!(squares.into_iter().eq((0..500).map(|i| i * i)), "{threads} threads");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_team_serves_several_threads_and_jobs_within_jobs() -> Result<()> {
+        std::thread::scope(|scope| {
+            let work = || -> Result<()> {
+                for _ in 0..200 {
+                    let total = AtomicUsize::new(0);
+                    with_num_threads(4, || {
+                        parallel(8, 1, |outer| {
+                            for _ in outer {
+                                total.fetch_add(count(50, 7).into_iter().sum(), Ordering::Relaxed);
+                            }
+                        });
+                    })?;
+                    assert_eq!(total.into_inner(), 400);
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
+        })
+    }
+
+    #[test]
+    fn an_operation_within_a_piece_counts_on_no_other_thread() -> Result<()> {
+        // Again until the team is not busy with another test's job.
+        let run = |piece: &(dyn Fn(usize) + Sync)| while !TEAM.run(3, 2, piece) {};
+        with_num_threads(3, || {
+            run(&|_| assert_eq!(num_threads(), 1));
+            assert_eq!(num_threads(), 3);
+            assert!(std::panic::catch_unwind(|| run(&|at| assert_ne!(at, 1, "a piece that panics"))).is_err());
+            assert_eq!(num_threads(), 3);
+        })
+    }
+
+    #[test]
+    fn several_threads_take_part() -> Result<()> {
+        let names = Mutex::new(std::collections::HashSet::new());
+        // The team may be busy with another test's job; not always.
+        for _ in 0..1000 {
+            with_num_threads(3, || {
+                parallel(3, 1, |_| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    if let Ok(mut names) = names.lock() {
+                        names.insert(std::thread::current().id());
+                    }
+                });
+            })?;
+            if names.lock().is_ok_and(|names| names.len() >= 3) {
+                return Ok(());
+            }
+        }
+        bail!(Backend, "test", "nobody helped")
+    }
+
+    #[test]
+    fn a_panic_in_a_piece_reaches_the_caller_and_the_team_lives_on() -> Result<()> {
+        for bad in [0, 3, 7] {
+            let run = || {
+                with_num_threads(4, || {
+                    parallel(8, 1, |range| {
+                        assert!(!range.contains(&bad), "piece {bad}");
+                        std::thread::sleep(std::time::Duration::from_micros(200));
+                    });
+                })
+            };
+            assert!(std::panic::catch_unwind(run).is_err(), "piece {bad} did not panic");
+            assert_eq!(with_num_threads(4, || count(100, 1))?, vec![1; 100]);
+        }
+        // When the caller's piece and others' panic, the caller hears of one; the next job of none.
+        let all_bad = |_| {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            panic!("every piece")
+        };
+        for _ in 0..20 {
+            assert!(std::panic::catch_unwind(|| while !TEAM.run(8, 3, &all_bad) {}).is_err());
+            while !TEAM.run(8, 3, &|_| ()) {}
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn no_threads_and_too_many_are_refused() {
+        for count in [0, 1025] {
+            let message = set_num_threads(count).map_or_else(|e| e.to_string(), |()| String::new());
+            assert!(message.contains(&format!("set_num_threads: {count} threads")), "{message}");
+            assert!(with_num_threads(count, || ()).is_err());
+        }
+    }
+}

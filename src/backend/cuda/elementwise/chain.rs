@@ -1,0 +1,237 @@
+//! Chains of elementwise operations, each as one kernel made for it.
+
+use crate::backend::cuda::runtime::call::{Arguments, Grid, WIDE, is_wide};
+use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening, result};
+use crate::backend::code::Code;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::elementwise::map::Tile;
+use crate::backend::late::{Kernel, Operand, Part};
+use crate::backend::{View, ViewMut};
+use crate::dtype::with_dtype;
+use crate::layout::{Layout, Walk};
+use crate::{DType, Element, Result, Scalar};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// Computes all parts, for `numel` elements in the computing type `compute`.
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub(crate) fn compute(
+    op: &'static str,
+    ordinal: usize,
+    compute: DType,
+    numel: usize,
+    parts: &[Part<'_>],
+) -> Result<()> {
+    let mut reads: Vec<View<'_>> = Vec::new();
+    let mut lines = Vec::with_capacity(parts.len());
+    for part in parts {
+        let mut operand = |k: usize| match part.operands.get(k) {
+            Some(Operand::Part(at)) => result(*at),
+            Some(Operand::Memory(view)) => element(known(&mut reads, view)),
+            None => element(usize::MAX),
+        };
+        let code = match part.kernel {
+            Kernel::One(tile) => tile.code([operand(0)]),
+            Kernel::Two(tile) => tile.code([operand(0), operand(1)]),
+            Kernel::Three(tile) => tile.code([operand(0), operand(1), operand(2)]),
+            Kernel::Number(number) => number_code(*number, compute),
+        };
+        lines.push(Line { code, dtype: part.dtype });
+    }
+    let in_order = Layout::contiguous(numel.into());
+    let reads: Vec<Place> = reads.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
+    let kept = |(at, part): (usize, &Part<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
+    let writes: Vec<(Place, usize)> = parts.iter().enumerate().filter_map(kept).collect();
+    run(op, ordinal, compute, numel, &reads, lines, &writes)
+}
+
+/// The number of a view among those that are read; a new one is added.
+fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
+    let same = |other: &View<'_>| {
+        other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
+    };
+    reads.iter().position(same).unwrap_or_else(|| {
+        reads.push(*view);
+        reads.len() - 1
+    })
+}
+
+/// Copies elements, casting where the dtypes differ.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
+    let reads = [Place::new(from.ptr(), from.layout, from.dtype)];
+    let writes = [(Place::new(to.ptr().cast_const(), to.layout, to.dtype), 0)];
+    let line = Line { code: element(0), dtype: to.dtype };
+    run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes)
+}
+
+/// A number as it is handed to a kernel. Numbers travel as f64; integers that it does not hold stand in the source.
+fn number_code(number: Scalar, compute: DType) -> Code {
+    const EXACT: u64 = 1 << 53;
+    match (number, compute) {
+        (Scalar::I64(x), DType::I64 | DType::U64) if x.unsigned_abs() > EXACT => {
+            Code::symbol(&format!("T({:#x}ull)", x as u64))
+        }
+        (Scalar::U64(x), DType::I64 | DType::U64) if x > EXACT => Code::symbol(&format!("T({x:#x}ull)")),
+        (number, _) => Code::number(number.to_f64()),
+    }
+}
+
+/// Puts one number everywhere.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn fill(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>, value: Scalar) -> Result<()> {
+    let compute = compute_dtype(to.dtype);
+    let place = Place::new(to.ptr().cast_const(), to.layout, to.dtype);
+    // As an element holds it: a kernel would round a float twice.
+    let value = with_dtype!(to.dtype, T => <T as Element>::from_scalar(value).to_scalar());
+    let line = Line { code: number_code(value, compute), dtype: to.dtype };
+    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(place, 0)])
+}
+
+/// `out = tile(inputs)`, at once.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn map<const N: usize>(
+    op: &'static str,
+    ordinal: usize,
+    tile: &dyn Tile<N>,
+    compute: DType,
+    inputs: [View<'_>; N],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let reads = inputs.map(|view| Place::new(view.ptr(), view.layout, view.dtype));
+    let writes = [(Place::new(out.ptr().cast_const(), out.layout, out.dtype), 0)];
+    let line = Line { code: tile.code(std::array::from_fn(element)), dtype: out.dtype };
+    run(op, ordinal, compute_dtype(compute), out.layout.numel(), &reads, vec![line], &writes)
+}
+
+/// `target = tile(target, other)`, in place.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn zip_in_place(
+    op: &'static str,
+    ordinal: usize,
+    tile: &dyn Tile<2>,
+    target: &mut ViewMut<'_>,
+    other: View<'_>,
+) -> Result<()> {
+    let own = || Place::new(target.ptr().cast_const(), target.layout, target.dtype);
+    let reads = [own(), Place::new(other.ptr(), other.layout, other.dtype)];
+    let line = Line { code: tile.code([element(0), element(1)]), dtype: target.dtype };
+    run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)])
+}
+
+/// Elements on the GPU, and how they are walked.
+pub(crate) struct Place {
+    address: u64,
+    array: Array,
+    /// Sizes, then steps, of the dimensions.
+    steps: Vec<u64>,
+}
+
+impl Place {
+    pub fn new(start: *const u8, layout: &Layout, dtype: DType) -> Place {
+        let address = start.addr() as u64 + (layout.offset() * dtype.size()) as u64;
+        if layout.is_contiguous() {
+            return Place { address, array: Array { dtype, rank: None, packed: false }, steps: Vec::new() };
+        }
+        let walk = Walk::new(layout.shape(), [layout]);
+        let dims = walk.dims();
+        if dims.iter().all(|(_, [step])| *step == 0) {
+            return Place { address, array: Array { dtype, rank: Some(0), packed: false }, steps: Vec::new() };
+        }
+        let sizes = dims.iter().map(|&(size, _)| size as u64);
+        let steps = sizes.chain(dims.iter().map(|&(_, [step])| step as i64 as u64)).collect();
+        Place { address, array: Array { dtype, rank: Some(dims.len()), packed: false }, steps }
+    }
+
+    /// How many elements can be taken at a time.
+    fn pack(&self) -> usize {
+        if self.array.rank.is_some() {
+            return usize::MAX;
+        }
+        let size = self.array.dtype.size();
+        let fitting = |pack: &usize| self.address.is_multiple_of((pack * size) as u64) && pack * size <= WIDE;
+        [8, 4, 2, 1].into_iter().find(fitting).unwrap_or(1)
+    }
+
+    /// What it is to a kernel that takes packs of this size.
+    fn packed(&self, pack: usize) -> Array {
+        Array { packed: self.packs(pack), ..self.array }
+    }
+
+    /// Whether elements that do not lie in order do so within packs of this size.
+    fn packs(&self, pack: usize) -> bool {
+        let Some(rank @ 1..) = self.array.rank else { return false };
+        let (sizes, steps) = self.steps.split_at(rank);
+        let bytes = (pack * self.array.dtype.size()) as u64;
+        let in_order = steps[rank - 1] == 1 && sizes[rank - 1].is_multiple_of(pack as u64);
+        // Steps are two's complement: a multiple is one whatever its sign.
+        let apart = steps[..rank - 1].iter().all(|step| step.is_multiple_of(pack as u64));
+        pack > 1 && in_order && apart && bytes <= WIDE as u64 && self.address.is_multiple_of(bytes)
+    }
+}
+
+/// Runs a program of these lines.
+///
+/// # Errors
+/// As for [`compute`].
+pub(crate) fn run(
+    op: &'static str,
+    ordinal: usize,
+    compute: DType,
+    numel: usize,
+    reads: &[Place],
+    lines: Vec<Line>,
+    writes: &[(Place, usize)],
+) -> Result<()> {
+    if numel == 0 {
+        return Ok(());
+    }
+    let gpu = gpu(op, ordinal)?;
+    let places = || reads.iter().chain(writes.iter().map(|(place, _)| place));
+    let pack = places().map(Place::pack).min().unwrap_or(1).min(8);
+    let program = Program {
+        compute,
+        wide: is_wide(numel),
+        pack,
+        reads: reads.iter().map(|place| place.packed(pack)).collect(),
+        lines,
+        writes: writes.iter().map(|(place, line)| (place.packed(pack), *line)).collect(),
+    };
+    let (kernel, numbers) = program.kernel();
+    let key = format!("{compute} {} {kernel}", program.wide);
+    let function = gpu.function(op, &key, "chain", false, || opening(compute, program.wide) + &kernel)?;
+    let mut arguments = Arguments::new().size(numel);
+    for place in places() {
+        arguments.push(place.address);
+        if !place.steps.is_empty() {
+            arguments.push_words(&place.steps);
+        }
+    }
+    numbers.into_iter().map(f64::from_bits).for_each(|number| arguments.push(in_type(number, compute)));
+    // SAFETY: the arguments are in the order in which the source names them. The kernel touches the elements of the
+    // layouts, which lie inside their storages (L2); these are held by the caller until this returns, and whoever gets
+    // their memory afterwards uses it after this kernel.
+    unsafe { arguments.launch(op, gpu, function, Grid::over(numel, THREADS * pack, THREADS)) }
+}
+
+/// The bits of a number in the computing type.
+fn in_type(number: f64, compute: DType) -> u64 {
+    match compute {
+        DType::F64 => number.to_bits(),
+        DType::F32 => u64::from((number as f32).to_bits()),
+        DType::U64 => number as u64,
+        _ => number as i64 as u64,
+    }
+}

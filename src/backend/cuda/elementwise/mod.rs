@@ -1,0 +1,5 @@
+//! Elementwise kernels: generated source for whole chains, and random numbers.
+
+pub(crate) mod chain;
+pub(crate) mod random;
+pub(crate) mod source;

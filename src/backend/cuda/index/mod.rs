@@ -1,0 +1,255 @@
+//! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
+//! next waited for, and what it would have touched is left alone.
+
+use crate::backend::cuda::runtime::call::{Arguments, Grid, Source, is_wide, steps};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::cuda::nn::rows::InOrder;
+use crate::backend::cpu::index::{Indices, lanes};
+use crate::backend::{Triangle, View, ViewMut};
+use crate::layout::{Layout, Walk};
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
+
+const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
+const SORT: &[&str] = &[include_str!("sort.cu")];
+/// Elements that a warp sorts, as in the source.
+const UNIT: usize = 1024;
+
+/// An integer of the size of an element, where its value does not matter.
+fn bits(dtype: DType) -> DType {
+    match dtype.size() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    }
+}
+
+/// Sources of every kind, to be compiled by a test.
+#[cfg(test)]
+pub(crate) fn sources() -> Vec<Source> {
+    let moved = [DType::U8, DType::U16, DType::U32, DType::U64];
+    let mut all: Vec<Source> =
+        moved.map(|dtype| Source::new(FILES, DType::I64, false).dtype("E", dtype).set("R", 2)).into();
+    all.extend(
+        [DType::F32, DType::F64, DType::I64, DType::U64]
+            .map(|compute| Source::new(FILES, compute, compute == DType::F64).dtype("E", bits(compute)).set("R", 1)),
+    );
+    all.extend([false, true].map(|wide| Source::new(SORT, DType::I64, wide)));
+    all
+}
+
+/// As the processor's [`gather`](crate::backend::cpu::index::gather).
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub(crate) fn gather(
+    op: &'static str,
+    ordinal: usize,
+    x: View<'_>,
+    dim: usize,
+    indices: &Indices<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (gpu, shape) = (gpu(op, ordinal)?, out.layout.shape());
+    if shape.numel() == 0 {
+        return Ok(());
+    }
+    let (from, chosen) = (lanes(x.layout, dim, shape)?, indices.view.layout.broadcast_to(shape));
+    let walk = Walk::new(shape, [&from, &chosen]);
+    let source =
+        Source::new(FILES, DType::I64, is_wide(shape.numel())).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
+    let function = source.function(op, gpu, "gather")?;
+    let (number, taken, fault) = gpu.faults(op);
+    let arguments = Arguments::new()
+        .at(x.first())
+        .at(indices.view.first())
+        .at(out.first().cast_const())
+        .words(&steps(&walk, 0))
+        .words(&steps(&walk, 1))
+        .word(x.layout.strides()[dim] as i64 as u64)
+        .size(indices.size)
+        .size(shape.numel())
+        .word(number)
+        .word(taken)
+        .word(fault);
+    // SAFETY: the walks stay inside their layouts (L2), and so does an index below the size it is compared with.
+    unsafe { arguments.launch(op, gpu, function, Grid::over(shape.numel(), 256, 256)) }
+}
+
+/// As the processor's [`index_add`](crate::backend::cpu::index::index_add): sums have one order, so that they have the same
+/// bits every time.
+///
+/// # Errors
+/// If memory runs out, or a kernel cannot be compiled or started.
+pub(crate) fn index_add(
+    op: &'static str,
+    ordinal: usize,
+    out: &mut ViewMut<'_>,
+    dim: usize,
+    indices: &Indices<'_>,
+    source: View<'_>,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let shape = source.layout.shape();
+    if shape.numel() == 0 {
+        return Ok(());
+    }
+    let from = InOrder::new(op, ordinal, source)?;
+    let chosen = indices.view.layout.broadcast_to(shape);
+    let alike =
+        |d: usize| d == dim || (shape[d] == out.layout.shape()[d] && (shape[d] == 1 || chosen.strides()[d] == 0));
+    // One index for whole slices, or one for each element.
+    let sums = if (0..shape.len()).all(alike) {
+        let line = Layout::contiguous([shape[dim]].into());
+        let still = Layout::contiguous([1].into()).broadcast_to(line.shape());
+        let along =
+            (0..shape.len()).filter(|&d| d != dim).try_fold(chosen, |layout, d| layout.narrow(op, d as isize, 0, 1))?;
+        let (outer, inner) = (shape[..dim].iter().product(), shape[dim + 1..].iter().product());
+        let along = along.reshape(line.shape()).unwrap_or(line);
+        Sums { to: still, chosen: along, step: 1, last: indices.size, outer, size: indices.size, inner }
+    } else {
+        let (to, step) = (lanes(out.layout, dim, shape)?, out.layout.strides()[dim]);
+        Sums { to, chosen, step, last: out.layout.numel(), outer: 1, size: 1, inner: 1 }
+    };
+    sums.run(op, gpu, indices, from.first, out)
+}
+
+/// What is added where.
+struct Sums {
+    /// Where each key's place begins, and how its index is found; layouts of one shape.
+    to: Layout,
+    chosen: Layout,
+    step: isize,
+    /// A key above all others.
+    last: usize,
+    /// Slices with one key are `outer` times `inner` elements, and lie `size` times `inner` apart.
+    outer: usize,
+    size: usize,
+    inner: usize,
+}
+
+impl Sums {
+    fn run(
+        &self,
+        op: &'static str,
+        gpu: &Gpu,
+        indices: &Indices<'_>,
+        from: *const u8,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let n = self.to.numel();
+        let wide = is_wide(n.max(self.last));
+        let key_size = if wide { 8 } else { 4 };
+        let memory = || Storage::new(op, Device::Cuda(gpu.ordinal), n * key_size);
+        let (mut key, mut number) = (memory()?, memory()?);
+        let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
+        let source = Source::new(FILES, out.dtype, wide).dtype("E", bits(out.dtype)).set("R", walk.dims().len());
+        let (own, taken, fault) = gpu.faults(op);
+        let arguments = Arguments::new()
+            .at(indices.view.first())
+            .words(&steps(&walk, 0))
+            .words(&steps(&walk, 1))
+            .word(self.step as i64 as u64)
+            .size(indices.size)
+            .size(n)
+            .size(self.last)
+            .at(key.as_ptr())
+            .at(number.as_ptr())
+            .word(own)
+            .word(taken)
+            .word(fault);
+        // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys and numbers.
+        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "keys")?, Grid::over(n, 256, 256))? };
+        let (mut other_key, mut other_number) = (memory()?, memory()?);
+        let passes = (usize::BITS - self.last.leading_zeros()).div_ceil(8);
+        for pass in 0..passes as usize {
+            sort(op, gpu, wide, n, 8 * pass, [&key, &number], [&other_key, &other_number])?;
+            std::mem::swap(&mut key, &mut other_key);
+            std::mem::swap(&mut number, &mut other_number);
+        }
+        let arguments = Arguments::new()
+            .at(key.as_ptr())
+            .at(number.as_ptr())
+            .at(from)
+            .at(out.first().cast_const())
+            .size(n)
+            .size(self.last)
+            .size(self.outer)
+            .size(self.size)
+            .size(self.inner);
+        let work = n * self.outer * self.inner;
+        // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
+        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "add_sorted")?, Grid::over(work, 256, 256)) }
+    }
+}
+
+/// One pass of a sort by keys, over eight bits of them.
+fn sort(
+    op: &'static str,
+    gpu: &Gpu,
+    wide: bool,
+    n: usize,
+    shift: usize,
+    [key, number]: [&Storage; 2],
+    [to_key, to_number]: [&Storage; 2],
+) -> Result<()> {
+    let units = n.div_ceil(UNIT);
+    let counts = Storage::new(op, Device::Cuda(gpu.ordinal), 256 * units * 8)?;
+    let source = Source::new(SORT, DType::I64, wide);
+    let grid = Grid::over(units, 8, 256);
+    let count = Arguments::new().at(key.as_ptr()).size(n).size(shift).at(counts.as_ptr()).size(units);
+    let scan = Arguments::new().at(counts.as_ptr()).size(256 * units);
+    let scatter = Arguments::new()
+        .at(key.as_ptr())
+        .at(number.as_ptr())
+        .size(n)
+        .size(shift)
+        .at(counts.as_ptr())
+        .size(units)
+        .at(to_key.as_ptr())
+        .at(to_number.as_ptr());
+    // SAFETY: all four have room for `n` elements, and the counts for every digit of every unit.
+    unsafe {
+        count.launch(op, gpu, source.function(op, gpu, "count")?, grid)?;
+        scan.launch(
+            op,
+            gpu,
+            source.function(op, gpu, "scan")?,
+            Grid { blocks: [1, 1], threads: [1024, 1], shared: 0 },
+        )?;
+        scatter.launch(op, gpu, source.function(op, gpu, "scatter")?, grid)
+    }
+}
+
+/// As the processor's [`triangle`](crate::backend::cpu::index::triangle).
+///
+/// # Errors
+/// If the kernel cannot be compiled or started.
+pub(crate) fn triangle(
+    op: &'static str,
+    ordinal: usize,
+    x: View<'_>,
+    triangle: Triangle,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (shape, numel) = (out.layout.shape(), out.layout.numel());
+    let [.., rows, columns] = shape[..] else { return Ok(()) };
+    if numel == 0 {
+        return Ok(());
+    }
+    let walk = Walk::new(shape, [x.layout]);
+    let source = Source::new(FILES, DType::I64, is_wide(numel)).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
+    let arguments = Arguments::new()
+        .at(x.first())
+        .at(out.first().cast_const())
+        .words(&steps(&walk, 0))
+        .size(numel)
+        .size(rows)
+        .size(columns)
+        .word(triangle.diagonal as i64 as u64)
+        .word(u64::from(triangle.upper));
+    // SAFETY: the walk stays inside the layout (L2), and the output has as many elements.
+    unsafe { arguments.launch(op, gpu, source.function(op, gpu, "triangle")?, Grid::over(numel, 256, 256)) }
+}

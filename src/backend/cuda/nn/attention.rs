@@ -1,0 +1,358 @@
+//! Attention: of half precision on tensor cores where these take its size, otherwise by ordinary arithmetic.
+
+mod tiles;
+
+use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::cuda::nn::rows::InOrder;
+use crate::backend::cpu::nn::attention::Inputs;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::Layout;
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
+
+/// For GPUs of capability 8.0 and later.
+const PLAIN: &[&str] = &[
+    include_str!("attention/heads.cu"),
+    include_str!("attention/common.cu"),
+    include_str!("attention/warps.cu"),
+    include_str!("attention/forward.cu"),
+    include_str!("attention/backward.cu"),
+];
+
+/// For the Hopper generation.
+const HOPPER: &[&str] = &[
+    include_str!("attention/heads.cu"),
+    include_str!("attention/common.cu"),
+    include_str!("attention/warpgroups.cu"),
+    include_str!("attention/handover.cu"),
+    include_str!("attention/hopper_forward.cu"),
+    include_str!("attention/hopper_backward.cu"),
+];
+
+/// Whether there is a kernel: what there is none for goes by the definition.
+pub(crate) fn fits(size: usize, value_size: usize, rank: usize, scale: f64) -> bool {
+    size.max(value_size) <= tiles::LARGEST && rank <= 4 && scale.is_finite()
+}
+
+/// Whether tensor cores take it.
+fn on_tensor_cores(inputs: &Inputs<'_>) -> bool {
+    let sizes = [inputs.query, inputs.value].map(|view| size(view.layout, 1));
+    matches!(inputs.query.dtype, DType::F16 | DType::BF16)
+        && matches!(sizes, [a @ (16 | 32 | 64 | 96 | 128), b] if a == b)
+        && inputs.scale > 0.0
+}
+
+/// Refuses more rows than the kernels can count.
+fn check_sizes(op: &'static str, inputs: &Inputs<'_>) -> Result<()> {
+    let (query, key) = (inputs.query.layout, inputs.key.layout);
+    let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
+    if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
+        bail!(Backend, op, "{large} rows are more than the kernel can count");
+    }
+    Ok(())
+}
+
+/// The sizes of a problem for tensor cores, and the kernels made for it.
+struct Problem<'a> {
+    op: &'static str,
+    gpu: &'a Gpu,
+    batches: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    /// Elements of a query, a key and a value.
+    size: usize,
+    scale: f64,
+    /// Whether the kernels of the Hopper generation are used.
+    hopper: bool,
+    masked: bool,
+    source: Source,
+}
+
+/// Rows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
+struct Rows {
+    first: *const u8,
+    steps: [u64; 3],
+    _copy: Option<InOrder>,
+}
+
+/// Steps of the last dimensions but `skip`, the last first; 0 where there is none.
+fn step(layout: &Layout, back: usize) -> u64 {
+    let rank = layout.rank();
+    if back > rank || layout.shape()[rank - back] == 1 { 0 } else { layout.strides()[rank - back] as i64 as u64 }
+}
+
+fn size(layout: &Layout, back: usize) -> usize {
+    let rank = layout.rank();
+    if back > rank { 1 } else { layout.shape()[rank - back] }
+}
+
+/// Tensor cores' kernels read rows of 16 bytes at a time.
+fn aligned(first: *const u8, layout: &Layout) -> bool {
+    let steps = (2..=4).all(|back| step(layout, back).is_multiple_of(8));
+    first.addr().is_multiple_of(16) && steps && layout.strides().last() == Some(&1)
+}
+
+impl Rows {
+    fn new(op: &'static str, ordinal: usize, view: View<'_>) -> Result<Rows> {
+        if aligned(view.first(), view.layout) {
+            return Ok(Rows::of(view.first(), view.layout, None));
+        }
+        let copy = InOrder::of_own(op, ordinal, view)?;
+        let layout = Layout::contiguous(view.layout.shape().clone());
+        Ok(Rows::of(copy.first, &layout, Some(copy)))
+    }
+
+    /// As [`new`](Self::new), with no more than elements that lie side by side.
+    fn as_they_lie(op: &'static str, ordinal: usize, view: View<'_>) -> Result<Rows> {
+        if view.layout.strides().last() == Some(&1) {
+            return Ok(Rows::of(view.first(), view.layout, None));
+        }
+        let copy = InOrder::of_own(op, ordinal, view)?;
+        Ok(Rows::of(copy.first, &Layout::contiguous(view.layout.shape().clone()), Some(copy)))
+    }
+
+    fn of(first: *const u8, layout: &Layout, copy: Option<InOrder>) -> Rows {
+        Rows { first, steps: [step(layout, 4), step(layout, 3), step(layout, 2)], _copy: copy }
+    }
+}
+
+impl<'a> Problem<'a> {
+    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<Problem<'a>> {
+        let (query, key) = (inputs.query.layout, inputs.key.layout);
+        let gpu = gpu(op, ordinal)?;
+        let (size_, hopper) = (size(query, 1), gpu.arch == 90 && matches!(size(query, 1), 64 | 128));
+        check_sizes(op, inputs)?;
+        let source = source(inputs.query.dtype, size_, inputs.causal, inputs.mask.is_some(), hopper);
+        Ok(Problem {
+            op,
+            gpu,
+            batches: size(query, 4),
+            heads: size(query, 3),
+            queries: size(query, 2),
+            keys: size(key, 2),
+            size: size_,
+            scale: inputs.scale,
+            hopper,
+            masked: inputs.mask.is_some(),
+            source,
+        })
+    }
+
+    fn pairs(&self) -> usize {
+        self.batches * self.heads
+    }
+
+    /// Arguments that all kernels but one begin with.
+    fn opening(&self) -> Arguments {
+        Arguments::new().size(self.heads).size(self.queries).size(self.keys)
+    }
+
+    fn scale(&self) -> u64 {
+        u64::from((self.scale as f32).to_bits())
+    }
+
+    fn memory(&self, bytes: usize) -> Result<Storage> {
+        Storage::new(self.op, Device::Cuda(self.gpu.ordinal), bytes)
+    }
+
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    /// As for [`Gpu::launch`].
+    unsafe fn run(&self, name: &str, arguments: Arguments, blocks: usize, threads: usize, shared: usize) -> Result<()> {
+        let function = self.source.function(self.op, self.gpu, name)?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            arguments.launch(self.op, self.gpu, function, Grid { blocks: [blocks, 1], threads: [threads, 1], shared })
+        }
+    }
+}
+
+fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -> Source {
+    // A GPU and a size always get the same files, so that what is set tells the sources of a GPU apart.
+    Source::bare(if hopper { HOPPER } else { PLAIN })
+        .set("BF16", i32::from(dtype == DType::BF16))
+        .set("D", size)
+        .set("CAUSAL", i32::from(causal))
+        .set("MASK", i32::from(masked))
+}
+
+/// Sources of every kind that older GPUs compile, to be compiled by a test.
+#[cfg(test)]
+pub(crate) fn sources() -> Vec<Source> {
+    let mut all = Vec::new();
+    for (size, dtype) in [(16, DType::F16), (32, DType::BF16), (64, DType::BF16), (96, DType::F16), (128, DType::BF16)]
+    {
+        all.extend([(false, false), (true, false), (true, true)].map(|(c, m)| source(dtype, size, c, m, false)));
+    }
+    all.extend(tiles::sources());
+    all
+}
+
+/// Sources of the kernels for the Hopper generation.
+#[cfg(test)]
+pub(crate) fn hopper_sources() -> Vec<Source> {
+    let mut all = Vec::new();
+    for (size, dtype) in [(64, DType::F16), (64, DType::BF16), (128, DType::BF16)] {
+        all.extend([(false, false), (true, false), (true, true)].map(|(c, m)| source(dtype, size, c, m, true)));
+    }
+    all
+}
+
+trait WithRows {
+    fn rows(self, rows: &Rows) -> Self;
+    fn rows_or_null(self, rows: Option<&Rows>) -> Self;
+    fn mask(self, mask: Option<View<'_>>) -> Self;
+}
+
+impl WithRows for Arguments {
+    fn rows(self, rows: &Rows) -> Arguments {
+        self.at(rows.first).words(&rows.steps)
+    }
+
+    fn rows_or_null(self, rows: Option<&Rows>) -> Arguments {
+        self.at_or_null(rows.map(|rows| rows.first)).words(&rows.map_or([0; 3], |rows| rows.steps))
+    }
+
+    fn mask(self, mask: Option<View<'_>>) -> Arguments {
+        let steps = mask.map_or([0; 4], |mask| [4, 3, 2, 1].map(|back| step(mask.layout, back)));
+        self.at_or_null(mask.map(|mask| mask.first())).words(&steps)
+    }
+}
+
+/// As the processor's [`forward`](crate::backend::cpu::nn::attention::forward), for what [`fits`]: `sums` and the mask are
+/// of the computing type. The rows of `out` may lie apart.
+///
+/// # Errors
+/// If memory runs out, or the kernel cannot be compiled or started.
+pub(crate) fn forward(
+    op: &'static str,
+    ordinal: usize,
+    inputs: &Inputs<'_>,
+    sums: &mut ViewMut<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    if !on_tensor_cores(inputs) {
+        return tiles::forward(op, ordinal, inputs, sums, out);
+    }
+    let problem = Problem::new(op, ordinal, inputs)?;
+    let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| Rows::new(op, ordinal, view));
+    let (q, k, v) = (q?, k?, v?);
+    let to = Rows::of(out.first().cast_const(), out.layout, None);
+    let arguments = problem
+        .opening()
+        .word(problem.scale())
+        .rows(&q)
+        .rows(&k)
+        .rows(&v)
+        .rows(&to)
+        .at(sums.first().cast_const())
+        .mask(inputs.mask);
+    let (d, pairs) = (problem.size, problem.pairs());
+    let (rows, threads, shared) = match (problem.hopper, d, problem.masked) {
+        (false, ..) => {
+            let threads = if d <= 64 && !problem.masked { 128 } else { 256 };
+            (128, threads, (128 + 4 * if d <= 96 { 64 } else { 32 }) * (2 * d + 16))
+        }
+        (true, 64, false) => (192, 512, 1024 + 2 * 192 * d * 2 + 6 * 128 * d * 2 + 192),
+        (true, 64, true) => (128, 384, 1024 + 2 * 128 * d * 2 + 6 * 128 * d * 2 + 192),
+        (true, ..) => (128, 384, 1024 + 2 * 128 * d * 2 + 4 * 128 * d * 2 + 192),
+    };
+    let pieces = pairs * problem.queries.div_ceil(rows);
+    let (arguments, blocks) = match problem.hopper {
+        true => (arguments.size(pairs).word(problem.gpu.count), pieces.min(problem.gpu.processors as usize)),
+        false => (arguments, pieces),
+    };
+    // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each
+    // aligned as the kernels want it; the result is the caller's alone.
+    unsafe { problem.run("attention_forward", arguments, blocks, threads, shared) }
+}
+
+/// As the processor's [`backward`](crate::backend::cpu::nn::attention::backward), for what [`forward`] was given.
+///
+/// # Errors
+/// As for [`forward`].
+pub(crate) fn backward(
+    op: &'static str,
+    ordinal: usize,
+    inputs: &Inputs<'_>,
+    [sums, out, g]: [View<'_>; 3],
+    grads: [Option<&mut ViewMut<'_>>; 3],
+) -> Result<()> {
+    if !on_tensor_cores(inputs) {
+        return tiles::backward(op, ordinal, inputs, [sums, out, g], grads);
+    }
+    let problem = Problem::new(op, ordinal, inputs)?;
+    let rows = |view: View<'_>| Rows::new(op, ordinal, view);
+    let (q, k, v) = (rows(inputs.query)?, rows(inputs.key)?, rows(inputs.value)?);
+    let (out, g) = (rows(out)?, rows(g)?);
+    let (d, pairs) = (problem.size, problem.pairs());
+    let padded = problem.queries.next_multiple_of(128);
+    let (logarithms, deltas) = (problem.memory(pairs * padded * 4)?, problem.memory(pairs * padded * 4)?);
+    let height = if d == 64 { 128 } else { 64 };
+    let tiles = pairs * problem.queries.div_ceil(height);
+    let turns = problem.hopper.then(|| problem.memory((tiles + 1) * 4)).transpose()?;
+    let arguments = Arguments::new()
+        .size(problem.heads)
+        .size(problem.queries)
+        .size(padded)
+        .rows(&g)
+        .rows(&out)
+        .at(sums.first())
+        .at(logarithms.as_ptr())
+        .at(deltas.as_ptr())
+        .at_or_null(turns.as_ref().map(Storage::as_ptr))
+        .size(if problem.hopper { tiles + 1 } else { 0 });
+    let lanes = (d / 8).min(16).next_power_of_two();
+    // SAFETY: as in `forward`; the scratch has room for every query of every head, rounded up.
+    unsafe { problem.run("attention_backward_prepare", arguments, pairs * padded * lanes / 256, 256, 0)? };
+    // What nobody asked for is written all the same, to be forgotten.
+    let [to_q, to_k, to_v] = grads;
+    let unwanted = |rows: usize| problem.memory(pairs * rows * d * 2);
+    let targets = [(to_q, problem.queries), (to_k, problem.keys), (to_v, problem.keys)].map(|(to, rows)| match to {
+        Some(to) => Ok((Rows::of(to.first().cast_const(), to.layout, None), None)),
+        None => {
+            let memory = unwanted(rows)?;
+            let steps = [problem.heads * rows * d, rows * d, d].map(|step| step as u64);
+            Ok::<_, crate::Error>((Rows { first: memory.as_ptr(), steps, _copy: None }, Some(memory)))
+        }
+    });
+    let [to_q, to_k, to_v] = targets;
+    let ((to_q, _keep_q), (to_k, _keep_k), (to_v, _keep_v)) = (to_q?, to_k?, to_v?);
+    let common = || {
+        let start = problem.opening().size(padded).word(problem.scale());
+        start.rows(&q).rows(&k).rows(&v).rows(&g).at(logarithms.as_ptr()).at(deltas.as_ptr())
+    };
+    if let Some(turns) = turns {
+        let shares = problem.memory(tiles * height * d * 4)?;
+        // Keys and values, three tiles of queries and of gradients, two of slopes, room for a share, and the rest.
+        let share = if d == 64 { 128 * d * 2 } else { height * d * 4 };
+        let shared = 1024 + 2 * 128 * d * 2 + 6 * height * d * 2 + 2 * 128 * height * 2 + share + 3 * height * 8 + 192;
+        let arguments =
+            common().rows(&to_k).rows(&to_v).at(shares.as_ptr()).at(turns.as_ptr()).mask(inputs.mask).size(pairs);
+        let blocks = (pairs * problem.keys.div_ceil(128)).min(problem.gpu.processors as usize);
+        let finish = Arguments::new()
+            .size(problem.heads)
+            .size(problem.queries)
+            .word(problem.scale())
+            .at(shares.as_ptr())
+            .rows(&to_q);
+        // SAFETY: as in `forward`; the shares have room for every tile.
+        unsafe {
+            problem.run("attention_backward", arguments, blocks, 384, shared)?;
+            return problem.run("attention_backward_finish", finish, tiles * (height * d / 16 / 256), 256, 0);
+        }
+    }
+    let own = if d <= 64 { 128 } else { 64 };
+    let shared = (2 * own + 4 * if d <= 64 { 64 } else { 32 }) * (2 * d + 16);
+    let (by_keys, by_queries) =
+        (common().rows(&to_k).rows(&to_v).mask(inputs.mask), common().rows(&to_q).mask(inputs.mask));
+    // SAFETY: as in `forward`.
+    unsafe {
+        problem.run("attention_backward_keys", by_keys, pairs * problem.keys.div_ceil(own), 2 * own, shared)?;
+        problem.run("attention_backward_queries", by_queries, pairs * problem.queries.div_ceil(own), 2 * own, shared)
+    }
+}

@@ -1,0 +1,5 @@
+//! Fused kernels of networks and of optimisers.
+
+pub(crate) mod attention;
+pub(crate) mod optim;
+pub(crate) mod rows;

@@ -1,0 +1,119 @@
+//! Updates of all parameters in few launches.
+
+use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
+use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::Layout;
+use crate::{DType, Device, Result};
+use std::ops::Range;
+
+const FILES: &[&str] = &[include_str!("optim.cu")];
+/// Elements that a block updates, as in the source.
+const PIECE: usize = 4096;
+/// Bytes of arguments that every driver takes, less what stands beside the table.
+const ROOM: usize = 4096 - 64;
+
+/// A parameter and what belongs to it. All have as many elements, in order.
+pub(crate) struct Entry<'a> {
+    pub parameter: ViewMut<'a>,
+    pub gradient: View<'a>,
+    pub state: Vec<ViewMut<'a>>,
+    /// Which of all numbers are those of this one.
+    pub numbers: Range<usize>,
+}
+
+impl Entry<'_> {
+    fn numel(&self) -> usize {
+        self.parameter.layout.numel()
+    }
+
+    /// Whether all is as it should be for these dtypes on this GPU.
+    fn fits(&self, update: &Update<'_>, ordinal: usize) -> bool {
+        let device = Device::Cuda(ordinal);
+        let one = |layout: &Layout, on: Device, dtype: DType, wanted: DType| {
+            layout.is_contiguous() && layout.numel() == self.numel() && on == device && dtype == wanted
+        };
+        let (p, g) = (&self.parameter, &self.gradient);
+        one(p.layout, p.device(), p.dtype, update.parameter)
+            && one(g.layout, g.device(), g.dtype, update.gradient)
+            && self.state.iter().all(|s| one(s.layout, s.device(), s.dtype, update.compute))
+            && self.state.len() == update.slots + usize::from(update.rest)
+    }
+}
+
+/// What updates have in common.
+pub(crate) struct Update<'a> {
+    /// Statements in CUDA C: see the kernel.
+    pub rule: &'a str,
+    /// Tensors of state that the rule knows.
+    pub slots: usize,
+    /// Whether the last of the states is what the parameters lack of their values in the computing type.
+    pub rest: bool,
+    pub parameter: DType,
+    pub gradient: DType,
+    pub compute: DType,
+}
+
+/// Sources of every kind, to be compiled by a test.
+#[cfg(test)]
+pub(crate) fn sources(rule: &str, slots: usize) -> Vec<Source> {
+    let source = |parameter: DType, rest: bool| {
+        let compute = crate::backend::cpu::runtime::convert::compute_dtype(parameter);
+        let update = Update { rule, slots, rest, parameter, gradient: parameter, compute };
+        update.source((slots + usize::from(rest)).max(1), 10)
+    };
+    crate::backend::cuda::tests::floats().map(|dtype| source(dtype, dtype.size() == 2)).into()
+}
+
+impl Update<'_> {
+    fn source(&self, states: usize, most: usize) -> Source {
+        Source::new(FILES, self.compute, false)
+            .dtype("P", self.parameter)
+            .dtype("G", self.gradient)
+            .set("SLOTS", self.slots)
+            .set("STATES", states)
+            .set("ENTRIES", most)
+            .set("REST", i32::from(self.rest))
+            .set("RULE", self.rule)
+    }
+
+    /// Updates the parameters in place.
+    ///
+    /// # Errors
+    /// If the kernel cannot be compiled or started, or an entry does not have the dtypes that are named.
+    pub fn run(&self, op: &'static str, ordinal: usize, entries: &[Entry<'_>], numbers: View<'_>) -> Result<()> {
+        let Some(one) = entries.first() else { return Ok(()) };
+        let known =
+            numbers.layout.is_contiguous() && numbers.dtype == DType::F64 && numbers.device() == Device::Cuda(ordinal);
+        let has_numbers = |entry: &Entry<'_>| known && entry.numbers.end <= numbers.layout.numel();
+        if !entries.iter().all(|entry| entry.fits(self, ordinal) && has_numbers(entry)) {
+            bail!(Backend, op, "a parameter and its state do not belong together");
+        }
+        let gpu = gpu(op, ordinal)?;
+        let states = one.state.len().max(1);
+        let size = 5 + states;
+        let most = ROOM / (8 * size);
+        let source = self.source(states, most);
+        let function = source.function(op, gpu, "update")?;
+        for entries in entries.chunks(most) {
+            let mut table = Vec::with_capacity(ROOM / 8);
+            let mut blocks = 0;
+            for entry in entries {
+                table.extend([entry.parameter.first().addr() as u64, entry.gradient.first().addr() as u64]);
+                table.extend((0..states).map(|k| entry.state.get(k).map_or(0, |state| state.first().addr() as u64)));
+                let own = numbers.first().wrapping_add(entry.numbers.start * size_of::<f64>());
+                table.extend([entry.numel() as u64, blocks as u64, own.addr() as u64]);
+                blocks += entry.numel().div_ceil(PIECE);
+            }
+            table.resize(most * size, 0);
+            let arguments = Arguments::new().words(&table).size(entries.len());
+            if blocks > 0 {
+                // SAFETY: all of an entry has as many elements, in order (L2), on this GPU, and nobody else can see what is
+                // written; every block finds its piece by the table.
+                unsafe { arguments.launch(op, gpu, function, Grid::over(blocks, 1, 256))? };
+            }
+        }
+        Ok(())
+    }
+}

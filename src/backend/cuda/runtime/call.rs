@@ -1,0 +1,178 @@
+//! Kernels that are written down, as opposed to those generated for chains: their sources, made for dtypes and sizes, and
+//! the arguments of a call.
+
+use crate::backend::cuda::runtime::compile::Function;
+use crate::backend::cuda::runtime::gpu::Gpu;
+use crate::backend::cuda::elementwise::source::{name, opening};
+use crate::layout::Walk;
+use crate::{DType, Result};
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::fmt::{Display, Write};
+
+/// Bytes that a thread reads or writes with one instruction.
+pub(crate) const WIDE: usize = 16;
+
+/// A file of kernels with what it leaves open.
+pub(crate) struct Source {
+    files: &'static [&'static str],
+    /// The computing type.
+    compute: DType,
+    /// Whether positions need more than 32 bits.
+    wide: bool,
+    /// Types and numbers, as the source's lines; with the function's name they tell this from all other sources.
+    settings: String,
+    fused: bool,
+    /// Whether the files begin with everything they need.
+    bare: bool,
+}
+
+/// Whether a count of elements, and what threads may add to it, fits in 32 bits.
+pub(crate) fn is_wide(numel: usize) -> bool {
+    numel >= 1 << 31
+}
+
+impl Source {
+    pub fn new(files: &'static [&'static str], compute: DType, wide: bool) -> Source {
+        Source { files, compute, wide, settings: String::new(), fused: false, bare: false }
+    }
+
+    /// Files that begin with everything they need.
+    pub fn bare(files: &'static [&'static str]) -> Source {
+        Source { bare: true, ..Source::new(files, DType::F32, false) }
+    }
+
+    /// Lets the compiler contract products and sums, where no kernel of the processor gives the same bits anyway.
+    pub fn fused(mut self) -> Source {
+        self.fused = true;
+        self
+    }
+
+    pub fn dtype(mut self, symbol: &str, dtype: DType) -> Source {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.settings, "typedef {} {symbol};", name(dtype));
+        self
+    }
+
+    pub fn set(mut self, symbol: &str, value: impl Display) -> Source {
+        let _ = writeln!(self.settings, "#define {symbol} {value}");
+        self
+    }
+
+    #[cfg(test)]
+    pub fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    #[cfg(test)]
+    pub fn is_fused(&self) -> bool {
+        self.fused
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = if self.bare { String::new() } else { opening(self.compute, self.wide) };
+        text.push_str(&self.settings);
+        self.files.iter().for_each(|file| text.push_str(file));
+        text
+    }
+
+    /// The function of this name.
+    ///
+    /// # Errors
+    /// If it cannot be compiled.
+    pub fn function(&self, op: &'static str, gpu: &Gpu, name: &str) -> Result<Function> {
+        let key = format!("{name} {} {} {}", self.compute, self.wide, self.settings);
+        gpu.function(op, &key, name, self.fused, || self.text())
+    }
+}
+
+/// The arguments of a kernel, in the order of its parameters.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    words: SmallVec<[u64; 32]>,
+    /// Where each argument begins.
+    starts: SmallVec<[usize; 24]>,
+}
+
+impl Arguments {
+    pub fn new() -> Arguments {
+        Arguments::default()
+    }
+
+    /// An integer, a pointer, or the bits of anything that takes at most eight bytes.
+    pub fn word(mut self, word: u64) -> Arguments {
+        self.push(word);
+        self
+    }
+
+    pub fn push(&mut self, word: u64) {
+        self.starts.push(self.words.len());
+        self.words.push(word);
+    }
+
+    pub fn size(self, size: usize) -> Arguments {
+        self.word(size as u64)
+    }
+
+    pub fn at(self, address: *const u8) -> Arguments {
+        self.word(address.addr() as u64)
+    }
+
+    /// An address, or null.
+    pub fn at_or_null(self, address: Option<*const u8>) -> Arguments {
+        self.word(address.map_or(0, |address| address.addr() as u64))
+    }
+
+    /// A `double`.
+    pub fn float(self, value: f64) -> Arguments {
+        self.word(value.to_bits())
+    }
+
+    /// A struct of words.
+    pub fn words(mut self, words: &[u64]) -> Arguments {
+        self.push_words(words);
+        self
+    }
+
+    pub fn push_words(&mut self, words: &[u64]) {
+        self.starts.push(self.words.len());
+        self.words.extend_from_slice(words);
+    }
+
+    /// Runs a kernel with these arguments.
+    ///
+    /// # Errors
+    /// As for [`Gpu::launch`].
+    ///
+    /// # Safety
+    /// As for [`Gpu::launch`].
+    pub unsafe fn launch(mut self, op: &'static str, gpu: &Gpu, function: Function, grid: Grid) -> Result<()> {
+        let words = self.words.as_mut_ptr();
+        // SAFETY: every start lies inside the words.
+        let mut pointers: SmallVec<[*mut c_void; 24]> =
+            self.starts.iter().map(|&start| unsafe { words.add(start) }.cast::<c_void>()).collect();
+        // SAFETY: the caller's promise.
+        unsafe { gpu.launch(op, function, grid, &mut pointers) }
+    }
+}
+
+/// How many blocks a kernel is run in, how many threads each has, and how many bytes they share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub blocks: [usize; 2],
+    pub threads: [usize; 2],
+    pub shared: usize,
+}
+
+impl Grid {
+    /// One dimension of blocks, for `work` items of which a block takes `each`. Kernels go on in steps of the whole grid.
+    pub fn over(work: usize, each: usize, threads: usize) -> Grid {
+        Grid { blocks: [work.div_ceil(each).clamp(1, 1 << 30), 1], threads: [threads, 1], shared: 0 }
+    }
+}
+
+/// Sizes, then steps, as the kernels' `Steps` has them.
+pub(crate) fn steps<const N: usize>(walk: &Walk<N>, operand: usize) -> SmallVec<[u64; 12]> {
+    let sizes = walk.dims().iter().map(|&(size, _)| size as u64);
+    sizes.chain(walk.dims().iter().map(|&(_, steps)| steps[operand] as i64 as u64)).collect()
+}

@@ -1,0 +1,230 @@
+//! Work that is recorded instead of being done, to be done again and again with one call.
+//!
+//! A thread that records has a stream of its own, on which nothing runs: other threads go on beside it. What it allocates
+//! meanwhile comes from a pool of the recording's own, since the addresses are part of what is recorded. Memory that was in
+//! use when the recording began may be part of it as well; as long as a recording lives such memory is not handed out anew.
+
+use crate::backend::cuda::runtime::gpu::{Gpu, failed, gpu};
+use crate::backend::cuda::runtime::memory::CudaSystem;
+use crate::error::bail;
+use crate::memory::Arena;
+use crate::memory::pool::Block;
+use crate::{Device, Result};
+use cudarc::driver::{result, sys};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// The memory that a recording uses, as long as the recording or a tensor in it lives.
+pub(crate) struct Memory {
+    pub arena: Arena<CudaSystem>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.arena.pool().empty_cache();
+    }
+}
+
+/// What the thread records.
+struct Recording {
+    ordinal: usize,
+    stream: sys::CUstream,
+    memory: Arc<Memory>,
+}
+
+thread_local! {
+    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+}
+
+fn recording<R>(ordinal: usize, f: impl FnOnce(&mut Recording) -> R) -> Option<R> {
+    let mine = |all: &RefCell<Option<Recording>>| {
+        let mut all = all.try_borrow_mut().ok()?;
+        all.as_mut().filter(|recording| recording.ordinal == ordinal).map(f)
+    };
+    RECORDING.try_with(mine).ok().flatten()
+}
+
+/// The stream that this thread's work for a GPU is recorded on.
+pub(crate) fn stream(ordinal: usize) -> Option<sys::CUstream> {
+    recording(ordinal, |recording| recording.stream)
+}
+
+/// The memory that this thread's tensors come from while it records.
+pub(crate) fn memory(ordinal: usize) -> Option<Arc<Memory>> {
+    recording(ordinal, |recording| recording.memory.clone())
+}
+
+/// Whether this thread records work for a device.
+pub(crate) fn is_recording(device: Device) -> bool {
+    matches!(device, Device::Cuda(ordinal) if stream(ordinal).is_some())
+}
+
+/// Refuses what cannot be recorded.
+///
+/// # Errors
+/// If this thread records.
+pub(crate) fn refuse(op: &'static str, ordinal: usize, why: &str) -> Result<()> {
+    match stream(ordinal) {
+        Some(_) => bail!(Backend, op, "cannot be recorded for replay: {why}"),
+        None => Ok(()),
+    }
+}
+
+/// Blocks of a GPU's own pool while recordings live.
+#[derive(Default)]
+pub(crate) struct Reserved {
+    recordings: usize,
+    /// In use, and handed out since the last recording began.
+    young: HashSet<usize>,
+    /// Given back, but perhaps part of a recording.
+    waiting: Vec<Block>,
+}
+
+impl Gpu {
+    fn reserved(&self) -> MutexGuard<'_, Reserved> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of a block that the pool has handed out.
+    pub(crate) fn handed_out(&self, block: &Block) {
+        let mut reserved = self.reserved();
+        if reserved.recordings > 0 {
+            reserved.young.insert(block.address);
+        }
+    }
+
+    /// Gives a block back to the pool, now or when no recording can use it any more.
+    pub(crate) fn give_back(&self, block: Block) {
+        let mut reserved = self.reserved();
+        if reserved.recordings > 0 && !reserved.young.remove(&block.address) {
+            reserved.waiting.push(block);
+            return;
+        }
+        drop(reserved);
+        self.arena.pool().release(block);
+    }
+}
+
+/// Recorded work.
+pub(crate) struct Recorded {
+    gpu: &'static Gpu,
+    exec: sys::CUgraphExec,
+    memory: Arc<Memory>,
+}
+
+// SAFETY: handles of the driver's, which lets any thread use them, one at a time: `replay` takes `&mut self`.
+unsafe impl Send for Recorded {}
+
+/// Ends a recording whatever happens inside it, and counts it out.
+struct Ending {
+    gpu: &'static Gpu,
+    stream: sys::CUstream,
+    kept: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        RECORDING.take();
+        // SAFETY: made by `record`, and destroyed once.
+        let _ = unsafe { result::stream::destroy(self.stream) };
+        if !self.kept {
+            self.gpu.forget_recording();
+        }
+    }
+}
+
+impl Gpu {
+    fn forget_recording(&self) {
+        let mut reserved = self.reserved();
+        reserved.recordings -= 1;
+        if reserved.recordings == 0 {
+            reserved.young.clear();
+            let waiting = std::mem::take(&mut reserved.waiting);
+            drop(reserved);
+            // Work under way may still use it; what uses it next comes later in the same stream.
+            waiting.into_iter().for_each(|block| self.arena.pool().release(block));
+        }
+    }
+}
+
+/// Records what `work` asks of a GPU.
+///
+/// # Errors
+/// If `work` fails or does what cannot be recorded, or the driver refuses.
+pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() -> Result<R>) -> Result<(Recorded, R)> {
+    let gpu = gpu(op, ordinal)?;
+    refuse(op, ordinal, "a recording is under way")?;
+    let kind = result::stream::StreamKind::NonBlocking;
+    let stream = result::stream::create(kind).map_err(|e| failed(op, "making a stream", e))?;
+    let memory = Arc::new(Memory { arena: Arena::new(CudaSystem { ordinal }) });
+    {
+        let mut reserved = gpu.reserved();
+        reserved.recordings += 1;
+        // All that is in use now may be part of it.
+        reserved.young.clear();
+    }
+    let mut ending = Ending { gpu, stream, kept: false };
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the stream was just made.
+    unsafe { result::stream::begin_capture(stream, mode) }.map_err(|e| failed(op, "beginning to record", e))?;
+    let new = Recording { ordinal, stream, memory: memory.clone() };
+    RECORDING.with(|recording| *recording.borrow_mut() = Some(new));
+    let done = work();
+    // SAFETY: the stream records.
+    let graph = unsafe { result::stream::end_capture(stream) };
+    let exec = graph.and_then(|graph| {
+        // SAFETY: the graph is whole; the flags are none; it is not needed any more once it can be launched.
+        unsafe {
+            let exec = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags(0));
+            let _ = result::graph::destroy(graph);
+            exec
+        }
+    });
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            if let Ok(exec) = exec {
+                // SAFETY: just made, and destroyed once.
+                let _ = unsafe { result::graph::exec_destroy(exec) };
+            }
+            return Err(error);
+        }
+    };
+    let exec = exec.map_err(|e| failed(op, "what was recorded cannot be replayed", e))?;
+    ending.kept = true;
+    Ok((Recorded { gpu, exec, memory }, done))
+}
+
+impl Recorded {
+    /// Asks for the work to be done.
+    ///
+    /// # Errors
+    /// If the driver refuses, or the thread records.
+    pub fn replay(&mut self, op: &'static str) -> Result<()> {
+        gpu(op, self.gpu.ordinal)?;
+        refuse(op, self.gpu.ordinal, "it is recorded already")?;
+        // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
+        // out anew as long as this lives; the stream keeps the order with all other work.
+        unsafe { result::graph::launch(self.exec, self.gpu.stream()) }.map_err(|e| failed(op, "replaying", e))
+    }
+
+    /// Bytes that were taken for it.
+    pub fn bytes(&self) -> usize {
+        self.memory.arena.stats().held()
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // Its memory goes when the last tensor in it does, which waits for the GPU; the driver keeps what runs.
+        if gpu("drop", self.gpu.ordinal).is_ok() {
+            // SAFETY: made by `record`, and destroyed once, after its work.
+            unsafe {
+                let _ = result::stream::synchronize(self.gpu.stream());
+                let _ = result::graph::exec_destroy(self.exec);
+            }
+        }
+        self.gpu.forget_recording();
+    }
+}

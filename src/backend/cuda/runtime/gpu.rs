@@ -1,0 +1,271 @@
+//! A GPU: its context, its one stream, and calls of the driver with errors that say what failed.
+//!
+//! All work of the process on a GPU goes through one stream, in the order in which it was asked for. So memory that is
+//! given back may be handed out at once: whatever uses it next comes after what used it before.
+
+use crate::backend::cuda::runtime::call::Grid;
+use crate::backend::cuda::runtime::capture::{self, Reserved};
+use crate::backend::cuda::runtime::compile::{Function, Modules};
+use crate::backend::cuda::runtime::memory::{CudaSystem, Event};
+use crate::error::{bail, err};
+use crate::memory::Arena;
+use crate::storage::Storage;
+use crate::{Error, Result};
+use cudarc::driver::{result, sys};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Shared memory that a kernel gets without asking for more.
+const PLAIN_SHARED: usize = 48 << 10;
+
+/// GPUs that can be named.
+const MOST: usize = 16;
+
+/// A GPU of this machine.
+pub(crate) struct Gpu {
+    pub ordinal: usize,
+    pub name: String,
+    /// The compute capability, as in 90 for 9.0.
+    pub arch: u32,
+    pub processors: u32,
+    /// Bytes that the threads of a block can share.
+    pub shared: usize,
+    pub memory: usize,
+    pub arena: Arena<CudaSystem>,
+    pub modules: Modules,
+    context: Handle<sys::CUcontext>,
+    stream: Handle<sys::CUstream>,
+    faults: Faults,
+    /// The address of an i32 that is 0 between kernels.
+    pub(crate) count: u64,
+    /// Pinned memory that the GPU was asked to read.
+    pub(crate) held: Mutex<Vec<(Event, Storage)>>,
+    pub(crate) reserved: Mutex<Reserved>,
+}
+
+/// Where kernels report what they find wrong: a flag on the GPU for the first of them, and the report in memory that the
+/// processor reads.
+struct Faults {
+    taken: u64,
+    report: Handle<*mut Fault>,
+    /// The operations that have kernels which report, by their numbers less one.
+    ops: Mutex<Vec<&'static str>>,
+}
+
+/// A wrong index; as in the kernels' source. The number of the operation is 0 where there is none.
+#[repr(C)]
+struct Fault {
+    op: u64,
+    index: i64,
+    size: i64,
+}
+
+/// A handle of the driver's, which may be used from any thread.
+struct Handle<T>(T);
+// SAFETY: contexts and streams are the driver's own objects, and the driver locks them itself.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+thread_local! {
+    /// One more than the number of the GPU whose context is this thread's; 0 for none of ours.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many GPUs there are; 0 without a driver.
+fn count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        // SAFETY: only looks for the library.
+        let present = unsafe { sys::is_culib_present() };
+        let counted = if present { result::init().and_then(|()| result::device::get_count()) } else { Ok(0) };
+        counted.map_or(0, |count| count.max(0) as usize)
+    })
+}
+
+/// The GPU of this number, made ready for the calling thread.
+///
+/// # Errors
+/// If there is none, or the driver refuses; `op` is named.
+pub(crate) fn gpu(op: &'static str, ordinal: usize) -> Result<&'static Gpu> {
+    static GPUS: [OnceLock<std::result::Result<Gpu, String>>; MOST] = [const { OnceLock::new() }; MOST];
+    let found = count().min(MOST);
+    if ordinal >= found {
+        bail!(
+            Device,
+            op,
+            "there is no cuda:{ordinal}: {}",
+            match found {
+                0 => "no NVIDIA GPU or driver was found".to_string(),
+                n => format!("this machine has {n} GPU(s)"),
+            }
+        );
+    }
+    match GPUS[ordinal].get_or_init(|| Gpu::open(ordinal).map_err(|error| error.to_string())) {
+        Ok(gpu) => gpu.enter(op).map(|()| gpu),
+        Err(error) => bail!(Device, op, "cuda:{ordinal} cannot be used: {error}"),
+    }
+}
+
+/// An error of the driver.
+pub(crate) fn failed(op: &'static str, what: &str, error: result::DriverError) -> Error {
+    let name = error.error_name().ok().and_then(|name| name.to_str().ok().map(str::to_owned));
+    err!(Backend, op, "{what}: {}", name.unwrap_or_else(|| format!("{error:?}")))
+}
+
+/// The address of eight zeros on the GPU whose context is this thread's, kept as long as the process lives.
+fn zero() -> std::result::Result<u64, result::DriverError> {
+    // SAFETY: the memory was just asked for.
+    unsafe {
+        let at = result::malloc_sync(size_of::<u64>())?;
+        result::memset_d8_sync(at, 0, size_of::<u64>())?;
+        Ok(at)
+    }
+}
+
+impl Faults {
+    fn new() -> Result<Faults> {
+        let e = |error| failed("cuda", "making room for reports", error);
+        // SAFETY: the context is this thread's. Memory of the processor that the GPU may write to has one address for both.
+        unsafe {
+            let taken = zero().map_err(e)?;
+            let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+            let report = result::malloc_host(size_of::<Fault>(), flags).map_err(e)?.cast::<Fault>();
+            report.write(Fault { op: 0, index: 0, size: 0 });
+            Ok(Faults { taken, report: Handle(report), ops: Mutex::default() })
+        }
+    }
+
+    /// The report, if there is one. All work was waited for.
+    fn look(&self, op: &'static str, stream: sys::CUstream) -> Result<()> {
+        // SAFETY: the memory is ours as long as the process lives, and no kernel runs that could write to it, but perhaps
+        // one that another thread has started since, whose report may then be lost among these.
+        let Fault { op: number, index, size } = unsafe { self.report.0.read_volatile() };
+        if number == 0 {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe {
+            self.report.0.write_volatile(Fault { op: 0, index: 0, size: 0 });
+            result::memset_d8_async(self.taken, 0, size_of::<u64>(), stream).map_err(|e| failed(op, "clearing", e))?;
+        }
+        let ops = self.ops.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = ops.get(number as usize - 1).copied().unwrap_or(op);
+        bail!(Index, by, "index {index} is out of range for a dimension of size {size}")
+    }
+}
+
+impl Gpu {
+    fn open(ordinal: usize) -> Result<Gpu> {
+        const OP: &str = "cuda";
+        let device = result::device::get(ordinal as i32).map_err(|e| failed(OP, "finding the device", e))?;
+        let attribute = |which| {
+            // SAFETY: the device was just found.
+            let value = unsafe { result::device::get_attribute(device, which) };
+            value.map(|value| value as u32).map_err(|e| failed(OP, "asking for its properties", e))
+        };
+        use sys::CUdevice_attribute_enum as Attribute;
+        let arch = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
+            + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
+        // SAFETY: the device was just found; its primary context is kept as long as the process lives.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed(OP, "making a context", e))?;
+        // SAFETY: the context is valid.
+        unsafe { result::ctx::set_current(context) }.map_err(|e| failed(OP, "using the context", e))?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(|e| failed(OP, "making a stream", e))?;
+        // SAFETY: the device was just found.
+        let memory =
+            unsafe { result::device::total_mem(device) }.map_err(|e| failed(OP, "asking for its memory", e))?;
+        let name = result::device::get_name(device).map_err(|e| failed(OP, "asking for its name", e))?;
+        let (context, stream, faults) = (Handle(context), Handle(stream), Faults::new()?);
+        let arena = Arena::new(CudaSystem { ordinal });
+        let count = zero().map_err(|e| failed(OP, "making room for a count", e))?;
+        Ok(Gpu {
+            ordinal,
+            name,
+            arch,
+            processors,
+            shared,
+            memory,
+            arena,
+            modules: Modules::default(),
+            context,
+            stream,
+            faults,
+            count,
+            held: Mutex::default(),
+            reserved: Mutex::default(),
+        })
+    }
+
+    /// Makes this GPU's context the calling thread's.
+    fn enter(&self, op: &'static str) -> Result<()> {
+        if CURRENT.get() == self.ordinal + 1 {
+            return Ok(());
+        }
+        // SAFETY: the context lives as long as the process.
+        unsafe { result::ctx::set_current(self.context.0) }.map_err(|e| failed(op, "using the context", e))?;
+        CURRENT.set(self.ordinal + 1);
+        Ok(())
+    }
+
+    /// Where this thread's work goes.
+    pub fn stream(&self) -> sys::CUstream {
+        capture::stream(self.ordinal).unwrap_or(self.stream.0)
+    }
+
+    /// Waits for all work asked for so far, and says if any of it has failed.
+    ///
+    /// # Errors
+    /// If it has.
+    pub fn synchronize(&self, op: &'static str) -> Result<()> {
+        self.enter(op)?;
+        capture::refuse(op, self.ordinal, "values cannot be waited for")?;
+        // SAFETY: the stream lives as long as the process.
+        unsafe { result::stream::synchronize(self.stream.0) }
+            .map_err(|e| failed(op, "earlier work on the GPU failed", e))?;
+        self.faults.look(op, self.stream.0)
+    }
+
+    /// What a kernel of this operation needs for its reports: a number, and two addresses.
+    pub fn faults(&self, op: &'static str) -> (u64, u64, u64) {
+        let mut ops = self.faults.ops.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = ops.iter().position(|&known| known == op).unwrap_or_else(|| {
+            ops.push(op);
+            ops.len() - 1
+        });
+        (at as u64 + 1, self.faults.taken, self.faults.report.0.addr() as u64)
+    }
+
+    /// Asks for a kernel to be run.
+    ///
+    /// # Errors
+    /// If the driver refuses it, or earlier work has failed.
+    ///
+    /// # Safety
+    /// The arguments are what the kernel expects, and its accesses stay inside memory that is not given back before it
+    /// was asked for: what is asked for later comes later.
+    pub(crate) unsafe fn launch(
+        &self,
+        op: &'static str,
+        function: Function,
+        Grid { blocks, threads, shared }: Grid,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        if shared > PLAIN_SHARED {
+            use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST;
+            // SAFETY: the function belongs to a loaded module.
+            unsafe { result::function::set_function_attribute(function.0, MOST, shared as i32) }
+                .map_err(|e| failed(op, "asking for shared memory", e))?;
+        }
+        let three = |[x, y]: [usize; 2]| (x as u32, y as u32, 1);
+        // SAFETY: the caller's promise.
+        unsafe {
+            result::launch_kernel(function.0, three(blocks), three(threads), shared as u32, self.stream(), arguments)
+                .map_err(|e| failed(op, "starting a kernel", e))
+        }
+    }
+}
