@@ -61,7 +61,7 @@ def torch_python():
 
 
 def build_ours():
-    """The benchmark as Cargo builds it for anyone; it finds out at run time what the processor can do."""
+    """The benchmark as Cargo builds it for anyone; it finds out at run time what the CPU can do."""
     command = ["cargo", "bench", "--no-run", "--bench", "workloads", "--message-format", "json"]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout.splitlines()
     built = [json.loads(line) for line in lines if line.startswith("{")]
@@ -69,7 +69,7 @@ def build_ours():
 
 
 def build_peer(peer):
-    """The others choose much of their code at compile time: they get this very processor."""
+    """The others choose much of their code at compile time: they get this very CPU."""
     folder = TARGET / "peers" / peer
     environment = os.environ | {"RUSTFLAGS": "-C target-cpu=native"}
     command = ["cargo", "build", "--release", "--locked", "--bin", "workloads", "--target-dir", folder]

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
-    /// The processor's own memory.
+    /// The CPU's own memory.
     #[default]
     Cpu,
     /// The NVIDIA GPU of this number. It can always be named; whether it is there shows when it is used.

@@ -47,7 +47,7 @@ pub use layout::{Dims, Shape, Sizes, Slice};
 pub use ops::{Attention, CrossEntropy, Gelu, MatmulPrecision, Reduction};
 pub use ops::{matmul_precision, with_matmul_precision};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
-pub use tensor::{Kind, NdArray, Operand, Tensor};
+pub use tensor::{NdArray, Operand, Tensor, TensorOptions};
 
 /// The README's example is compiled with the other examples.
 #[cfg(doctest)]

@@ -386,7 +386,7 @@ fn sin_cos_turns(v: f64) -> (f64, f64) {
     let square = angle * angle;
     let (sin, cos) = (angle * polynomial(square, SIN), polynomial(square, COS));
     // Each quarter turn takes (sin, cos) to (cos, -sin). Written without branches, which random
-    // numbers would make the processor guess wrong.
+    // numbers would make the CPU guess wrong.
     let quadrant = shifted.to_bits();
     let (sin, cos) = if quadrant & 1 == 0 { (sin, cos) } else { (cos, sin) };
     let negate = |x: f64, sign: u64| f64::from_bits(x.to_bits() ^ (sign & 2) << 62);

@@ -8,12 +8,12 @@
 //! 3. Bytes are written only through a handle that is the sole owner of its buffer ([`Storage::get_mut`]), and never
 //!    in a foreign buffer.
 //! 4. No `Weak` to a buffer is ever made.
-//! 5. The memory of a late buffer is that of the storage it gets when it is computed, which has no other handle and
-//!    never changes. Until then it has none: whoever reads or writes calls [`Storage::settle`] first.
+//! 5. The memory of a deferred buffer is that of the storage it gets when it is computed, which has no other handle and
+//!    never changes. Until then it has none: whoever reads or writes calls [`Storage::materialize`] first.
 
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::runtime::{capture, gpu::gpu, memory as cuda_memory};
-use crate::backend::late::{self, Late, Step};
+use crate::backend::deferred::{self, Deferred, Step};
 use crate::memory::pool::Block;
 use crate::memory::{CPU, magazine};
 use crate::{Device, Result};
@@ -46,12 +46,12 @@ enum Origin {
     #[cfg(feature = "cuda")]
     Recorded(Arc<capture::Memory>),
     /// No memory yet, but the way to compute its contents; then the memory that holds them.
-    Late(Box<Late>),
+    Deferred(Box<Deferred>),
 }
 
 // SAFETY: a buffer owns its memory (invariant 1) and no thread has a special claim to it. Sharing it between threads
 // only shares reads, as a write needs the sole handle (invariant 3). The owner of foreign memory is `Send + Sync`, and so
-// is what a late buffer holds (`late::tests`).
+// is what a deferred buffer holds (`deferred::tests`).
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -80,7 +80,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         match (&self.origin, self.device) {
-            (Origin::Foreign { .. } | Origin::Late(_), _) => {}
+            (Origin::Foreign { .. } | Origin::Deferred(_), _) => {}
             (Origin::Class(_) | Origin::Pool, Device::Cpu) => {
                 CPU.counter.sub(None, self.capacity);
                 CPU.pool().release(self.block());
@@ -170,9 +170,9 @@ impl Storage {
     }
 
     /// `bytes` bytes whose contents are computed when they are first needed.
-    pub(crate) fn late(step: Step, bytes: usize) -> Storage {
+    pub(crate) fn deferred(step: Step, bytes: usize) -> Storage {
         let (start, device) = (NonNull::dangling(), step.device);
-        let origin = Origin::Late(Box::new(Late::new(step)));
+        let origin = Origin::Deferred(Box::new(Deferred::new(step)));
         Self::from_buffer(Arc::new(Buffer { start, capacity: bytes, device, origin }), bytes)
     }
 
@@ -188,7 +188,7 @@ impl Storage {
         Self::cpu_from_pool(op, bytes, bytes, Origin::Pool)
     }
 
-    /// Memory of the processor that a GPU can copy from while the program goes on.
+    /// Memory of the CPU that a GPU can copy from while the program goes on.
     ///
     /// # Errors
     /// If there is no GPU, or the system has no such memory left.
@@ -248,26 +248,26 @@ impl Storage {
         self.buffer.device
     }
 
-    /// Computes the contents, if that was put off. From then on this costs a glance.
+    /// Computes the contents, if that was deferred. From then on this costs a glance.
     ///
     /// # Errors
     /// If memory runs out; the contents can still be computed later.
     #[inline]
-    pub(crate) fn settle(&self) -> Result<()> {
-        if self.pending().is_some() { late::settle(&[self]) } else { Ok(()) }
+    pub(crate) fn materialize(&self) -> Result<()> {
+        if self.pending().is_some() { deferred::materialize(&[self]) } else { Ok(()) }
     }
 
     /// What there is to compute before the bytes can be read.
     #[inline]
-    pub(crate) fn pending(&self) -> Option<&Late> {
+    pub(crate) fn pending(&self) -> Option<&Deferred> {
         match &self.buffer.origin {
-            Origin::Late(late) if late.memory().is_none() => Some(late),
+            Origin::Deferred(deferred) if deferred.memory().is_none() => Some(deferred),
             _ => None,
         }
     }
 
     /// The first byte, valid for reads of [`bytes`](Self::bytes) bytes as long as a handle lives, once the contents are
-    /// [settled](Self::settle). Not to be written through: that takes [`get_mut`](Self::get_mut).
+    /// [materialized](Self::materialize). Not to be written through: that takes [`get_mut`](Self::get_mut).
     #[inline]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.start().as_ptr()
@@ -276,7 +276,7 @@ impl Storage {
     #[inline]
     fn start(&self) -> NonNull<u8> {
         match &self.buffer.origin {
-            Origin::Late(late) => late.memory().map_or(self.buffer.start, |memory| memory.buffer.start),
+            Origin::Deferred(deferred) => deferred.memory().map_or(self.buffer.start, |memory| memory.buffer.start),
             _ => self.buffer.start,
         }
     }

@@ -286,22 +286,24 @@ fn bad_inputs_are_refused_by_name_and_value() {
     let mut faults = Vec::new();
     let mut count = 0;
     for op in list() {
-        for refusal in (op.refusals)().unwrap_or_else(|e| panic!("the refusals of {} cannot be made: {e}", op.name)) {
+        for error_case in
+            (op.error_cases)().unwrap_or_else(|e| panic!("the error_cases of {} cannot be made: {e}", op.name))
+        {
             count += 1;
-            match refusal.run() {
-                Ok(y) => faults.push(format!("{}: {refusal:?} gave {y:?}", op.name)),
+            match error_case.run() {
+                Ok(y) => faults.push(format!("{}: {error_case:?} gave {y:?}", op.name)),
                 Err(e) => {
                     let message = e.to_string();
-                    let missing: Vec<_> = refusal.message.iter().filter(|part| !message.contains(*part)).collect();
-                    if !missing.is_empty() || refusal.message.is_empty() {
-                        faults.push(format!("{}: {refusal:?}: {message:?} does not say {missing:?}", op.name));
+                    let missing: Vec<_> = error_case.message.iter().filter(|part| !message.contains(*part)).collect();
+                    if !missing.is_empty() || error_case.message.is_empty() {
+                        faults.push(format!("{}: {error_case:?}: {message:?} does not say {missing:?}", op.name));
                     }
                 }
             }
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 30, "only {count} refusals were found");
+    assert!(count > 30, "only {count} error_cases were found");
 }
 
 #[test]
@@ -342,7 +344,7 @@ fn alike(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
     Ok(a.dtype() == b.dtype() && close(a, &b.to_device(a.device())?, tolerance)?)
 }
 
-/// Every operation on a GPU against the processor: values and gradients, in every float dtype and layout.
+/// Every operation on a GPU against the CPU: values and gradients, in every float dtype and layout.
 #[test]
 fn a_gpu_gives_the_processors_answers() {
     let gpu = Device::cuda(0);

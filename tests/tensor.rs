@@ -111,7 +111,7 @@ fn tensors_print_like_numpy() -> Result<()> {
     Ok(())
 }
 
-/// Short runs use the baseline version of a kernel, long ones the widest vectors the processor has.
+/// Short runs use the baseline version of a kernel, long ones the widest vectors the CPU has.
 #[test]
 fn every_version_of_a_kernel_gives_the_same_bits() -> Result<()> {
     let functions: [fn(&Tensor) -> Result<Tensor>; 9] = [

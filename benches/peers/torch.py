@@ -236,7 +236,7 @@ def adamw():
 
 
 def limits():
-    """What the processor and the memory allow, as far as PyTorch reaches it."""
+    """What the CPU and the memory allow, as far as PyTorch reaches it."""
     n = 4096
     for name, dtype in ("f32", torch.float32), ("bf16", torch.bfloat16):
         a, b, out = (torch.randn(n, n).to(dtype) for _ in range(3))

@@ -2,7 +2,7 @@
 
 use super::engine::{Pass, leading_to};
 use super::mode;
-use super::node::{Kind, NodeRef};
+use super::node::{NodeKind, NodeRef};
 use crate::error::{bail, err};
 use crate::{Error, Result, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -72,13 +72,13 @@ impl Tensor {
         // Gradients are stored when the whole pass has succeeded, so that a failed one changes none.
         let mut found: Vec<(NodeRef, Tensor)> = Vec::new();
         how.pass("backward").run(vec![(node.clone(), cotangent)], |node, cotangent| {
-            if node.kind == Kind::Leaf || node.extras.get().is_some_and(|e| e.retains_grad()) {
+            if node.kind == NodeKind::Leaf || node.extras.get().is_some_and(|e| e.retains_grad()) {
                 found.push((node.clone(), cotangent.clone()));
             }
             Ok(true)
         })?;
-        // What was put off would keep the saved values alive.
-        Tensor::settle(found.iter().map(|(_, grad)| grad))?;
+        // What was deferred would keep the saved values alive.
+        Tensor::materialize(found.iter().map(|(_, grad)| grad))?;
         for (node, grad) in found {
             let mut slot = node.extras().grad();
             match slot.take() {
@@ -178,14 +178,14 @@ pub(crate) fn cotangents_at(
         // Behind a target the pass goes on only if another one lies there.
         Ok(node.edges().iter().flatten().any(|edge| wanted.contains(&edge.seq)) || !seqs.contains(&node.seq))
     })?;
-    Tensor::settle(found.values())?;
+    Tensor::materialize(found.values())?;
     Ok(found)
 }
 
 /// The node of a tensor that a gradient is asked of or for.
 pub(crate) fn root<'a>(op: &'static str, tensor: &'a Tensor) -> Result<&'a NodeRef> {
     match tensor.node() {
-        Some(node) if node.kind != Kind::Barrier => Ok(node),
+        Some(node) if node.kind != NodeKind::Barrier => Ok(node),
         Some(barrier) => Err(no_derivative(op, barrier)),
         None => bail!(
             Graph,

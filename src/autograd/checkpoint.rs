@@ -6,7 +6,7 @@
 
 use super::backward::Backward;
 use super::mode::{self, is_grad_enabled};
-use super::node::{self, Cx, Grads, NodeRef};
+use super::node::{self, BackwardContext, Grads, NodeRef};
 use super::segment::{Extent, entry};
 use super::{anomaly, tape};
 use crate::error::bail;
@@ -49,7 +49,7 @@ pub fn checkpoint(
         return with_generator(&mut Generator::seed(seed), || f(&inputs));
     }
     let (output, sources) = {
-        let run = Run::new(&f, &inputs, seed)?;
+        let run = SegmentRun::new(&f, &inputs, seed)?;
         if run.root.is_none() {
             return Ok(run.output);
         }
@@ -60,9 +60,9 @@ pub fn checkpoint(
     let carriers: Vec<&Tensor> = carriers.iter().collect();
     let (shape, dtype) = (output.layout().shape().clone(), output.dtype());
     output.record("checkpoint", &carriers, move |save| {
-        let inputs: Vec<Tensor> = inputs.iter().map(|input| save.keep(input)).collect();
-        move |cx: &Cx, g: &Tensor| {
-            let run = anomaly::resumed(|| Run::new(&f, &inputs, seed))?;
+        let inputs: Vec<Tensor> = inputs.iter().map(|input| save.save(input)).collect();
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let run = anomaly::resumed(|| SegmentRun::new(&f, &inputs, seed))?;
             if *run.output.layout().shape() != shape || run.output.dtype() != dtype {
                 bail!(
                     Graph,
@@ -80,7 +80,7 @@ pub fn checkpoint(
                     "the function used other tensors that require a gradient in the backward pass than in the forward computation"
                 );
             }
-            anomaly::resumed(|| run.pull(cx, g, &sources))
+            anomaly::resumed(|| run.pull(ctx, g, &sources))
         }
     })
 }
@@ -98,34 +98,34 @@ fn own_seed() -> u64 {
 
 /// What the result of a segment hangs on.
 #[derive(Clone)]
-enum Source {
+enum SegmentSource {
     /// The input at this position.
     Input(usize),
     /// A tensor that the function captured.
     Captured(NodeRef),
 }
 
-impl Source {
+impl SegmentSource {
     fn node(&self, inputs: &[Tensor]) -> Option<NodeRef> {
         match self {
-            Source::Input(at) => inputs.get(*at).and_then(Tensor::grad_node).cloned(),
-            Source::Captured(node) => Some(node.clone()),
+            SegmentSource::Input(at) => inputs.get(*at).and_then(Tensor::grad_node).cloned(),
+            SegmentSource::Captured(node) => Some(node.clone()),
         }
     }
 }
 
-impl PartialEq for Source {
-    fn eq(&self, other: &Source) -> bool {
+impl PartialEq for SegmentSource {
+    fn eq(&self, other: &SegmentSource) -> bool {
         match (self, other) {
-            (Source::Input(a), Source::Input(b)) => a == b,
-            (Source::Captured(a), Source::Captured(b)) => a.seq == b.seq,
+            (SegmentSource::Input(a), SegmentSource::Input(b)) => a == b,
+            (SegmentSource::Captured(a), SegmentSource::Captured(b)) => a.seq == b.seq,
             _ => false,
         }
     }
 }
 
 /// One recorded run of the function.
-struct Run {
+struct SegmentRun {
     /// The nodes of what the function was given; `None` where no gradient is required.
     entries: Vec<Option<NodeRef>>,
     output: Tensor,
@@ -133,9 +133,9 @@ struct Run {
     root: Option<(NodeRef, Extent)>,
 }
 
-impl Run {
+impl SegmentRun {
     #[track_caller]
-    fn new(f: &impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], seed: u64) -> Result<Run> {
+    fn new(f: &impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], seed: u64) -> Result<SegmentRun> {
         let start = node::next_sequence();
         let given = |x: &Tensor| if x.requires_grad() { entry("checkpoint", x) } else { Ok(x.clone()) };
         let (entries, output) = mode::enable_grad(|| {
@@ -149,12 +149,12 @@ impl Run {
         let seqs: HashSet<u64> = entries.iter().flatten().map(|node| node.seq).collect();
         let extent = |node: &NodeRef| Ok((node.clone(), Extent::of("checkpoint", node, start, &seqs)?));
         let root = output.grad_node().map(extent).transpose()?;
-        Ok(Run { entries, output, root })
+        Ok(SegmentRun { entries, output, root })
     }
 
     /// What the output hangs on, oldest first. Leaves that the function makes for itself are left out: no one else can
     /// ask for their gradients.
-    fn sources(&self) -> Vec<Source> {
+    fn sources(&self) -> Vec<SegmentSource> {
         let Some((_, extent)) = &self.root else { return Vec::new() };
         let position = |node: &NodeRef| {
             self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.seq == node.seq))
@@ -162,18 +162,18 @@ impl Run {
         extent
             .boundary
             .values()
-            .map(|node| position(node).map_or_else(|| Source::Captured(node.clone()), Source::Input))
+            .map(|node| position(node).map_or_else(|| SegmentSource::Captured(node.clone()), SegmentSource::Input))
             .collect()
     }
 
-    fn pull(&self, cx: &Cx, cotangent: &Tensor, sources: &[Source]) -> Result<Grads> {
+    fn pull(&self, ctx: &BackwardContext, cotangent: &Tensor, sources: &[SegmentSource]) -> Result<Grads> {
         let create_graph = is_grad_enabled();
         let how = Backward { retain_graph: create_graph, create_graph };
-        let seq = |source: &Source| match source {
-            Source::Input(at) => self.entries.get(*at).and_then(Option::as_ref).map(|node| node.seq),
-            Source::Captured(node) => Some(node.seq),
+        let seq = |source: &SegmentSource| match source {
+            SegmentSource::Input(at) => self.entries.get(*at).and_then(Option::as_ref).map(|node| node.seq),
+            SegmentSource::Captured(node) => Some(node.seq),
         };
-        let needed = |at: usize, source: &Source| if cx.needs(at) { seq(source) } else { None };
+        let needed = |at: usize, source: &SegmentSource| if ctx.needs(at) { seq(source) } else { None };
         let targets: HashSet<u64> = sources.iter().enumerate().filter_map(|(at, source)| needed(at, source)).collect();
         let mut found = match &self.root {
             Some((root, extent)) => extent.pull(&how.pass("checkpoint"), root, cotangent.clone(), &targets)?,

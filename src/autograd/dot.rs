@@ -1,7 +1,7 @@
 //! The graph as a drawing, in the DOT language of Graphviz, and its size.
 
 use super::backward::root;
-use super::node::{Edges, Kind, NodeRef};
+use super::node::{Edges, NodeKind, NodeRef};
 use crate::{Result, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -34,7 +34,7 @@ pub fn graph_stats(tensor: &Tensor) -> GraphStats {
     for (node, edges) in tensor.grad_node().map(reachable).unwrap_or_default().values() {
         stats.nodes += 1;
         stats.edges += edges.iter().flatten().count();
-        stats.leaves += usize::from(node.kind == Kind::Leaf);
+        stats.leaves += usize::from(node.kind == NodeKind::Leaf);
         stats.saved_bytes += if is_freed(node, edges) { 0 } else { node.saved_bytes };
     }
     stats
@@ -69,7 +69,7 @@ pub fn to_dot(tensor: &Tensor) -> Result<String> {
             let _ = write!(label, "\\nsaves {} B", node.saved_bytes);
         }
         let style = match node.kind {
-            Kind::Leaf => ", shape=box, style=filled, fillcolor=lightblue",
+            NodeKind::Leaf => ", shape=box, style=filled, fillcolor=lightblue",
             _ if node.seq == root.seq => ", peripheries=2",
             _ => "",
         };
@@ -103,7 +103,7 @@ fn reachable(root: &NodeRef) -> BTreeMap<u64, (NodeRef, Edges)> {
 
 /// An operation has an edge to at least one input until a backward pass or a tape takes them away.
 fn is_freed(node: &NodeRef, edges: &Edges) -> bool {
-    node.kind == Kind::Op && edges.is_empty()
+    node.kind == NodeKind::Op && edges.is_empty()
 }
 
 /// A name inside a quoted DOT string.

@@ -5,7 +5,7 @@
 
 use super::anomaly;
 use super::mode::{GradMode, is_grad_enabled};
-use super::node::{Body, Cx, Edges, Kind, Node, NodeRef};
+use super::node::{BackwardContext, Body, Edges, Node, NodeKind, NodeRef};
 use crate::error::bail;
 use crate::{Result, Tensor};
 use std::cell::RefCell;
@@ -56,7 +56,7 @@ impl Pending {
             Some((youngest, _)) => youngest.seq,
             None => self.rest.last_key_value().map_or(0, |(&seq, _)| seq),
         };
-        grad.expect();
+        grad.mark_needed();
         if node.seq > youngest {
             if let Some((before, cotangent)) = self.youngest.replace((node, grad)) {
                 self.rest.insert(before.seq, (before, cotangent));
@@ -94,7 +94,7 @@ impl Pass<'_> {
                 }
                 _ => cotangent,
             };
-            if sink(&node, &cotangent)? && node.kind == Kind::Op {
+            if sink(&node, &cotangent)? && node.kind == NodeKind::Op {
                 self.step(&mut pending, &mut node, cotangent)?;
             }
         }
@@ -108,11 +108,11 @@ impl Pass<'_> {
         };
         // Where someone looks at what this rule gives, it is not added up beforehand; nor where the sum is recorded.
         let apart = self.create_graph || node.extras.get().is_some() || anomaly::enabled();
-        let waiting = if apart { None } else { Some(&*pending) };
+        let accumulated = if apart { None } else { Some(&*pending) };
         let last = !self.retain_graph && rule.is_sole();
-        let cx = Cx { node, edges: &edges, wanted: self.wanted, last, waiting };
+        let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, accumulated };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let grads = anomaly::suspended(|| rule(&cx, &cotangent))?;
+        let grads = anomaly::suspended(|| rule(&ctx, &cotangent))?;
         // With it go the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
@@ -164,7 +164,7 @@ fn refit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
     let fits = *grad.layout().shape() == node.shape;
     if !fits && !grad.is_sole() {
         // Another input's cotangent, too, which is best written while it is summed.
-        grad.expect();
+        grad.mark_needed();
     }
     let grad = if fits { grad } else { grad.sum_to(from, &node.shape)? };
     if grad.device() != node.device {
@@ -192,7 +192,7 @@ pub(crate) fn leading_to(op: &'static str, roots: &[NodeRef], targets: &HashSet<
         }
         let edges = node.edges();
         // Behind a node that was freed an older target may have been: to say that there was none would lose its gradient.
-        if node.kind == Kind::Op && edges.is_empty() && node.seq > oldest {
+        if node.kind == NodeKind::Op && edges.is_empty() && node.seq > oldest {
             return Err(node.freed(op));
         }
         let behind: Vec<u64> = edges.iter().flatten().map(|edge| edge.seq).collect();

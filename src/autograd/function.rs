@@ -1,7 +1,7 @@
 //! Differentiable functions written by the user: a forward computation and its own rule for the backward pass.
 
 use super::mode;
-use super::node::Cx;
+use super::node::BackwardContext;
 use crate::error::{bail, err};
 use crate::layout::broadcast;
 use crate::{Result, Shape, Tensor};
@@ -42,8 +42,8 @@ pub enum Saves {
 ///     fn forward(&self, inputs: &[Tensor]) -> Result<Tensor> {
 ///         inputs[0].exp()
 ///     }
-///     fn backward(&self, cx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
-///         Ok(vec![Some(cotangent.mul(&cx.output()?)?)])
+///     fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(cotangent.mul(&ctx.output()?)?)])
 ///     }
 /// }
 ///
@@ -69,7 +69,7 @@ pub trait Function: Send + Sync + 'static {
     ///
     /// # Errors
     /// Whatever the computation meets with.
-    fn backward(&self, cx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>>;
+    fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>>;
 
     /// What [`FunctionContext::input`] and [`FunctionContext::output`] can give.
     fn saves(&self) -> Saves {
@@ -86,8 +86,8 @@ impl<F: Function + ?Sized> Function for Arc<F> {
         (**self).forward(inputs)
     }
 
-    fn backward(&self, cx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        (**self).backward(cx, cotangent)
+    fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        (**self).backward(ctx, cotangent)
     }
 
     fn saves(&self) -> Saves {
@@ -100,7 +100,7 @@ pub struct FunctionContext<'a> {
     name: &'static str,
     inputs: &'a [Tensor],
     output: Option<&'a Tensor>,
-    cx: &'a Cx<'a>,
+    ctx: &'a BackwardContext<'a>,
 }
 
 impl std::fmt::Debug for FunctionContext<'_> {
@@ -133,14 +133,14 @@ impl FunctionContext<'_> {
     /// If the function does not save its output.
     pub fn output(&self) -> Result<Tensor> {
         match self.output {
-            Some(output) => Ok(self.cx.output(output)),
+            Some(output) => Ok(self.ctx.output(output)),
             None => bail!(Graph, self.name, "the output was not saved: saves() must say Saves::Output"),
         }
     }
 
     /// Whether anyone needs the cotangent of this input.
     pub fn needs(&self, index: usize) -> bool {
-        self.cx.needs(index)
+        self.ctx.needs(index)
     }
 }
 
@@ -162,28 +162,28 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Tensor> {
         let saves = function.saves();
         let shapes: Vec<Shape> = inputs.iter().map(|input| input.shape().into()).collect();
         let kept_inputs: Vec<Tensor> = match saves {
-            Saves::Inputs | Saves::InputsAndOutput => inputs.iter().map(|input| save.keep(input)).collect(),
+            Saves::Inputs | Saves::InputsAndOutput => inputs.iter().map(|input| save.save(input)).collect(),
             Saves::Nothing | Saves::Output => Vec::new(),
         };
-        let kept_output = matches!(saves, Saves::Output | Saves::InputsAndOutput).then(|| save.keep_output());
-        move |cx: &Cx, g: &Tensor| {
-            let context = FunctionContext { name, inputs: &kept_inputs, output: kept_output.as_ref(), cx };
+        let kept_output = matches!(saves, Saves::Output | Saves::InputsAndOutput).then(|| save.save_output());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let context = FunctionContext { name, inputs: &kept_inputs, output: kept_output.as_ref(), ctx };
             let grads = function.backward(&context, g)?;
-            check(name, cx, &shapes, &grads)?;
+            check(name, ctx, &shapes, &grads)?;
             Ok(grads.into())
         }
     })
 }
 
 /// Holds a rule to its contract, in terms of the inputs that its author knows.
-fn check(name: &'static str, cx: &Cx, shapes: &[Shape], grads: &[Option<Tensor>]) -> Result<()> {
+fn check(name: &'static str, ctx: &BackwardContext, shapes: &[Shape], grads: &[Option<Tensor>]) -> Result<()> {
     if grads.len() != shapes.len() {
         bail!(Graph, name, "backward gave {} cotangents for {} inputs", grads.len(), shapes.len());
     }
     for (at, (shape, grad)) in shapes.iter().zip(grads).enumerate() {
         let grad = match grad {
-            Some(grad) if cx.needs(at) => grad,
-            None if cx.needs(at) => bail!(Graph, name, "backward gave no cotangent for input {at}, which needs one"),
+            Some(grad) if ctx.needs(at) => grad,
+            None if ctx.needs(at) => bail!(Graph, name, "backward gave no cotangent for input {at}, which needs one"),
             _ => continue,
         };
         let wrong = || {

@@ -42,4 +42,4 @@ pub use mode::{GradMode, enable_grad, is_grad_enabled, no_grad};
 pub use tape::{Gradients, Mark, Tape};
 pub use transforms::{hessian, hvp, jacobian, jvp, value_and_grad, vjp};
 
-pub(crate) use node::{Cx, Grads, NodeRef};
+pub(crate) use node::{BackwardContext, Grads, NodeRef};

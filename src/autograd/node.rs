@@ -26,7 +26,7 @@ pub(crate) type Edges = SmallVec<[Option<NodeRef>; 2]>;
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// A tensor that was told to require a gradient.
     Leaf,
     /// The result of an operation with a derivative.
@@ -40,7 +40,7 @@ pub(crate) struct Node {
     pub seq: u64,
     pub name: &'static str,
     pub location: &'static Location<'static>,
-    pub kind: Kind,
+    pub kind: NodeKind,
     pub dtype: DType,
     pub device: Device,
     pub shape: Shape,
@@ -60,7 +60,7 @@ pub(crate) struct Body {
     pub rule: Shared<RuleFn>,
 }
 
-pub(crate) type RuleFn = dyn Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync;
+pub(crate) type RuleFn = dyn Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync;
 
 impl Node {
     /// A copy of the edges and the rule, which stay; `None` if they are gone.
@@ -169,25 +169,25 @@ impl Saver<'_> {
     }
 
     /// Keeps a value, with its graph, for the rule.
-    pub fn keep(&mut self, value: &Tensor) -> Tensor {
+    pub fn save(&mut self, value: &Tensor) -> Tensor {
         self.bytes += value.numel() * value.dtype().size();
-        value.expect();
+        value.mark_needed();
         value.clone()
     }
 
-    /// Keeps the values of the operation's own result, for [`Cx::output`].
-    pub fn keep_output(&mut self) -> Tensor {
-        self.keep(self.output)
+    /// Keeps the values of the operation's own result, for [`BackwardContext::output`].
+    pub fn save_output(&mut self) -> Tensor {
+        self.save(self.output)
     }
 
     /// Keeps a value only if the gradient of `input` was asked for.
-    pub fn keep_for(&mut self, input: usize, value: &Tensor) -> Saved {
-        Saved(self.needs(input).then(|| self.keep(value)))
+    pub fn save_for(&mut self, input: usize, value: &Tensor) -> Saved {
+        Saved(self.needs(input).then(|| self.save(value)))
     }
 
     /// Keeps a value, with its graph, that the last call of the rule may use up.
-    pub fn keep_spare(&mut self, value: &Tensor) -> Spare {
-        Spare(Mutex::new(Some(self.keep(value))))
+    pub fn save_donated(&mut self, value: &Tensor) -> Donated {
+        Donated(Mutex::new(Some(self.save(value))))
     }
 }
 
@@ -201,19 +201,19 @@ impl Saved {
 }
 
 /// A value that the last call of a rule may use up: a gradient of its size can then be written over it.
-pub(crate) struct Spare(Mutex<Option<Tensor>>);
+pub(crate) struct Donated(Mutex<Option<Tensor>>);
 
-impl Spare {
+impl Donated {
     /// The value: the only handle that the rule has, if it is not called again.
-    pub fn take(&self, cx: &Cx) -> Result<Tensor> {
+    pub fn take(&self, ctx: &BackwardContext) -> Result<Tensor> {
         let mut value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = if cx.last { value.take() } else { value.clone() };
-        value.ok_or_else(|| err!(Graph, cx.node.name, "the rule was called again after its last call"))
+        let value = if ctx.last { value.take() } else { value.clone() };
+        value.ok_or_else(|| err!(Graph, ctx.node.name, "the rule was called again after its last call"))
     }
 }
 
 /// What a rule may ask the engine while it runs.
-pub(crate) struct Cx<'a> {
+pub(crate) struct BackwardContext<'a> {
     pub node: &'a NodeRef,
     pub edges: &'a Edges,
     /// With a filter only the nodes in it are wanted.
@@ -221,10 +221,10 @@ pub(crate) struct Cx<'a> {
     /// Whether the rule is never called again.
     pub last: bool,
     /// What waits for the inputs, where the rule may add to it.
-    pub(super) waiting: Option<&'a RefCell<Pending>>,
+    pub(super) accumulated: Option<&'a RefCell<Pending>>,
 }
 
-impl Cx<'_> {
+impl BackwardContext<'_> {
     /// Whether someone needs the cotangent of the input at this position.
     pub fn needs(&self, input: usize) -> bool {
         match self.edges.get(input) {
@@ -246,9 +246,9 @@ impl Cx<'_> {
 
     /// The cotangent that other uses of an input have given so far, if any, in the input's shape and dtype. A rule that
     /// takes it adds its own in place and returns the sum: a part of the input then costs no more than its size.
-    pub fn take_waiting(&self, input: usize) -> Option<Tensor> {
+    pub fn take_accumulated(&self, input: usize) -> Option<Tensor> {
         let edge = self.edges.get(input)?.as_ref()?;
-        self.waiting?.borrow_mut().take(edge)
+        self.accumulated?.borrow_mut().take(edge)
     }
 
     /// The node's own output, of which the rule keeps the values alone: kept with its graph it would own itself.
@@ -269,7 +269,7 @@ impl Tensor {
         rule: impl FnOnce(&mut Saver<'_>) -> R,
     ) -> Result<Tensor>
     where
-        R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+        R: Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {
         if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
             return if anomaly::enabled() { anomaly::check_forward(name, self) } else { Ok(self) };
@@ -285,7 +285,7 @@ impl Tensor {
         rule: impl FnOnce(&mut Saver<'_>) -> R,
     ) -> Result<Tensor>
     where
-        R: Fn(&Cx, &Tensor) -> Result<Grads> + Send + Sync + 'static,
+        R: Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {
         // Two inputs are the common case and fill the inline buffer, which is quicker than growing one.
         let edges = match inputs {
@@ -305,7 +305,7 @@ impl Tensor {
         let rule = rule(&mut saver);
         let bytes = saver.bytes;
         let body = Body { edges, rule: Shared::new_unsized(rule, |inner| inner) };
-        let node = new_node(&self, name, Kind::Op, tape, bytes, Some(body));
+        let node = new_node(&self, name, NodeKind::Op, tape, bytes, Some(body));
         if let Some(entry) = &node.tape {
             entry.push(&node)?;
         }
@@ -318,7 +318,7 @@ impl Tensor {
         if !mode::is_grad_enabled() || inputs.iter().all(|t| t.node().is_none()) {
             return self;
         }
-        let barrier = new_node(&self, name, Kind::Barrier, None, 0, None);
+        let barrier = new_node(&self, name, NodeKind::Barrier, None, 0, None);
         self.with_node(Some(barrier))
     }
 
@@ -328,7 +328,7 @@ impl Tensor {
         if !self.dtype().is_float() {
             bail!(DType, name, "only floating point tensors can require a gradient, not {}", self.dtype());
         }
-        let node = new_node(&self, "leaf", Kind::Leaf, tape, 0, None);
+        let node = new_node(&self, "leaf", NodeKind::Leaf, tape, 0, None);
         if let Some(entry) = &node.tape {
             entry.push(&node)?;
         }
@@ -341,7 +341,7 @@ impl Tensor {
 fn new_node(
     value: &Tensor,
     name: &'static str,
-    kind: Kind,
+    kind: NodeKind,
     tape: Option<TapeEntry>,
     saved_bytes: usize,
     body: Option<Body>,

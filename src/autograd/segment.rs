@@ -5,7 +5,7 @@
 
 use super::engine::Pass;
 use super::mode::is_grad_enabled;
-use super::node::{Cx, Kind, NodeRef};
+use super::node::{BackwardContext, NodeKind, NodeRef};
 use crate::{Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::collections::btree_map::Entry;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 #[track_caller]
 pub(crate) fn entry(op: &'static str, x: &Tensor) -> Result<Tensor> {
     if is_grad_enabled() && x.requires_grad() {
-        return x.detach().record(op, &[x], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]));
+        return x.detach().record(op, &[x], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]));
     }
     x.detach().into_leaf(op, None)
 }
@@ -39,7 +39,7 @@ impl Extent {
                 extent.boundary.insert(node.seq, node);
             } else if let Entry::Vacant(place) = extent.inside.entry(node.seq) {
                 let edges = node.edges();
-                if node.kind == Kind::Op && edges.is_empty() {
+                if node.kind == NodeKind::Op && edges.is_empty() {
                     return Err(node.freed(op));
                 }
                 place.insert(edges.iter().flatten().map(|edge| edge.seq).collect());

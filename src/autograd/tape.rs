@@ -2,7 +2,7 @@
 
 use super::backward::first_cotangent;
 use super::engine::Pass;
-use super::node::{Edges, Kind, NodeRef};
+use super::node::{Edges, NodeKind, NodeRef};
 use crate::error::bail;
 use crate::{Result, Tensor};
 use std::cell::Cell;
@@ -258,12 +258,12 @@ impl Tape {
         let mut by_variable = HashMap::new();
         let pass = Pass { op: "backward", retain_graph: true, create_graph: false, wanted: None, foreign: None };
         pass.run(vec![(node.clone(), cotangent)], |node, cotangent| {
-            if node.kind == Kind::Leaf {
+            if node.kind == NodeKind::Leaf {
                 by_variable.insert(node.seq, cotangent.clone());
             }
             Ok(true)
         })?;
-        Tensor::settle(by_variable.values())?;
+        Tensor::materialize(by_variable.values())?;
         self.core.entries().backward_time = start.elapsed();
         Ok(Gradients { tape: self.core.id, by_variable })
     }
@@ -314,7 +314,7 @@ impl Gradients {
     pub fn get(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
         let node = variable.grad_node();
         match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
-            Some((node, entry)) if entry.core.id == self.tape && node.kind == Kind::Leaf => {
+            Some((node, entry)) if entry.core.id == self.tape && node.kind == NodeKind::Leaf => {
                 Ok(self.by_variable.get(&node.seq))
             }
             Some((_, entry)) if entry.core.id != self.tape => {

@@ -15,7 +15,7 @@ use crate::{Result, Tensor};
 use std::collections::HashSet;
 
 /// A function that was called on entries of its own.
-struct Run {
+struct TracedCall {
     op: &'static str,
     entries: Vec<Tensor>,
     output: Tensor,
@@ -24,7 +24,7 @@ struct Run {
 }
 
 #[track_caller]
-fn run(op: &'static str, f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<Run> {
+fn run(op: &'static str, f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<TracedCall> {
     let start = node::next_sequence();
     let entries = inputs.iter().map(|x| entry(op, x)).collect::<Result<Vec<Tensor>>>()?;
     let output = mode::enable_grad(|| f(&entries))?;
@@ -32,10 +32,10 @@ fn run(op: &'static str, f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Ten
         Some(node) if mode::is_grad_enabled() => !Extent::of(op, node, start, &HashSet::new())?.boundary.is_empty(),
         _ => false,
     };
-    Ok(Run { op, entries, output, open })
+    Ok(TracedCall { op, entries, output, open })
 }
 
-impl Run {
+impl TracedCall {
     fn value(&self) -> Tensor {
         if self.open { self.output.clone() } else { self.output.detach() }
     }

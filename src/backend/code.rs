@@ -8,7 +8,7 @@ use std::ops;
 /// What stands before the bits of a number.
 const NUMBER: char = '#';
 
-/// An expression of the computing type, which the source around it calls `T`.
+/// An expression of the compute dtype, which the source around it calls `T`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Code(String);
 

@@ -15,12 +15,12 @@ pub struct DeviceProperties {
     pub memory: Option<usize>,
     /// The compute capability of a GPU, as in `(9, 0)`.
     pub capability: Option<(u32, u32)>,
-    /// The multiprocessors of a GPU, or the threads that this process uses on the processor.
+    /// The multiprocessors of a GPU, or the threads that this process uses on the CPU.
     pub processors: usize,
 }
 
 impl Device {
-    /// Whether tensors can be put there: always on the processor, on a GPU if this crate was built with the feature
+    /// Whether tensors can be put there: always on the CPU, on a GPU if this crate was built with the feature
     /// `cuda`, and the GPU and its driver are there.
     pub fn is_available(self) -> bool {
         check("is_available", self).is_ok()
@@ -56,7 +56,7 @@ impl Device {
         }
     }
 
-    /// Waits until all work asked for so far is done. The processor's always is. Reading values waits by itself.
+    /// Waits until all work asked for so far is done. The CPU's always is. Reading values waits by itself.
     ///
     /// # Errors
     /// If the device is not there, or some of that work has failed.

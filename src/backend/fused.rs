@@ -22,7 +22,7 @@ pub(crate) enum Exactness {
 }
 
 /// `out = a · b`, plus `row` in every row. `a` is `[batch.., m, k]`, `b` `[batch.., k, n]`, of one dtype. `out` is contiguous
-/// and of the same dtype; on the processor it is of a computing type, that of `a` and `b` or, for products of bf16, f32.
+/// and of the same dtype; on the CPU it is of a compute dtype, that of `a` and `b` or, for products of bf16, f32.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn matmul(
 }
 
 /// With `x` a row of `input` `[R, D]`: `(x - mean) / sqrt(variance + eps) * weight + bias` into `out` `[R, D]`; the mean
-/// and the inverse square root into `stats` `[R, 2]`, which is of the computing type. So are, on the processor, `weight` and
+/// and the inverse square root into `stats` `[R, 2]`, which is of the compute dtype. So are, on the CPU, `weight` and
 /// `bias` (`[D]`, contiguous, of one dtype).
 pub(crate) fn layer_norm(
     op: &'static str,
@@ -67,7 +67,7 @@ pub(crate) fn layer_norm_pieces(device: Device, rows: usize, len: usize) -> usiz
 }
 
 /// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the pieces that [`layer_norm_pieces`] asks for
-/// the sums over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the computing type.
+/// the sums over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
 pub(crate) fn layer_norm_backward(
     op: &'static str,
     [input, g, stats]: [View<'_>; 3],
@@ -93,9 +93,9 @@ pub(crate) struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// As the processor's kernels take them.
+    /// As the CPU's kernels take them.
     pub fn classes(&self, op: &'static str) -> Result<Classes<'a>> {
-        let strided = || err!(Backend, op, "the target is not contiguous, or not on the processor");
+        let strided = || err!(Backend, op, "the target is not contiguous, or not on the CPU");
         let target = self.target.as_slice::<i64>().ok_or_else(strided)?;
         let weight = self.weight.map(|weight| weight.as_slice::<f64>().ok_or_else(strided)).transpose()?;
         Ok(Classes { target, ignore: self.ignore, weight, smoothing: self.smoothing })
@@ -108,7 +108,7 @@ impl<'a> Targets<'a> {
 
 /// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
 /// `[R, 2]`, the row's loss into `loss` `[R]`, and its weight, if it counts, into `counted` `[R]`, which only a GPU is
-/// given. All three are of the computing type of `logits`. A GPU reports classes out of range later.
+/// given. All three are of the compute dtype of `logits`. A GPU reports classes out of range later.
 pub(crate) fn cross_entropy(
     op: &'static str,
     logits: View<'_>,
@@ -166,7 +166,7 @@ pub(crate) fn attention_dtype(
 }
 
 /// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous, but for
-/// the result on a GPU. The sums and the mask are of the computing type.
+/// the result on a GPU. The sums and the mask are of the compute dtype.
 pub(crate) fn attention(
     op: &'static str,
     inputs: &Inputs<'_>,
@@ -192,7 +192,7 @@ pub(crate) fn attention_backward(
         cuda(n) => cuda::nn::attention::backward(op, n, inputs, [sums, out, g], grads))
 }
 
-/// Fills contiguous elements with the draw of a seed that starts at the counter `offset`. On the processor halves are not
+/// Fills contiguous elements with the draw of a seed that starts at the counter `offset`. On the CPU halves are not
 /// drawn directly.
 pub(crate) fn draw(op: &'static str, draw: Draw, (seed, offset): (u64, u64), out: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, out.device(),

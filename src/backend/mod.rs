@@ -7,9 +7,9 @@ pub(crate) mod code;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+pub(crate) mod deferred;
 mod devices;
 mod fused;
-pub(crate) mod late;
 mod view;
 
 pub(crate) use cpu::index::Indices;
@@ -25,10 +25,10 @@ pub(crate) use view::{View, ViewMut};
 use crate::Error;
 use crate::error::err;
 use crate::{DType, Device, Result, Scalar};
-use cpu::reduce::arg::Extreme;
 use cpu::elementwise::map::Tile;
-use cpu::reduce::{Reduce, Shifted};
-use cpu::nn::softmax::Row;
+use cpu::nn::softmax::SoftmaxKind;
+use cpu::reduce::arg::Extreme;
+use cpu::reduce::{CenteredReduce, Reduce};
 use std::ops::Range;
 
 /// Hands a call to the kernels of a device.
@@ -68,8 +68,8 @@ pub(crate) fn is_recording(device: Device) -> bool {
     }
 }
 
-/// Refuses what the processor's kernels cannot reach.
-pub(crate) fn on_the_processor(op: &'static str, devices: impl IntoIterator<Item = Device>) -> Result<()> {
+/// Refuses what the CPU's kernels cannot reach.
+pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>) -> Result<()> {
     let missing = |device| Err(err!(Device, op, "there is no kernel for this on {device}"));
     devices.into_iter().find(|&device| device != Device::Cpu).map_or(Ok(()), missing)
 }
@@ -83,7 +83,7 @@ fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = D
     }
 }
 
-/// `out = tile(inputs)`, computed in the computing type of `compute`. The inputs' layouts have the shape of `out`, and
+/// `out = tile(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
 /// their storages are not `out`'s.
 #[inline]
 pub(crate) fn map<const N: usize>(
@@ -184,18 +184,18 @@ pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: 
 }
 
 /// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
-/// computing type of the input, which is one of floats. There are elements in the input.
-pub(crate) fn reduce_shifted(
+/// compute dtype of the input, which is one of floats. There are elements in the input.
+pub(crate) fn reduce_centered(
     op: &'static str,
-    by: Shifted,
+    by: CenteredReduce,
     input: View<'_>,
     dims: &[usize],
     own: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, input.device(), [own.device(), out.device()])?,
-        cpu => cpu::reduce::reduce_shifted(op, by, input, dims, own, out),
-        cuda(n) => cuda::reduce::reduce_shifted(op, n, by, input, dims, own, out))
+        cpu => cpu::reduce::reduce_centered(op, by, input, dims, own, out),
+        cuda(n) => cuda::reduce::reduce_centered(op, n, by, input, dims, own, out))
 }
 
 /// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
@@ -214,17 +214,17 @@ pub(crate) fn arg(
         cuda(n) => cuda::reduce::arg(op, n, which, input, dims, values, indices))
 }
 
-/// `row` of rows along `dim`; without one every element is a row. All have one shape and dtype.
+/// `kind` of rows along `dim`; without one every element is a row. All have one shape and dtype.
 pub(crate) fn softmax<const N: usize>(
     op: &'static str,
-    row: Row,
+    kind: SoftmaxKind,
     inputs: [View<'_>; N],
     dim: Option<usize>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
-        cpu => cpu::nn::softmax::softmax(op, row, inputs, dim, out),
-        cuda(n) => cuda::nn::rows::softmax(op, n, row, inputs, dim, out))
+        cpu => cpu::nn::softmax::softmax(op, kind, inputs, dim, out),
+        cuda(n) => cuda::nn::rows::softmax(op, n, kind, inputs, dim, out))
 }
 
 /// `out[.., j, ..] = x[.., indices[.., j, ..], ..]` along `dim`. The indices broadcast to the shape of `out`, which
@@ -242,7 +242,7 @@ pub(crate) fn gather(
 }
 
 /// `out[.., indices[.., j, ..], ..] += source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast to the
-/// shape of `source`; both tensors are of one computing type.
+/// shape of `source`; both tensors are of one compute dtype.
 pub(crate) fn index_add(
     op: &'static str,
     out: &mut ViewMut<'_>,

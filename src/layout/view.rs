@@ -226,7 +226,7 @@ mod tests {
         Layout::contiguous([2, 3, 4].into())
     }
 
-    fn refusal(result: Result<Layout>) -> String {
+    fn error_case(result: Result<Layout>) -> String {
         result.map_or_else(|e| e.to_string(), |l| format!("not refused: {l:?}"))
     }
 
@@ -257,27 +257,30 @@ mod tests {
     #[test]
     fn refusals_name_the_op_and_the_values() {
         assert_eq!(
-            refusal(base().permute("permute", &[0, 1])),
+            error_case(base().permute("permute", &[0, 1])),
             "permute: [0, 1] names 2 dimensions, the shape [2, 3, 4] has 3"
         );
-        assert_eq!(refusal(base().permute("permute", &[0, 1, -2])), "permute: dimension -2 occurs twice in [0, 1, -2]");
         assert_eq!(
-            refusal(base().select("select", 1, 3)),
+            error_case(base().permute("permute", &[0, 1, -2])),
+            "permute: dimension -2 occurs twice in [0, 1, -2]"
+        );
+        assert_eq!(
+            error_case(base().select("select", 1, 3)),
             "select: index 3 is out of range for dimension 1 of shape [2, 3, 4]"
         );
         assert_eq!(
-            refusal(base().narrow("narrow", 2, 2, 3)),
+            error_case(base().narrow("narrow", 2, 2, 3)),
             "narrow: 3 elements from 2 on do not lie in dimension 2 of shape [2, 3, 4]"
         );
         assert_eq!(
-            refusal(base().expand("expand", &Sizes::from([2, 5, 4]))),
+            error_case(base().expand("expand", &Sizes::from([2, 5, 4]))),
             "expand: cannot expand [2, 3, 4] to [2, 5, 4]"
         );
         assert_eq!(
-            refusal(base().as_strided("as_strided", [2, 2].into(), &[20, 4], 0, 24)),
+            error_case(base().as_strided("as_strided", [2, 2].into(), &[20, 4], 0, 24)),
             "as_strided: shape [2, 2] with strides [20, 4] and offset 0 reaches from 0 to 24, outside the storage's 24 elements"
         );
-        assert!(refusal(base().as_strided("as_strided", [2].into(), &[-1], 0, 24)).contains("from -1 to 0"));
+        assert!(error_case(base().as_strided("as_strided", [2].into(), &[-1], 0, 24)).contains("from -1 to 0"));
         let sizes = base().resolve_sizes("reshape", &Sizes::from([-1, 5])).map_err(|e| e.to_string());
         assert_eq!(sizes.err().as_deref(), Some("reshape: cannot make [-1, 5] of [2, 3, 4], which has 24 elements"));
     }

@@ -5,7 +5,7 @@
 //! thread is first set off against what it owes. Laws:
 //!
 //! 1. `counted` minus all that is owed is what is in use. So [`Counter::current`] is exact.
-//! 2. `counted` rises only after the thread that raises it has settled its account. So where one thread allocates, the
+//! 2. `counted` rises only after the thread that raises it has materialized its account. So where one thread allocates, the
 //!    peak of `counted` is the peak of what is in use, exactly; where several do, it is never too low, and too high by at
 //!    most [`CREDIT`] for each other thread.
 
@@ -44,12 +44,12 @@ impl Counter {
 
     /// Settles and forgets an account.
     pub(crate) fn close(&self, account: &Arc<Account>) {
-        self.settle(account);
+        self.materialize(account);
         self.accounts().retain(|other| !Arc::ptr_eq(other, account));
     }
 
     /// Pays what is owed.
-    pub(crate) fn settle(&self, account: &Account) {
+    pub(crate) fn materialize(&self, account: &Account) {
         let owed = account.owed.load(Relaxed);
         // Law 1 holds before and after, but not between the two; in this order a reader never sees too little in use.
         account.owed.store(0, Relaxed);

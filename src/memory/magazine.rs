@@ -142,10 +142,10 @@ pub(crate) fn count(bytes: usize) {
 }
 
 /// Pays what this thread owes to the count.
-pub(crate) fn settle() {
+pub(crate) fn materialize() {
     let _ = MAGAZINE.try_with(|magazine| {
         if let Some(account) = magazine.try_borrow().ok().as_ref().and_then(|m| m.account.as_deref()) {
-            CPU.counter.settle(account);
+            CPU.counter.materialize(account);
         }
     });
 }

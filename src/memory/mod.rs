@@ -37,7 +37,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use system::CpuSystem;
 
-/// The processor's memory.
+/// The CPU's memory.
 pub(crate) static CPU: Arena<CpuSystem> = Arena::new(CpuSystem);
 
 /// A snapshot of the memory of a device, in bytes. See [`stats`].
@@ -133,7 +133,7 @@ pub fn stats(device: Device) -> Result<Stats> {
 pub fn reset_peak(device: Device) -> Result<()> {
     match device {
         Device::Cpu => {
-            magazine::settle();
+            magazine::materialize();
             CPU.counter.reset_peak();
         }
         Device::Cuda(n) => on_gpu("reset_peak", n, |arena| arena.counter.reset_peak())?,

@@ -46,7 +46,7 @@ pub(crate) struct Block {
 /// Requests of very different sizes do not share segments: a small tensor that lives long would otherwise keep a large
 /// range from ever being whole again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SizeClass {
     /// Up to 1 MiB, in shared segments of 2 MiB.
     Small,
     /// Up to 16 MiB, in shared segments of 32 MiB.
@@ -55,41 +55,41 @@ enum Kind {
     Large,
 }
 
-impl Kind {
+impl SizeClass {
     const SMALL_MAX: usize = MIB;
     const MEDIUM_MAX: usize = 16 * MIB;
 
-    fn of(bytes: usize) -> Kind {
+    fn of(bytes: usize) -> SizeClass {
         if bytes <= Self::SMALL_MAX {
-            Kind::Small
+            SizeClass::Small
         } else if bytes <= Self::MEDIUM_MAX {
-            Kind::Medium
+            SizeClass::Medium
         } else {
-            Kind::Large
+            SizeClass::Large
         }
     }
 
     /// The smallest request of this kind. A block is split only if the rest can serve at least that.
     fn smallest(self, alignment: usize) -> usize {
         match self {
-            Kind::Small => alignment,
-            Kind::Medium => Self::SMALL_MAX + alignment,
-            Kind::Large => Self::MEDIUM_MAX + alignment,
+            SizeClass::Small => alignment,
+            SizeClass::Medium => Self::SMALL_MAX + alignment,
+            SizeClass::Large => Self::MEDIUM_MAX + alignment,
         }
     }
 
     /// The segment one would like to have for a request of `exact` bytes, itself a multiple of [`SEGMENT_STEP`].
     fn segment(self, exact: usize) -> usize {
         match self {
-            Kind::Medium => 32 * MIB,
-            Kind::Small | Kind::Large => exact,
+            SizeClass::Medium => 32 * MIB,
+            SizeClass::Small | SizeClass::Large => exact,
         }
     }
 }
 
 struct Segment {
     bytes: usize,
-    kind: Kind,
+    kind: SizeClass,
 }
 
 struct Node {
@@ -173,7 +173,7 @@ impl<S: System> Pool<S> {
             return None;
         }
         let bytes = bytes.next_multiple_of(S::ALIGNMENT);
-        let kind = Kind::of(bytes);
+        let kind = SizeClass::of(bytes);
         let (size, address) = match self.best_fit(kind, bytes) {
             Some(found) => found,
             None => self.grow(kind, bytes)?,
@@ -242,7 +242,7 @@ impl<S: System> Pool<S> {
 
     /// The smallest free block that is not much larger than the request, or else the smallest that leaves a usable
     /// rest. A block between the two would be wasted on the request and is kept for a larger one.
-    fn best_fit(&self, kind: Kind, bytes: usize) -> Option<(usize, usize)> {
+    fn best_fit(&self, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let free = &self.free[kind as usize];
         let smallest_from = |least: usize| free.range((least, 0)..).next().copied();
         smallest_from(bytes)
@@ -251,7 +251,7 @@ impl<S: System> Pool<S> {
     }
 
     /// Adds a segment that can serve the request: the one its kind likes best, or else one just large enough.
-    fn grow(&mut self, kind: Kind, bytes: usize) -> Option<(usize, usize)> {
+    fn grow(&mut self, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let exact = bytes.next_multiple_of(SEGMENT_STEP);
         let preferred = kind.segment(exact);
         let smaller = (exact != preferred).then_some(exact);
@@ -273,7 +273,7 @@ impl<S: System> Pool<S> {
     }
 
     /// Hands out the free block of `size` bytes at `address`, less what is worth splitting off.
-    fn take(&mut self, kind: Kind, address: usize, size: usize, bytes: usize) -> Block {
+    fn take(&mut self, kind: SizeClass, address: usize, size: usize, bytes: usize) -> Block {
         let rest = size - bytes;
         let split = rest >= kind.smallest(S::ALIGNMENT);
         let bytes = if split { bytes } else { size };

@@ -2,7 +2,7 @@
 
 use super::pool::{SEGMENT_STEP, System};
 
-/// The processor's memory.
+/// The CPU's memory.
 pub(crate) struct CpuSystem;
 
 /// From this size on a request is first compared with what the machine has: Linux hands out ranges that it cannot back

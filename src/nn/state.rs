@@ -48,7 +48,7 @@ fn listed(names: &[String]) -> String {
 
 pub(crate) fn take_over<M: Module + ?Sized>(module: &mut M, dict: &StateDict, names: Names) -> Result<LoadReport> {
     const OP: &str = "load_state_dict";
-    let Plan { values, report, mut faults } = plan(module, dict)?;
+    let LoadPlan { values, report, mut faults } = plan(module, dict)?;
     if names == Names::Exact {
         faults.extend(report.missing.iter().map(|name| format!("missing {name}")));
         faults.extend(report.unexpected.iter().map(|name| format!("unexpected {name}")));
@@ -77,7 +77,7 @@ pub(crate) fn take_over<M: Module + ?Sized>(module: &mut M, dict: &StateDict, na
     Ok(report)
 }
 
-struct Plan {
+struct LoadPlan {
     /// The new value for each name of the module that gets one.
     values: HashMap<String, Tensor>,
     report: LoadReport,
@@ -85,7 +85,7 @@ struct Plan {
     faults: Vec<String>,
 }
 
-fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<Plan> {
+fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<LoadPlan> {
     let (mut own, mut leaves) = (Vec::new(), HashMap::<Leaf, Vec<String>>::new());
     module.visit(&mut Visitor::new(&mut |name, part| {
         let (Part::Param(tensor) | Part::Buffer(tensor)) = part else { return };
@@ -95,7 +95,7 @@ fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<Plan> {
         }
         own.push((name.to_string(), tensor, leaf));
     }));
-    let mut plan = Plan { values: HashMap::new(), report: LoadReport::default(), faults: Vec::new() };
+    let mut plan = LoadPlan { values: HashMap::new(), report: LoadReport::default(), faults: Vec::new() };
     for (name, tensor, leaf) in &own {
         // A parameter with several names is there if one of them is.
         let tied = leaf.and_then(|leaf| leaves.get(&leaf)).map_or(&[][..], Vec::as_slice);

@@ -1,8 +1,8 @@
 //! Attention.
 
 use super::binary::common_dtype;
-use super::sample::{Op, Refusal, Sample, normal};
-use crate::autograd::{Cx, Grads, is_grad_enabled};
+use super::sample::{ErrorCase, Op, Sample, normal};
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend;
 use crate::backend::cpu::nn::attention::Inputs;
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -55,7 +55,7 @@ impl Tensor {
         value: &Tensor,
         options: &Attention<'_>,
     ) -> Result<Tensor> {
-        let problem = Problem::new(self, key, value, options)?;
+        let problem = AttentionCall::new(self, key, value, options)?;
         let out = match &problem.mask {
             // Only the plain form has a derivative for the mask.
             Some(mask) if mask.requires_grad() && is_grad_enabled() => problem.plain()?,
@@ -66,8 +66,8 @@ impl Tensor {
     }
 }
 
-/// The inputs of one shape but for the last two dimensions, in a computing type, or in their own if the kernel takes that.
-struct Problem {
+/// The inputs of one shape but for the last two dimensions, in a compute dtype, or in their own if the kernel takes that.
+struct AttentionCall {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -83,9 +83,9 @@ struct Problem {
 
 const NAME: &str = "scaled_dot_product_attention";
 
-impl Problem {
+impl AttentionCall {
     #[track_caller]
-    fn new(query: &Tensor, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Problem> {
+    fn new(query: &Tensor, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<AttentionCall> {
         let shapes = [query.shape(), key.shape(), value.shape()];
         let ([.., t, d], [.., s, d_key], [.., s_value, _]) = (shapes[0], shapes[1], shapes[2]) else {
             let [q, k, v] = shapes;
@@ -123,7 +123,16 @@ impl Problem {
         let scores: Shape = batch.iter().copied().chain([*t, *s]).collect();
         let mask = options.mask.map(|mask| additive(mask, &scores, compute_dtype(dtype))).transpose()?;
         let (query, key, value) = (wide(query)?, wide(key)?, wide(value)?);
-        Ok(Problem { query, key, value, mask, causal: options.causal, scale, dtype, has_kernel: kernel.is_some() })
+        Ok(AttentionCall {
+            query,
+            key,
+            value,
+            mask,
+            causal: options.causal,
+            scale,
+            dtype,
+            has_kernel: kernel.is_some(),
+        })
     }
 
     fn is_empty(&self) -> bool {
@@ -132,7 +141,7 @@ impl Problem {
 
     #[track_caller]
     fn fused(&self) -> Result<Tensor> {
-        let Problem { query, key, value, mask, causal, scale, .. } = self;
+        let AttentionCall { query, key, value, mask, causal, scale, .. } = self;
         let mask = mask.as_ref().map(Tensor::detach);
         let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
         let rows: Shape = query.shape()[..rank - 1].into();
@@ -152,22 +161,25 @@ impl Problem {
         let out = if between { out.with_layout(out.layout().permute(NAME, &order)?) } else { out };
         let (causal, scale) = (*causal, *scale);
         out.record(NAME, &[query, key, value], |save| {
-            let kept = [query, key, value].map(|t| save.keep(t));
-            let (mask, sums, values) = (mask.map(|mask| save.keep(&mask)), save.keep(&sums), save.keep_output());
-            move |cx: &Cx, g: &Tensor| {
+            let kept = [query, key, value].map(|t| save.save(t));
+            let (mask, sums, values) = (mask.map(|mask| save.save(&mask)), save.save(&sums), save.save_output());
+            move |ctx: &BackwardContext, g: &Tensor| {
                 let [query, key, value] = &kept;
                 let mask = mask.clone();
                 if is_grad_enabled() {
                     let [query, key, value] = [query.clone(), key.clone(), value.clone()];
                     let problem =
-                        Problem { query, key, value, mask, causal, scale, dtype: g.dtype(), has_kernel: true };
-                    return problem.plain_grads(cx, g);
+                        AttentionCall { query, key, value, mask, causal, scale, dtype: g.dtype(), has_kernel: true };
+                    return problem.plain_grads(ctx, g);
                 }
                 let operands = Operands::new(query, key, value, mask, causal, scale)?;
                 let g = if g.device() == Device::Cpu { g.contiguous()? } else { g.clone() };
                 let empty = |t: &Tensor| Tensor::empty(NAME, t.layout().shape().clone(), t.dtype(), t.device());
-                let mut grads: Grads =
-                    smallvec![cx.want(0, || empty(query))?, cx.want(1, || empty(key))?, cx.want(2, || empty(value))?];
+                let mut grads: Grads = smallvec![
+                    ctx.want(0, || empty(query))?,
+                    ctx.want(1, || empty(key))?,
+                    ctx.want(2, || empty(value))?
+                ];
                 operands.with(|inputs| {
                     let mut views = grads.iter_mut().map(|t| t.as_mut().map(|t| t.as_view_mut(NAME)).transpose());
                     let mut next = || views.next().transpose().map(Option::flatten);
@@ -185,16 +197,16 @@ impl Problem {
         })
     }
 
-    /// The same in the computing type.
-    fn wide(&self) -> Result<Problem> {
+    /// The same in the compute dtype.
+    fn wide(&self) -> Result<AttentionCall> {
         let compute = compute_dtype(self.query.dtype());
         let [query, key, value] = [&self.query, &self.key, &self.value].map(|t| t.to_dtype(compute));
-        Ok(Problem { query: query?, key: key?, value: value?, mask: self.mask.clone(), ..*self })
+        Ok(AttentionCall { query: query?, key: key?, value: value?, mask: self.mask.clone(), ..*self })
     }
 
     /// The weights, by the definition.
     fn weights(&self) -> Result<Tensor> {
-        let Problem { query, key, mask, causal, scale, .. } = self;
+        let AttentionCall { query, key, mask, causal, scale, .. } = self;
         let mut scores = query.matmul(&key.transpose(-2, -1)?)?.scale(*scale)?;
         let mut hidden = None;
         if *causal {
@@ -222,16 +234,16 @@ impl Problem {
         wide.weights()?.matmul(&wide.value)
     }
 
-    fn plain_grads(&self, cx: &Cx, g: &Tensor) -> Result<Grads> {
+    fn plain_grads(&self, ctx: &BackwardContext, g: &Tensor) -> Result<Grads> {
         let (wide, g) = (self.wide()?, &g.to_dtype(compute_dtype(g.dtype()))?);
         let weights = wide.weights()?;
         let slopes = g.matmul(&wide.value.transpose(-2, -1)?)?;
         let mean = slopes.mul(&weights)?.sum_dim([-1], true)?;
         let scores = weights.mul(&slopes.sub(&mean)?)?.scale(self.scale)?;
         Ok(smallvec![
-            cx.want(0, || scores.matmul(&wide.key))?,
-            cx.want(1, || scores.transpose(-2, -1)?.matmul(&wide.query))?,
-            cx.want(2, || weights.transpose(-2, -1)?.matmul(g))?,
+            ctx.want(0, || scores.matmul(&wide.key))?,
+            ctx.want(1, || scores.transpose(-2, -1)?.matmul(&wide.query))?,
+            ctx.want(2, || weights.transpose(-2, -1)?.matmul(g))?,
         ])
     }
 }
@@ -329,12 +341,12 @@ static ATTENTION: Op = Op {
         }));
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         let call =
-            |label: &str, message: &[&str], [q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| -> Result<Refusal> {
+            |label: &str, message: &[&str], [q, k, v]: [&[usize]; 3], mask: Option<&[usize]>| -> Result<ErrorCase> {
                 let (q, k, v) = (normal(q, 1)?, normal(k, 2)?, normal(v, 3)?);
                 let mask = mask.map(|shape| normal(shape, 4)).transpose()?;
-                Ok(Refusal::new(label, message, move || {
+                Ok(ErrorCase::new(label, message, move || {
                     q.scaled_dot_product_attention(&k, &v, &Attention { mask: mask.as_ref(), ..Attention::default() })
                 }))
             };
@@ -346,10 +358,10 @@ static ATTENTION: Op = Op {
             call("one dimension", &[NAME, "[4]"], [&[4], &[5, 4], &[5, 2]], None)?,
             call("batches", &[NAME, "[2]", "[3]"], [&[2, 3, 4], &[3, 5, 4], &[5, 2]], None)?,
             call("a mask", &[NAME, "[4, 5]", "[3, 5]"], [&[3, 4], &[5, 4], &[5, 2]], Some(&[4, 5]))?,
-            Refusal::new("integers", &[NAME, "i64"], move || {
+            ErrorCase::new("integers", &[NAME, "i64"], move || {
                 floats.scaled_dot_product_attention(&ints, &floats, &Attention::default())
             }),
-            Refusal::new("a mask of integers", &[NAME, "i64"], move || {
+            ErrorCase::new("a mask of integers", &[NAME, "i64"], move || {
                 x.scaled_dot_product_attention(&x, &x, &Attention { mask: Some(&mask), ..Attention::default() })
             }),
         ])
@@ -375,7 +387,7 @@ mod tests {
 
     /// The result and its gradients, by the kernel and by the definition.
     fn both(x: &[Tensor; 3], options: &Attention<'_>) -> Result<[Vec<Tensor>; 2]> {
-        let problem = Problem::new(&x[0], &x[1], &x[2], options)?;
+        let problem = AttentionCall::new(&x[0], &x[1], &x[2], options)?;
         let run = |y: Tensor| -> Result<Vec<Tensor>> {
             let g = Generator::seed(9).randn_with(y.shape(), y.dtype())?;
             let grads = grad_with(&y, &[&x[0], &x[1], &x[2]], Some(&g), Backward::default())?;

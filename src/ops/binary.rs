@@ -2,8 +2,8 @@
 
 use super::formula::{Expr, Num, Wrapping};
 use super::map::{map, map_alike};
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, Grads};
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::{BackwardContext, Grads};
 use crate::backend::code::Code;
 use crate::backend::cpu::elementwise::map::{Formula, Numbers, Tile};
 use crate::error::bail;
@@ -61,7 +61,7 @@ pub(crate) fn result_dtype(op: Arithmetic, a: DType, b: DType) -> Result<DType> 
     }
 }
 
-/// The promoted dtype, with the operation's name on a refusal.
+/// The promoted dtype, with the operation's name on a error_case.
 #[inline]
 pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType> {
     if a == b {
@@ -96,40 +96,41 @@ pub(crate) fn arithmetic(op: Arithmetic, a: &Tensor, b: &Tensor) -> Result<Tenso
     let dtype = result_dtype(op, a.dtype(), b.dtype())?;
     let out = zip(name, op.tile(), a, b, dtype, dtype)?;
     match op {
-        Arithmetic::Add => {
-            out.record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(Grads::from([cx.pass(0, g), cx.pass(1, g)])))
-        }
-        Arithmetic::Sub => out
-            .record(name, &[a, b], |_| |cx: &Cx, g: &Tensor| Ok(Grads::from([cx.pass(0, g), cx.want(1, || g.neg())?]))),
+        Arithmetic::Add => out.record(name, &[a, b], |_| {
+            |ctx: &BackwardContext, g: &Tensor| Ok(Grads::from([ctx.pass(0, g), ctx.pass(1, g)]))
+        }),
+        Arithmetic::Sub => out.record(name, &[a, b], |_| {
+            |ctx: &BackwardContext, g: &Tensor| Ok(Grads::from([ctx.pass(0, g), ctx.want(1, || g.neg())?]))
+        }),
         Arithmetic::Mul => out.record(name, &[a, b], |save| {
-            let (a, b) = (save.keep_for(1, a), save.keep_for(0, b));
-            move |cx: &Cx, g: &Tensor| {
-                Ok(Grads::from([cx.want(0, || g.mul(b.get()?))?, cx.want(1, || g.mul(a.get()?))?]))
+            let (a, b) = (save.save_for(1, a), save.save_for(0, b));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                Ok(Grads::from([ctx.want(0, || g.mul(b.get()?))?, ctx.want(1, || g.mul(a.get()?))?]))
             }
         }),
         Arithmetic::Div => out.record(name, &[a, b], |save| {
-            let (b, y) = (save.keep(b), save.needs(1).then(|| save.keep_output()));
-            move |cx: &Cx, g: &Tensor| {
-                let y = y.as_ref().map(|y| cx.output(y));
+            let (b, y) = (save.save(b), save.needs(1).then(|| save.save_output()));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let y = y.as_ref().map(|y| ctx.output(y));
                 let by_b = || y.iter().fold(g.div(&b), |over_b, y| over_b?.mul(y)).and_then(|x| x.neg());
-                Ok(Grads::from([cx.want(0, || g.div(&b))?, cx.want(1, by_b)?]))
+                Ok(Grads::from([ctx.want(0, || g.div(&b))?, ctx.want(1, by_b)?]))
             }
         }),
         Arithmetic::Pow => out.record(name, &[a, b], |save| {
-            let (a, b, y) = (save.keep(a), save.keep(b), save.needs(1).then(|| save.keep_output()));
-            move |cx: &Cx, g: &Tensor| {
-                let y = y.as_ref().map(|y| cx.output(y));
+            let (a, b, y) = (save.save(a), save.save(b), save.needs(1).then(|| save.save_output()));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let y = y.as_ref().map(|y| ctx.output(y));
                 let by_exponent = || pow_by_exponent(g, &a, &b, y.as_ref());
-                Ok(Grads::from([cx.want(0, || pow_by_base(g, &a, &b))?, cx.want(1, by_exponent)?]))
+                Ok(Grads::from([ctx.want(0, || pow_by_base(g, &a, &b))?, ctx.want(1, by_exponent)?]))
             }
         }),
         Arithmetic::Maximum | Arithmetic::Minimum => out.record(name, &[a, b], |save| {
-            let (a, b) = (save.keep(a), save.keep(b));
-            move |cx: &Cx, g: &Tensor| {
+            let (a, b) = (save.save(a), save.save(b));
+            move |ctx: &BackwardContext, g: &Tensor| {
                 let (first, second) = if op == Arithmetic::Maximum { (&a, &b) } else { (&b, &a) };
                 let for_a = || chosen(g, first, second);
                 let for_b = || chosen(g, second, first);
-                Ok(Grads::from([cx.want(0, for_a)?, cx.want(1, for_b)?]))
+                Ok(Grads::from([ctx.want(0, for_a)?, ctx.want(1, for_b)?]))
             }
         }),
     }
@@ -222,7 +223,7 @@ macro_rules! arithmetic_ops {
             static $entry: Op = Op {
                 name: stringify!($name),
                 samples: || samples(stringify!($name), $low, $high, |a, b| a.$name(b)),
-                refusals: || refusals(stringify!($name), |a, b| a.$name(b)),
+                error_cases: || error_cases(stringify!($name), |a, b| a.$name(b)),
             };
         )+
     };
@@ -314,7 +315,7 @@ impl Tensor {
 static SCALE: Op = Op {
     name: "scale",
     samples: || super::sample::unary_samples("scale", -2.0, 2.0, |x| x.scale(-1.5)),
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 /// Pairs of shapes that broadcast in every way.
@@ -346,12 +347,12 @@ fn samples(label: &'static str, low: f64, high: f64, call: Call) -> Result<Vec<S
     Ok(all)
 }
 
-fn refusals(name: &'static str, call: Call) -> Result<Vec<Refusal>> {
+fn error_cases(name: &'static str, call: Call) -> Result<Vec<ErrorCase>> {
     let (a, b) = (normal([2, 3], 1)?, normal([4], 2)?);
     let (u, i) = (Tensor::zeros_with([2], DType::U64)?, Tensor::zeros_with([2], DType::I8)?);
     Ok(vec![
-        Refusal::new("shapes that do not broadcast", &[name, "[2, 3]", "[4]"], move || call(&a, &b)),
-        Refusal::new("u64 with a signed integer", &[name, "u64", "i8"], move || call(&u, &i)),
+        ErrorCase::new("shapes that do not broadcast", &[name, "[2, 3]", "[4]"], move || call(&a, &b)),
+        ErrorCase::new("u64 with a signed integer", &[name, "u64", "i8"], move || call(&u, &i)),
     ])
 }
 

@@ -1,7 +1,7 @@
 //! Other dtypes, and other places for the same values.
 
 use super::sample::{Op, Sample, spread};
-use crate::autograd::Cx;
+use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
@@ -33,11 +33,11 @@ impl Tensor {
             return Ok(out.record_barrier("to_dtype", &[self]));
         }
         // The engine casts every cotangent to its tensor's dtype.
-        out.record("to_dtype", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+        out.record("to_dtype", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
     /// The same values on another device; the gradient is brought back. This tensor itself if it is there already. From one
-    /// GPU to another the way leads by the processor, and has to be asked for.
+    /// GPU to another the way leads by the CPU, and has to be asked for.
     ///
     /// ```
     /// # use cotangent::{Device, Tensor};
@@ -59,10 +59,12 @@ impl Tensor {
         let out = Tensor::build("to_device", shape, self.dtype(), device, |out| {
             backend::transfer("to_device", whole.as_view()?, out)
         })?;
-        out.record("to_device", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.to_device(from)?)]))
+        out.record("to_device", &[self], |_| {
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.to_device(from)?)])
+        })
     }
 
-    /// A copy in pinned memory of the processor: [`to_device`](Self::to_device) does not wait for such a copy to arrive on a
+    /// A copy in pinned memory of the CPU: [`to_device`](Self::to_device) does not wait for such a copy to arrive on a
     /// GPU. It may be dropped or changed at once: what the GPU still reads is kept for it. For data that is brought there
     /// batch by batch; there should not be much of such memory.
     ///
@@ -92,7 +94,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         self.copied("contiguous")?
-            .record("contiguous", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+            .record("contiguous", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
     /// A contiguous copy outside the graph.
@@ -110,13 +112,13 @@ static TO_DTYPE: Op = Op {
             Sample::new("of an integer", vec![Tensor::from_slice(&[3_i64, -4], [2])?], |x| x[0].to_dtype(DType::F64)),
         ])
     },
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 static CONTIGUOUS: Op = Op {
     name: "contiguous",
     samples: || Ok(vec![Sample::new("contiguous", vec![spread([2, 3], -2.0, 2.0)?], |x| x[0].contiguous())]),
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 pub(crate) static OPS: &[&Op] = &[&TO_DTYPE, &CONTIGUOUS];

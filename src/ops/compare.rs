@@ -2,8 +2,8 @@
 
 use super::binary::{common_dtype, zip};
 use super::map::map;
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::Cx;
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::BackwardContext;
 use crate::backend::code::Code;
 use crate::backend::cpu::elementwise::map::{Formula, Numbers};
 use crate::error::bail;
@@ -11,7 +11,7 @@ use crate::layout::broadcast;
 use crate::{DType, Operand, Result, Tensor};
 use smallvec::smallvec;
 
-/// Defines comparison kernels, which answer 1 or 0 in the computing type, their methods and list entries.
+/// Defines comparison kernels, which answer 1 or 0 in the compute dtype, their methods and list entries.
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $entry:ident $kernel:ident $name:ident: |$a:ident, $b:ident| $value:expr;)+) => {
         $(
@@ -27,7 +27,7 @@ macro_rules! comparisons {
             static $entry: Op = Op {
                 name: stringify!($name),
                 samples: || compare_samples(stringify!($name), |a, b| a.$name(b)),
-                refusals: || compare_refusals(stringify!($name), |a, b| a.$name(b)),
+                error_cases: || compare_error_cases(stringify!($name), |a, b| a.$name(b)),
             };
         )+
         impl Tensor {$(
@@ -121,9 +121,9 @@ fn compare_samples(label: &'static str, call: Call) -> Result<Vec<Sample>> {
     ])
 }
 
-fn compare_refusals(name: &'static str, call: Call) -> Result<Vec<Refusal>> {
+fn compare_error_cases(name: &'static str, call: Call) -> Result<Vec<ErrorCase>> {
     let (a, b) = (normal([2, 3], 1)?, normal([4], 2)?);
-    Ok(vec![Refusal::new("shapes that do not broadcast", &[name, "[2, 3]", "[4]"], move || call(&a, &b))])
+    Ok(vec![ErrorCase::new("shapes that do not broadcast", &[name, "[2, 3]", "[4]"], move || call(&a, &b))])
 }
 
 /// Chooses between two numbers by a third: not zero takes the first.
@@ -206,9 +206,9 @@ fn where_tensors(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let shape = broadcast("where_", &[condition.layout().shape(), a.layout().shape(), b.layout().shape()])?;
     let out = map("where_", Numbers(Select), dtype, [condition, a, b], &shape, dtype)?;
     out.record("where_", &[a, b], |save| {
-        let condition = save.keep(&condition.detach());
-        move |cx: &Cx, g: &Tensor| {
-            Ok(smallvec![cx.want(0, || condition.where_(g, 0.0))?, cx.want(1, || condition.where_(0.0, g))?])
+        let condition = save.save(&condition.detach());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            Ok(smallvec![ctx.want(0, || condition.where_(g, 0.0))?, ctx.want(1, || condition.where_(0.0, g))?])
         }
     })
 }
@@ -224,9 +224,9 @@ static WHERE: Op = Op {
         };
         shapes.into_iter().map(sample).collect()
     },
-    refusals: || {
+    error_cases: || {
         let (a, b) = (normal([2], 1)?, normal([2], 2)?);
-        Ok(vec![Refusal::new("a condition of floats", &["where_", "f64"], move || a.where_(&a, &b))])
+        Ok(vec![ErrorCase::new("a condition of floats", &["where_", "f64"], move || a.where_(&a, &b))])
     },
 };
 
@@ -240,13 +240,13 @@ static MASKED_FILL: Op = Op {
             sample(spread([2, 3], -1.0, 1.0)?, spread([3], -1.0, 1.0)?.gt(0.0)?),
         ])
     },
-    refusals: || {
+    error_cases: || {
         let (x, ints) = (normal([2], 1)?, Tensor::zeros_with([2], DType::I64)?);
         let mask = x.gt(0.0)?;
         let (x2, mask2) = (x.clone(), mask.clone());
         Ok(vec![
-            Refusal::new("a mask of floats", &["masked_fill", "f64"], move || x2.masked_fill(&x2, 0.0)),
-            Refusal::new("a float into integers", &["masked_fill", "0.5", "i64"], move || {
+            ErrorCase::new("a mask of floats", &["masked_fill", "f64"], move || x2.masked_fill(&x2, 0.0)),
+            ErrorCase::new("a float into integers", &["masked_fill", "0.5", "i64"], move || {
                 ints.masked_fill(&mask2, 0.5)
             }),
         ])

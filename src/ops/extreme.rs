@@ -1,16 +1,16 @@
 //! Largest and smallest elements, and where they are.
 
-use super::reduce::{OverAll, Plan, dim_refusals, dim_samples, samples};
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::Cx;
+use super::reduce::{OverAll, ReducePlan, dim_error_cases, dim_samples, samples};
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::BackwardContext;
 use crate::backend;
-use crate::backend::cpu::reduce::arg::Extreme;
 use crate::backend::cpu::reduce::Reduce;
+use crate::backend::cpu::reduce::arg::Extreme;
 use crate::error::bail;
 use crate::{DType, Dims, Result, Shape, Tensor};
 use smallvec::smallvec;
 
-impl Plan {
+impl ReducePlan {
     /// Refuses to choose from nothing.
     fn some_to_choose_from(&self, op: &'static str) -> Result<()> {
         if self.count() == 0 {
@@ -22,11 +22,11 @@ impl Plan {
 
 #[track_caller]
 fn extreme(op: &'static str, by: Reduce, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    let plan = Plan::new(op, x, dims, keepdim)?;
+    let plan = ReducePlan::new(op, x, dims, keepdim)?;
     plan.some_to_choose_from(op)?;
     plan.reduce_and_save(op, by, x, x.dtype())?.record(op, &[x], |save| {
-        let (x, y) = (save.keep(&x.detach()), save.keep_output());
-        move |_: &Cx, g: &Tensor| {
+        let (x, y) = (save.save(&x.detach()), save.save_output());
+        move |_: &BackwardContext, g: &Tensor| {
             let (y, nan) = (plan.spread(&y)?, y.ne(&y)?);
             // Where the result is NaN, all NaN are among the chosen.
             let chosen = plan.spread(&nan)?.where_(x.ne(&x)?, x.eq(&y)?)?;
@@ -39,7 +39,7 @@ fn extreme(op: &'static str, by: Reduce, x: &Tensor, dims: &Dims, keepdim: bool)
 /// Values and indices along one dimension; the gradient goes to the element that was chosen.
 #[track_caller]
 fn extreme_dim(op: &'static str, which: Extreme, x: &Tensor, dim: isize, keepdim: bool) -> Result<(Tensor, Tensor)> {
-    let plan = Plan::new(op, x, &Dims::from(dim), keepdim)?;
+    let plan = ReducePlan::new(op, x, &Dims::from(dim), keepdim)?;
     plan.some_to_choose_from(op)?;
     let mut values = Tensor::empty(op, plan.to.clone(), x.dtype(), x.device())?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
@@ -52,8 +52,8 @@ fn extreme_dim(op: &'static str, which: Extreme, x: &Tensor, dim: isize, keepdim
         &mut indices.as_view_mut(op)?,
     )?;
     let values = values.record(op, &[x], |save| {
-        let indices = save.keep(&indices);
-        move |_: &Cx, g: &Tensor| {
+        let indices = save.save(&indices);
+        move |_: &BackwardContext, g: &Tensor| {
             // Along the dimension, where it is a dimension, the numbers of its elements; a scalar is its own choice.
             let along: Shape =
                 plan.from.iter().enumerate().map(|(d, &size)| if plan.dims.contains(&d) { size } else { 1 }).collect();
@@ -67,7 +67,7 @@ fn extreme_dim(op: &'static str, which: Extreme, x: &Tensor, dim: isize, keepdim
 
 #[track_caller]
 fn place(op: &'static str, which: Extreme, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    let plan = Plan::new(op, x, dims, keepdim)?;
+    let plan = ReducePlan::new(op, x, dims, keepdim)?;
     plan.some_to_choose_from(op)?;
     let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
     backend::arg(op, which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
@@ -244,24 +244,24 @@ macro_rules! entries {
         $(static $entry: Op = Op {
             name: stringify!($name),
             samples: || samples(stringify!($name), -2.0, 2.0, false, Tensor::$name),
-            refusals: || Ok(vec![empty_refusal(stringify!($name), Tensor::$name)?]),
+            error_cases: || Ok(vec![empty_error_case(stringify!($name), Tensor::$name)?]),
         };)*
         $(static $dims_entry: Op = Op {
             name: stringify!($dims_name),
             samples: || dim_samples(stringify!($dims_name), -2.0, 2.0, false, Tensor::$dims_name),
-            refusals: || {
-                let mut all = dim_refusals(stringify!($dims_name), Tensor::$dims_name)?;
-                all.push(empty_refusal(stringify!($dims_name), |x| x.$dims_name(1, false))?);
+            error_cases: || {
+                let mut all = dim_error_cases(stringify!($dims_name), Tensor::$dims_name)?;
+                all.push(empty_error_case(stringify!($dims_name), |x| x.$dims_name(1, false))?);
                 Ok(all)
             },
         };)*
         $(static $dim_entry: Op = Op {
             name: stringify!($dim_name),
             samples: || one_dim_samples(stringify!($dim_name), |$x, $dim, $keepdim| $call),
-            refusals: || {
+            error_cases: || {
                 let x = normal([2, 3], 1)?;
-                let mut all = vec![empty_refusal(stringify!($dim_name), |$x| { let ($dim, $keepdim) = (1, false); $call })?];
-                all.push(Refusal::new("no such dimension", &[stringify!($dim_name), "-3", "rank 2"], move || {
+                let mut all = vec![empty_error_case(stringify!($dim_name), |$x| { let ($dim, $keepdim) = (1, false); $call })?];
+                all.push(ErrorCase::new("no such dimension", &[stringify!($dim_name), "-3", "rank 2"], move || {
                     let ($x, $dim, $keepdim) = (&x, -3, false);
                     $call
                 }));
@@ -303,9 +303,9 @@ fn one_dim_samples(label: &str, call: fn(&Tensor, isize, bool) -> Result<Tensor>
         .collect()
 }
 
-fn empty_refusal(name: &'static str, call: OverAll) -> Result<Refusal> {
+fn empty_error_case(name: &'static str, call: OverAll) -> Result<ErrorCase> {
     let x = Tensor::zeros([2, 0])?;
-    Ok(Refusal::new("nothing to choose from", &[name, "[2, 0]"], move || call(&x)))
+    Ok(ErrorCase::new("nothing to choose from", &[name, "[2, 0]"], move || call(&x)))
 }
 
 pub(crate) static OPS: &[&Op] =

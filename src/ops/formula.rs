@@ -10,7 +10,7 @@ use crate::{Result, Tensor};
 // Not imported by name: on an owned tensor the operator traits' methods would hide the tensor's own.
 use std::ops;
 
-/// Arithmetic: numbers of every computing type, and tensor expressions.
+/// Arithmetic: numbers of every compute dtype, and tensor expressions.
 pub(crate) trait Num:
     Clone
     + ops::Add<Output = Self>

@@ -1,7 +1,7 @@
 //! Choosing and adding up elements by index, and triangles of matrices.
 
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::Cx;
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Indices, Triangle};
 use crate::error::bail;
@@ -54,8 +54,8 @@ fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Sh
 #[track_caller]
 fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
     gathered(op, x, dim, index, shape)?.record(op, &[x], |save| {
-        let (shape, index) = (x.layout().shape().clone(), save.keep(index));
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(scatter(&shape, dim, &index, g)?)])
+        let (shape, index) = (x.layout().shape().clone(), save.save(index));
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(scatter(&shape, dim, &index, g)?)])
     })
 }
 
@@ -67,8 +67,8 @@ fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result
     let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
     let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
     summed(op, zeros, dim, index, source)?.to_dtype(dtype)?.record(op, &[source], |save| {
-        let (shape, index) = (source.layout().shape().clone(), save.keep(index));
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(gather("gather", g, dim, &index, &shape)?)])
+        let (shape, index) = (source.layout().shape().clone(), save.save(index));
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(gather("gather", g, dim, &index, &shape)?)])
     })
 }
 
@@ -82,14 +82,14 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
     let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
     backend::copy(op, base.as_view()?, &mut sum.as_view_mut(op)?)?;
     summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
-        let (shape, index) = (source.layout().shape().clone(), save.keep_for(1, index));
-        move |cx: &Cx, g: &Tensor| {
-            Ok(smallvec![Some(g.clone()), cx.want(1, || gather("gather", g, dim, index.get()?, &shape))?])
+        let (shape, index) = (source.layout().shape().clone(), save.save_for(1, index));
+        move |ctx: &BackwardContext, g: &Tensor| {
+            Ok(smallvec![Some(g.clone()), ctx.want(1, || gather("gather", g, dim, index.get()?, &shape))?])
         }
     })
 }
 
-/// `sum`, which is of a computing type, with the elements of `source` added to it; outside the graph.
+/// `sum`, which is of a compute dtype, with the elements of `source` added to it; outside the graph.
 fn summed(op: &'static str, mut sum: Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     check_device(op, &sum, index)?;
     let indices = Indices::check(op, index.as_view()?, sum.shape()[dim])?;
@@ -220,8 +220,10 @@ impl Tensor {
         let mut shape = self.layout().shape().clone();
         shape.insert(self.rank(), width);
         gathered("embedding", weight, 0, &index, &rows)?.reshape(&shape)?.record("embedding", &[weight], |save| {
-            let (index, vocabulary) = (save.keep(&index), weight.layout().shape().clone());
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g.reshape(&rows)?)?)])
+            let (index, vocabulary) = (save.save(&index), weight.layout().shape().clone());
+            move |_: &BackwardContext, g: &Tensor| {
+                Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g.reshape(&rows)?)?)])
+            }
         })
     }
 
@@ -240,7 +242,7 @@ impl Tensor {
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
         triangle("tril", self, Triangle { upper: false, diagonal })?
-            .record("tril", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
+            .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
     }
 
     /// The upper triangle of the last two dimensions, zero elsewhere: what lies on or above the diagonal, or the one
@@ -258,7 +260,7 @@ impl Tensor {
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
         triangle("triu", self, Triangle { upper: true, diagonal })?
-            .record("triu", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
+            .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
     }
 }
 
@@ -300,11 +302,11 @@ static GATHER: Op = Op {
             sample(&[3, 4], 1, indices(&[], [3, 0])?)?.with_zero_derivative(),
         ])
     },
-    refusals: || {
+    error_cases: || {
         let x = normal([2, 3], 1)?;
         let refused = |label, message: &[&str], index: Tensor| {
             let x = x.clone();
-            Refusal::new(label, message, move || x.gather(1, &index))
+            ErrorCase::new(label, message, move || x.gather(1, &index))
         };
         Ok(vec![
             refused("an index too large", &["gather", "index 3", "size 3"], indices(&[0, 3], [2, 1])?),
@@ -337,11 +339,11 @@ static INDEX_SELECT: Op = Op {
             sample(&[2, 0], 0, indices(&[1, 1, 0], [3])?)?,
         ])
     },
-    refusals: || {
+    error_cases: || {
         let x = normal([2, 3], 1)?;
         let refused = |label, message: &[&str], index: Tensor| {
             let x = x.clone();
-            Refusal::new(label, message, move || x.index_select(0, &index))
+            ErrorCase::new(label, message, move || x.index_select(0, &index))
         };
         Ok(vec![
             refused("an index too large", &["index_select", "index 2", "size 2"], indices(&[0, 2], [2])?),
@@ -368,10 +370,10 @@ static SCATTER_ADD: Op = Op {
             sample(&[3, 4], 1, indices(&[], [3, 0])?, &[3, 0])?,
         ])
     },
-    refusals: || {
+    error_cases: || {
         let refused = |label, message: &[&str], index: Tensor, source: Tensor| {
             let x = normal([2, 3], 1)?;
-            Ok(Refusal::new(label, message, move || x.scatter_add(0, &index, &source)))
+            Ok(ErrorCase::new(label, message, move || x.scatter_add(0, &index, &source)))
         };
         let index = |value| indices(&[0, value, 1], [1, 3]);
         let source = normal([1, 3], 2)?;
@@ -403,10 +405,10 @@ static EMBEDDING: Op = Op {
             sample(indices(&[], [0, 2])?, &[2, 2])?.with_zero_derivative(),
         ])
     },
-    refusals: || {
+    error_cases: || {
         let refused = |label, message: &[&str], index: Tensor, weight: &[usize]| {
             let weight = normal(weight, 1)?;
-            Ok(Refusal::new(label, message, move || index.embedding(&weight)))
+            Ok(ErrorCase::new(label, message, move || index.embedding(&weight)))
         };
         Ok(vec![
             refused("an index too large", &["embedding", "index 4", "size 4"], indices(&[1, 4], [2])?, &[4, 3])?,
@@ -430,18 +432,18 @@ fn triangles(label: &'static str, call: fn(&Tensor, isize) -> Result<Tensor>) ->
 static TRIL: Op = Op {
     name: "tril",
     samples: || triangles("tril", Tensor::tril),
-    refusals: || {
+    error_cases: || {
         let x = normal([3], 1)?;
-        Ok(vec![Refusal::new("a vector", &["tril", "[3]"], move || x.tril(0))])
+        Ok(vec![ErrorCase::new("a vector", &["tril", "[3]"], move || x.tril(0))])
     },
 };
 
 static TRIU: Op = Op {
     name: "triu",
     samples: || triangles("triu", Tensor::triu),
-    refusals: || {
+    error_cases: || {
         let x = normal([3], 1)?;
-        Ok(vec![Refusal::new("a vector", &["triu", "[3]"], move || x.triu(0))])
+        Ok(vec![ErrorCase::new("a vector", &["triu", "[3]"], move || x.triu(0))])
     },
 };
 

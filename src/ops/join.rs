@@ -1,8 +1,8 @@
 //! Putting tensors together.
 
 use super::binary::common_dtype;
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, Grads};
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::{BackwardContext, Grads};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
@@ -80,8 +80,8 @@ impl Tensor {
         let out = join("cat", tensors, first.layout().shape().with(dim, end), part)?;
         out.record("cat", tensors, |_| {
             let parts: Vec<(usize, usize)> = starts.iter().zip(tensors).map(|(&at, x)| (at, x.shape()[dim])).collect();
-            move |cx: &Cx, g: &Tensor| -> Result<Grads> {
-                let part = |(i, &(start, len))| cx.want(i, || g.narrow(dim as isize, start as isize, len));
+            move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
+                let part = |(i, &(start, len))| ctx.want(i, || g.narrow(dim as isize, start as isize, len));
                 parts.iter().enumerate().map(part).collect()
             }
         })
@@ -112,8 +112,8 @@ impl Tensor {
         let out = join("stack", tensors, shape, |whole, at| whole.select("stack", dim as isize, at as isize))?;
         out.record("stack", tensors, |_| {
             let count = tensors.len();
-            move |cx: &Cx, g: &Tensor| -> Result<Grads> {
-                (0..count).map(|i| cx.want(i, || g.select(dim as isize, i as isize))).collect()
+            move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
+                (0..count).map(|i| ctx.want(i, || g.select(dim as isize, i as isize))).collect()
             }
         })
     }
@@ -131,15 +131,15 @@ fn samples(calls: &[(&[&[usize]], isize)], call: fn(&[&Tensor], isize) -> Result
     Ok(all)
 }
 
-fn refusal(
+fn error_case(
     label: &str,
     message: &[&str],
     shapes: &[&[usize]],
     dim: isize,
     call: fn(&[&Tensor], isize) -> Result<Tensor>,
-) -> Result<Refusal> {
+) -> Result<ErrorCase> {
     let tensors = shapes.iter().map(|&shape| normal(shape, 1)).collect::<Result<Vec<_>>>()?;
-    Ok(Refusal::new(label, message, move || call(&tensors.iter().collect::<Vec<_>>(), dim)))
+    Ok(ErrorCase::new(label, message, move || call(&tensors.iter().collect::<Vec<_>>(), dim)))
 }
 
 static CAT: Op = Op {
@@ -154,15 +154,15 @@ static CAT: Op = Op {
         ];
         samples(&calls, Tensor::cat)
     },
-    refusals: || {
+    error_cases: || {
         let (u, i) = (Tensor::zeros_with([2], DType::U64)?, Tensor::zeros_with([2], DType::I8)?);
         Ok(vec![
-            refusal("no tensors", &["cat", "no tensors"], &[], 0, Tensor::cat)?,
-            refusal("sizes that differ", &["cat", "[2, 3]", "[2, 4]"], &[&[2, 3], &[2, 4]], 0, Tensor::cat)?,
-            refusal("an empty vector", &["cat", "[2, 3]", "[0]"], &[&[2, 3], &[0]], 0, Tensor::cat)?,
-            refusal("single numbers", &["cat", "stack"], &[&[], &[]], 0, Tensor::cat)?,
-            refusal("no such dimension", &["cat", "2"], &[&[2, 3]], 2, Tensor::cat)?,
-            Refusal::new("u64 with a signed integer", &["cat", "u64", "i8"], move || Tensor::cat(&[&u, &i], 0)),
+            error_case("no tensors", &["cat", "no tensors"], &[], 0, Tensor::cat)?,
+            error_case("sizes that differ", &["cat", "[2, 3]", "[2, 4]"], &[&[2, 3], &[2, 4]], 0, Tensor::cat)?,
+            error_case("an empty vector", &["cat", "[2, 3]", "[0]"], &[&[2, 3], &[0]], 0, Tensor::cat)?,
+            error_case("single numbers", &["cat", "stack"], &[&[], &[]], 0, Tensor::cat)?,
+            error_case("no such dimension", &["cat", "2"], &[&[2, 3]], 2, Tensor::cat)?,
+            ErrorCase::new("u64 with a signed integer", &["cat", "u64", "i8"], move || Tensor::cat(&[&u, &i], 0)),
         ])
     },
 };
@@ -179,11 +179,11 @@ static STACK: Op = Op {
         ];
         samples(&calls, Tensor::stack)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("no tensors", &["stack", "no tensors"], &[], 0, Tensor::stack)?,
-            refusal("shapes that differ", &["stack", "[2, 3]", "[1, 3]"], &[&[2, 3], &[1, 3]], 0, Tensor::stack)?,
-            refusal("no such place", &["stack", "3"], &[&[2, 3]], 3, Tensor::stack)?,
+            error_case("no tensors", &["stack", "no tensors"], &[], 0, Tensor::stack)?,
+            error_case("shapes that differ", &["stack", "[2, 3]", "[1, 3]"], &[&[2, 3], &[1, 3]], 0, Tensor::stack)?,
+            error_case("no such place", &["stack", "3"], &[&[2, 3]], 3, Tensor::stack)?,
         ])
     },
 };

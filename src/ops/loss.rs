@@ -3,10 +3,10 @@
 use super::binary::common_dtype;
 use super::formula::{Num, Real};
 use super::map::map;
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::elementwise::map::{Floats, Formula};
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Targets};
 use crate::error::bail;
 use crate::layout::Shape;
@@ -90,10 +90,10 @@ impl Tensor {
         let count = squares.numel() as f64;
         let factor = if reduction == Reduction::Mean { 2.0 / count } else { 2.0 };
         reduction.apply(&squares, count, dtype)?.record("mse_loss", &[&a, &b], |save| {
-            let (a, b) = (save.keep(&a), save.keep(&b));
-            move |cx: &Cx, g: &Tensor| {
+            let (a, b) = (save.save(&a), save.save(&b));
+            move |ctx: &BackwardContext, g: &Tensor| {
                 let slope = mse_slope(g, &a, &b, factor)?;
-                Ok(smallvec![Some(slope.clone()), cx.want(1, || slope.neg())?])
+                Ok(smallvec![Some(slope.clone()), ctx.want(1, || slope.neg())?])
             }
         })
     }
@@ -121,7 +121,7 @@ impl Tensor {
         if target.dtype().is_float() {
             return against_probabilities(self, target, options);
         }
-        let problem = Problem::new("cross_entropy", self, target, options)?;
+        let problem = LossCall::new("cross_entropy", self, target, options)?;
         if self.rank() == 2 {
             return fused(self, problem, options.reduction);
         }
@@ -150,7 +150,7 @@ impl Tensor {
         if options.label_smoothing != 0.0 {
             bail!(Value, "nll_loss", "there is no label smoothing of {}: use cross_entropy", options.label_smoothing);
         }
-        let mut problem = Problem::new("nll_loss", self, target, options)?;
+        let mut problem = LossCall::new("nll_loss", self, target, options)?;
         let dim = class_dim(self);
         let ignored = problem.ignore.map(|class| problem.target.eq(class)).transpose()?;
         let index = ignored.as_ref().map_or(Ok(problem.target.clone()), |mask| problem.target.masked_fill(mask, 0))?;
@@ -228,7 +228,7 @@ fn check_options(op: &'static str, x: &Tensor, options: &CrossEntropy) -> Result
 }
 
 /// Rows, each with its class.
-struct Problem {
+struct LossCall {
     /// The classes as i64, in a row.
     target: Tensor,
     /// The weights in f64, in a row.
@@ -256,8 +256,8 @@ impl Count {
     }
 }
 
-impl Problem {
-    fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropy) -> Result<Problem> {
+impl LossCall {
+    fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropy) -> Result<LossCall> {
         let classes = check_options(op, x, options)?;
         if !target.dtype().is_int() {
             bail!(DType, op, "the target must be classes as integers, or probabilities, not {}", target.dtype());
@@ -275,7 +275,7 @@ impl Problem {
         let target = target.detach().to_dtype(DType::I64)?.contiguous()?.reshape(target.numel())?;
         let weight = options.weight.as_ref().map(|w| w.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
         let (ignore, smoothing) = (options.ignore_index, options.label_smoothing);
-        let mut problem = Problem { target, weight, ignore, smoothing, classes, count: Count::Number(0.0) };
+        let mut problem = LossCall { target, weight, ignore, smoothing, classes, count: Count::Number(0.0) };
         if x.device() != problem.target.device() {
             bail!(Device, op, "the input is on {}, the target on {}", x.device(), problem.target.device());
         }
@@ -310,7 +310,7 @@ impl Problem {
 
 /// The loss of logits of shape `[rows, classes]`, with its derivative.
 #[track_caller]
-fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tensor> {
+fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
     let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
     let mut stats = Tensor::empty(OP, [rows, 2].into(), compute, x.device())?;
@@ -326,10 +326,10 @@ fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tenso
     }
     let loss = reduction.apply(&losses, problem.count.operand(), x.dtype())?;
     loss.record("cross_entropy", &[x], |save| {
-        let (x, stats) = (save.keep_spare(x), save.keep(&stats));
-        save.keep(&problem.target);
-        move |cx: &Cx, g: &Tensor| {
-            let x = x.take(cx)?;
+        let (x, stats) = (save.save_donated(x), save.save(&stats));
+        save.save(&problem.target);
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let x = x.take(ctx)?;
             let g = g.to_dtype(compute)?;
             let g = match reduction {
                 Reduction::None => g.unsqueeze(1)?,
@@ -347,9 +347,9 @@ fn fused(x: &Tensor, mut problem: Problem, reduction: Reduction) -> Result<Tenso
 }
 
 /// Written over the logits where nobody else has them: these are often the largest tensor of all.
-fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
+fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
-    // The processor's kernel sums them itself.
+    // The CPU's kernel sums them itself.
     let smooth = problem.smoothing != 0.0 && x.device() != Device::Cpu;
     let total = problem.weight.as_ref().filter(|_| smooth).map(Tensor::sum).transpose()?;
     let total = total.as_ref().map(Tensor::as_view).transpose()?;
@@ -365,7 +365,7 @@ fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> R
 
 /// What the kernel computes, in tensor operations: `g · (total · softmax(x) - target)`, where the target of a row sums
 /// to its total.
-fn plain_grad(x: &Tensor, stats: &Tensor, problem: &Problem, g: &Tensor) -> Result<Tensor> {
+fn plain_grad(x: &Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     let (rows, classes, dtype) = (problem.rows(), problem.classes, stats.dtype());
     let numbers = Tensor::arange(0, classes, 1)?.to_device(x.device())?;
     let own = problem.target.reshape([rows, 1])?.eq(&numbers)?.to_dtype(dtype)?;
@@ -423,9 +423,9 @@ static MSE_LOSS: Op = Op {
         all.push(Sample::new("of nothing", empty, |x| x[0].mse_loss(&x[1], Reduction::Sum)));
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         let (a, b) = (normal([3, 1], 1)?, normal([3], 2)?);
-        Ok(vec![Refusal::new("shapes that differ", &["mse_loss", "[3, 1]", "[3]"], move || {
+        Ok(vec![ErrorCase::new("shapes that differ", &["mse_loss", "[3, 1]", "[3]"], move || {
             a.mse_loss(&b, Reduction::Mean)
         })])
     },
@@ -448,15 +448,15 @@ static CROSS_ENTROPY: Op = Op {
         }
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         let mut all = class_refusals("cross_entropy", |x, target, options| x.cross_entropy(target, options))?;
         let (x, p) = (normal([2, 3], 1)?, normal([2, 4], 2)?);
         let smoothing = CrossEntropy { label_smoothing: 1.5, ..CrossEntropy::default() };
         let (y, target) = (x.clone(), Tensor::from_slice(&[0_i64, 1], [2])?);
-        all.push(Refusal::new("probabilities of another shape", &["cross_entropy", "[2, 3]", "[2, 4]"], move || {
+        all.push(ErrorCase::new("probabilities of another shape", &["cross_entropy", "[2, 3]", "[2, 4]"], move || {
             x.cross_entropy(&p, &CrossEntropy::default())
         }));
-        all.push(Refusal::new("smoothing", &["cross_entropy", "1.5"], move || y.cross_entropy(&target, &smoothing)));
+        all.push(ErrorCase::new("smoothing", &["cross_entropy", "1.5"], move || y.cross_entropy(&target, &smoothing)));
         Ok(all)
     },
 };
@@ -464,11 +464,11 @@ static CROSS_ENTROPY: Op = Op {
 static NLL_LOSS: Op = Op {
     name: "nll_loss",
     samples: || class_samples("nll_loss", &[0.0], |x, target, options| x.nll_loss(target, options)),
-    refusals: || {
+    error_cases: || {
         let mut all = class_refusals("nll_loss", |x, target, options| x.nll_loss(target, options))?;
         let (x, target) = (normal([2, 3], 1)?, Tensor::from_slice(&[0_i64, 1], [2])?);
         let smoothing = CrossEntropy { label_smoothing: 0.5, ..CrossEntropy::default() };
-        all.push(Refusal::new("smoothing", &["nll_loss", "0.5"], move || x.nll_loss(&target, &smoothing)));
+        all.push(ErrorCase::new("smoothing", &["nll_loss", "0.5"], move || x.nll_loss(&target, &smoothing)));
         Ok(all)
     },
 };
@@ -508,13 +508,13 @@ fn beside(x: &Tensor, options: &CrossEntropy) -> Result<CrossEntropy> {
     Ok(CrossEntropy { weight, ..options.clone() })
 }
 
-fn class_refusals(name: &'static str, loss: Loss) -> Result<Vec<Refusal>> {
+fn class_refusals(name: &'static str, loss: Loss) -> Result<Vec<ErrorCase>> {
     let ints = |classes: &[i64]| Tensor::from_slice(classes, classes.len());
     let weight = Some(normal([4], 3)?);
     let learnt = Some(normal([3], 3)?.requires_grad_(true)?);
     let refuse = |label: &str, message: &[&str], x: Tensor, target: Tensor, options: CrossEntropy| {
         let message: Vec<&str> = [name].iter().chain(message).copied().collect();
-        Refusal::new(label, &message, move || loss(&x, &target, &options))
+        ErrorCase::new(label, &message, move || loss(&x, &target, &options))
     };
     let x = normal([2, 3], 1)?;
     Ok(vec![

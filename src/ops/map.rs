@@ -1,17 +1,17 @@
 //! The one way from an elementwise kernel to a tensor.
 
-use crate::autograd::node::Kind;
+use crate::autograd::node::NodeKind;
 use crate::autograd::{in_pass, is_grad_enabled};
 use crate::backend;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::elementwise::map::Tile;
-use crate::backend::late::{Input, Kernel, Step, WORTHWHILE};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::deferred::{Input, Kernel, Step, WORTHWHILE};
 use crate::error::bail;
 use crate::layout::Layout;
 use crate::{DType, Device, Result, Shape, Tensor};
 
 /// `kernel` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
-/// the result is put off until it is needed.
+/// the result is deferred until it is needed.
 #[inline]
 pub(crate) fn map_alike<K, const N: usize>(
     op: &'static str,
@@ -26,14 +26,14 @@ where
 {
     let shape = inputs[0].layout().shape();
     debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
-    if waits(op, &kernel, compute, &inputs, inputs[0].numel())? {
-        return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
+    if defers(op, &kernel, compute, &inputs, inputs[0].numel())? {
+        return defer(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
     }
-    // Settled one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer than
+    // Materialized one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer than
     // the arithmetic of a small tensor.
     inputs.iter().try_for_each(|input| input.compute())?;
     Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
-        backend::map(op, kernel.plain(), compute, std::array::from_fn(|k| inputs[k].settled_view()), out)
+        backend::map(op, kernel.plain(), compute, std::array::from_fn(|k| inputs[k].materialized_view()), out)
     })
 }
 
@@ -53,8 +53,8 @@ where
     if inputs.iter().all(|input| input.layout().shape() == shape) {
         return map_alike(op, kernel, compute, inputs, dtype);
     }
-    if waits(op, &kernel, compute, &inputs, shape.numel())? {
-        return put_off(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
+    if defers(op, &kernel, compute, &inputs, shape.numel())? {
+        return defer(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
     }
     let layouts = inputs.map(|input| input.layout().broadcast_to(shape));
     Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
@@ -62,9 +62,9 @@ where
     })
 }
 
-/// Whether the result of an operation on tensors of one device is put off.
+/// Whether the result of an operation on tensors of one device is deferred.
 #[inline(always)]
-fn waits<K: Tile<N>, const N: usize>(
+fn defers<K: Tile<N>, const N: usize>(
     op: &'static str,
     kernel: &K,
     compute: DType,
@@ -82,30 +82,30 @@ fn waits<K: Tile<N>, const N: usize>(
         bail!(Device, op, "one tensor is on {device}, the other on {}", other.device());
     }
     if device != Device::Cpu {
-        return waits_on_gpu(op, kernel.ints().is_some(), compute, inputs, numel);
+        return defers_on_gpu(op, kernel.ints().is_some(), compute, inputs, numel);
     }
-    Ok(numel >= WORTHWHILE && compute_dtype(compute).is_float() && may_wait(inputs))
+    Ok(numel >= WORTHWHILE && compute_dtype(compute).is_float() && may_defer(inputs))
 }
 
-/// Whether an operation on large tensors can be put off. Parameters are changed in place, which a pending step that
+/// Whether an operation on large tensors can be deferred. Parameters are changed in place, which a pending step that
 /// reads them would turn into a copy; inside a pass, and where a graph is recorded, none outlives the next change.
 #[inline(never)]
-fn may_wait(inputs: &[&Tensor]) -> bool {
-    let leaf = |input: &&Tensor| input.node().is_some_and(|node| node.kind == Kind::Leaf);
+fn may_defer(inputs: &[&Tensor]) -> bool {
+    let leaf = |input: &&Tensor| input.node().is_some_and(|node| node.kind == NodeKind::Leaf);
     is_grad_enabled() || in_pass() || !inputs.iter().any(leaf)
 }
 
 /// On a GPU a launch costs more than the arithmetic of any small tensor.
 #[inline(never)]
-fn waits_on_gpu(op: &'static str, ints: bool, compute: DType, inputs: &[&Tensor], numel: usize) -> Result<bool> {
+fn defers_on_gpu(op: &'static str, ints: bool, compute: DType, inputs: &[&Tensor], numel: usize) -> Result<bool> {
     if !ints && !compute_dtype(compute).is_float() {
         bail!(Backend, op, "there is no kernel for {compute}");
     }
-    Ok(numel > 0 && may_wait(inputs))
+    Ok(numel > 0 && may_defer(inputs))
 }
 
 #[inline(never)]
-fn put_off(
+fn defer(
     op: &'static str,
     kernel: Kernel,
     compute: DType,
@@ -120,5 +120,5 @@ fn put_off(
     };
     let (numel, device) = (shape.numel(), inputs[0].device());
     let step = Step { op, kernel, compute, dtype, device, numel, inputs: inputs.iter().map(input).collect() };
-    Ok(Tensor::from_parts(step.put_off()?, Layout::shaped(shape), dtype))
+    Ok(Tensor::from_parts(step.defer()?, Layout::shaped(shape), dtype))
 }

@@ -2,8 +2,8 @@
 
 use super::binary::common_dtype;
 use super::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
-use super::sample::{Op, Refusal, Sample, normal};
-use crate::autograd::{Cx, Grads};
+use super::sample::{ErrorCase, Op, Sample, normal};
+use crate::autograd::{BackwardContext, Grads};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Exactness};
 use crate::error::bail;
@@ -81,12 +81,12 @@ impl Tensor {
         let inputs = [Some(&x), Some(&weight), bias.as_ref()];
         let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
         out.record("linear", &inputs, |save| {
-            let (kept_x, kept_weight, biased) = (save.keep_for(1, &x), save.keep_for(0, &weight), bias.is_some());
+            let (kept_x, kept_weight, biased) = (save.save_for(1, &x), save.save_for(0, &weight), bias.is_some());
             let precision = matmul_precision();
-            move |cx: &Cx, g: &Tensor| {
+            move |ctx: &BackwardContext, g: &Tensor| {
                 let for_weight = || rows(g)?.t()?.matmul(&rows(kept_x.get()?)?);
                 let mut grads: Grads = with_matmul_precision(precision, || {
-                    Ok::<_, Error>(smallvec![cx.want(0, || g.matmul(kept_weight.get()?))?, cx.want(1, for_weight)?])
+                    Ok::<_, Error>(smallvec![ctx.want(0, || g.matmul(kept_weight.get()?))?, ctx.want(1, for_weight)?])
                 })?;
                 if biased {
                     // The engine sums it to the bias's shape.
@@ -105,15 +105,15 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
     let one_matrix = b.rank() == 2 && a.rank() > 2;
     product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
-        let (a, b, precision) = (save.keep_for(1, &a), save.keep_for(0, &b), matmul_precision());
-        move |cx: &Cx, g: &Tensor| {
+        let (a, b, precision) = (save.save_for(1, &a), save.save_for(0, &b), matmul_precision());
+        move |ctx: &BackwardContext, g: &Tensor| {
             let for_a = || g.matmul(&b.get()?.transpose(-2, -1)?);
             // One matrix under a whole batch: its gradient is one product over all rows, not a sum of many.
             let for_b = || match a.get()? {
                 a if one_matrix => rows(a)?.t()?.matmul(&rows(g)?),
                 a => a.transpose(-2, -1)?.matmul(g),
             };
-            with_matmul_precision(precision, || Ok(smallvec![cx.want(0, for_a)?, cx.want(1, for_b)?]))
+            with_matmul_precision(precision, || Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, for_b)?]))
         }
     })
 }
@@ -218,10 +218,10 @@ static MATMUL: Op = Op {
         all.push(Sample::new("with its transpose", vec![normal([2, 3], 1)?], |x| x[0].matmul(&x[0].t()?)));
         Ok(all)
     },
-    refusals: || {
-        let call = |label: &str, message: &[&str], a: Result<Tensor>, b: Result<Tensor>| -> Result<Refusal> {
+    error_cases: || {
+        let call = |label: &str, message: &[&str], a: Result<Tensor>, b: Result<Tensor>| -> Result<ErrorCase> {
             let (a, b) = (a?, b?);
-            Ok(Refusal::new(label, message, move || a.matmul(&b)))
+            Ok(ErrorCase::new(label, message, move || a.matmul(&b)))
         };
         let inner = "matmul: cannot multiply [2, 3] by [4, 5]: inner sizes 3 and 4 differ";
         let batch = "matmul: cannot multiply [2, 2, 3] by [3, 3, 4]: batch sizes [2] and [3] do not broadcast";
@@ -256,11 +256,12 @@ static LINEAR: Op = Op {
         all.push(Sample::new("linear of nothing", nothing_in, |x| x[0].linear(&x[1], Some(&x[2]))));
         Ok(all)
     },
-    refusals: || {
-        let call = |label: &str, message: &[&str], x: &[usize], weight: &[usize], bias: &[usize]| -> Result<Refusal> {
-            let (x, weight, bias) = (normal(x, 1)?, normal(weight, 2)?, normal(bias, 3)?);
-            Ok(Refusal::new(label, message, move || x.linear(&weight, Some(&bias))))
-        };
+    error_cases: || {
+        let call =
+            |label: &str, message: &[&str], x: &[usize], weight: &[usize], bias: &[usize]| -> Result<ErrorCase> {
+                let (x, weight, bias) = (normal(x, 1)?, normal(weight, 2)?, normal(bias, 3)?);
+                Ok(ErrorCase::new(label, message, move || x.linear(&weight, Some(&bias))))
+            };
         let bools = Tensor::zeros_with([2, 2], DType::Bool)?;
         Ok(vec![
             call("inner sizes", &["linear", "[4, 2]", "[5, 3]", "[5]"], &[4, 2], &[5, 3], &[5])?,
@@ -268,7 +269,7 @@ static LINEAR: Op = Op {
             call("a bias of two dimensions", &["linear", "[1, 5]"], &[4, 3], &[5, 3], &[1, 5])?,
             call("a weight of one dimension", &["linear", "[4, 3]", "[3]"], &[4, 3], &[3], &[3])?,
             call("a single number", &["linear", "[]"], &[], &[5, 3], &[5])?,
-            Refusal::new("bools", &["linear", "bool"], move || bools.linear(&bools, None)),
+            ErrorCase::new("bools", &["linear", "bool"], move || bools.linear(&bools, None)),
         ])
     },
 };
@@ -381,7 +382,7 @@ mod tests {
         Ok(())
     }
 
-    /// Where the processor has no unit for bf16 all of this holds trivially.
+    /// Where the CPU has no unit for bf16 all of this holds trivially.
     #[test]
     fn in_bf16_operands_are_rounded_and_sums_are_not() -> Result<()> {
         let (x, w) = (Generator::seed(1).randn([5, 70, 40])?, Generator::seed(2).randn([90, 40])?);
@@ -444,9 +445,9 @@ mod tests {
 
     #[test]
     fn refusals_name_the_values() -> Result<()> {
-        for refusal in OPS.iter().map(|op| (op.refusals)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
-            let message = refusal.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
-            assert!(refusal.message.iter().all(|part| message.contains(part)), "{refusal:?}: {message}");
+        for error_case in OPS.iter().map(|op| (op.error_cases)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
+            let message = error_case.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
+            assert!(error_case.message.iter().all(|part| message.contains(part)), "{error_case:?}: {message}");
         }
         Ok(())
     }

@@ -28,5 +28,5 @@ pub use attention::Attention;
 pub use list::list;
 pub use loss::{CrossEntropy, Reduction};
 pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
-pub use sample::{Op, Refusal, Sample};
+pub use sample::{ErrorCase, Op, Sample};
 pub use unary::Gelu;

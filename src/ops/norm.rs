@@ -3,10 +3,10 @@
 use super::binary::common_dtype;
 use super::formula::Real;
 use super::map::map_alike;
-use super::sample::{Op, Refusal, Sample, normal};
-use crate::autograd::{Cx, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use super::sample::{ErrorCase, Op, Sample, normal};
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::elementwise::map::{Floats, Formula};
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Draw};
 use crate::error::bail;
 use crate::layout::Shape;
@@ -93,7 +93,7 @@ fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
     x.detach().reshape([x.numel() / len.max(1), len])
 }
 
-/// A weight or a bias as the kernels take it: the processor's in the computing type, those of a GPU as it is.
+/// A weight or a bias as the kernels take it: the CPU's in the compute dtype, those of a GPU as it is.
 fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
     let dtype = if t.device() == Device::Cpu { compute } else { t.dtype() };
     t.detach().to_dtype(dtype)?.contiguous()
@@ -115,17 +115,17 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
         let (weighted, biased) = (weight.is_some(), bias.is_some());
         // A bias alone asks for nothing but the cotangent.
         let needed = save.needs(0) || (weighted && save.needs(1));
-        let kept = needed.then(|| (save.keep(x), save.keep(&stats)));
-        let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.keep(w));
+        let kept = needed.then(|| (save.save(x), save.save(&stats)));
+        let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.save(w));
         let (last, normalized) = (inputs.len() - 1, normalized.clone());
-        move |cx: &Cx, g: &Tensor| {
+        move |ctx: &BackwardContext, g: &Tensor| {
             // The engine sums the cotangent to the bias's shape, unless the kernel has done so on its way.
             let mut grads: Grads = smallvec![None; last + 1];
             if biased {
                 grads[last] = Some(g.clone());
             }
             let Some((x, stats)) = &kept else { return Ok(grads) };
-            let want = Want { x: cx.needs(0), weight: weighted && cx.needs(1), bias: biased && cx.needs(last) };
+            let want = Want { x: ctx.needs(0), weight: weighted && ctx.needs(1), bias: biased && ctx.needs(last) };
             if is_grad_enabled() {
                 let (x_grad, weight_grad) = plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, want)?;
                 grads[0] = x_grad;
@@ -228,8 +228,8 @@ impl<T: Real> Formula<T, 2> for Masked {
 fn masked(x: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor> {
     let out = map_alike("dropout", Floats(Masked(scale)), x.dtype(), [x, mask], x.dtype())?;
     out.record("dropout", &[x], |save| {
-        let mask = save.keep(mask);
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])
+        let mask = save.save(mask);
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])
     })
 }
 
@@ -260,14 +260,14 @@ static LAYER_NORM: Op = Op {
         }
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         let call = |label: &str,
                     message: &[&str],
                     x: Tensor,
                     normalized: &'static [usize],
                     w: Option<Tensor>,
                     b: Option<Tensor>| {
-            Refusal::new(label, message, move || x.layer_norm(normalized, w.as_ref(), b.as_ref(), 1e-5))
+            ErrorCase::new(label, message, move || x.layer_norm(normalized, w.as_ref(), b.as_ref(), 1e-5))
         };
         let x = normal([2, 3], 1)?;
         Ok(vec![
@@ -303,13 +303,13 @@ static DROPOUT: Op = Op {
             Sample::new("not in training", vec![normal([3], 6)?], |x| x[0].dropout(0.5, false)),
         ])
     },
-    refusals: || {
+    error_cases: || {
         let (x, y, z, ints) = (normal([3], 1)?, normal([3], 1)?, normal([3], 1)?, Tensor::zeros_with([3], DType::I64)?);
         Ok(vec![
-            Refusal::new("more than all", &["dropout", "1.5"], move || x.dropout(1.5, true)),
-            Refusal::new("less than none", &["dropout", "-0.1"], move || y.dropout(-0.1, false)),
-            Refusal::new("no number", &["dropout", "NaN"], move || z.dropout(f64::NAN, true)),
-            Refusal::new("integers", &["dropout", "i64"], move || ints.dropout(0.5, true)),
+            ErrorCase::new("more than all", &["dropout", "1.5"], move || x.dropout(1.5, true)),
+            ErrorCase::new("less than none", &["dropout", "-0.1"], move || y.dropout(-0.1, false)),
+            ErrorCase::new("no number", &["dropout", "NaN"], move || z.dropout(f64::NAN, true)),
+            ErrorCase::new("integers", &["dropout", "i64"], move || ints.dropout(0.5, true)),
         ])
     },
 };

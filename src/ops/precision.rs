@@ -9,7 +9,7 @@ pub enum MatmulPrecision {
     /// `f32` throughout.
     #[default]
     Full,
-    /// The operands may be rounded to `bf16`, with 8 significant bits, where the processor multiplies these faster; the
+    /// The operands may be rounded to `bf16`, with 8 significant bits, where the CPU multiplies these faster; the
     /// sums are of `f32`. Elsewhere the same as [`Full`](MatmulPrecision::Full).
     Bf16,
     /// The operands may be rounded to TF32, with 11 significant bits, which a GPU multiplies faster; the sums are of `f32`.

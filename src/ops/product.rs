@@ -1,8 +1,8 @@
 //! Products over some or all dimensions.
 
-use super::reduce::{Plan, dim_refusals, dim_samples, samples};
+use super::reduce::{ReducePlan, dim_error_cases, dim_samples, samples};
 use super::sample::{Op, Sample};
-use crate::autograd::Cx;
+use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::backend::cpu::reduce::Reduce;
 use crate::layout::Sizes;
@@ -11,15 +11,17 @@ use smallvec::{SmallVec, smallvec};
 
 #[track_caller]
 fn product(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    let plan = Plan::new(op, x, dims, keepdim)?;
+    let plan = ReducePlan::new(op, x, dims, keepdim)?;
     plan.reduce_and_save(op, Reduce::Prod, x, x.dtype().to_sum())?.record(op, &[x], |save| {
-        let x = save.keep(x);
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(plan.spread(g)?.mul(&products_of_others(&plan, &x)?)?)])
+        let x = save.save(x);
+        move |_: &BackwardContext, g: &Tensor| {
+            Ok(smallvec![Some(plan.spread(g)?.mul(&products_of_others(&plan, &x)?)?)])
+        }
     })
 }
 
 /// For each element the product of all others that go into the same result, without division: right where zeros are.
-fn products_of_others(plan: &Plan, x: &Tensor) -> Result<Tensor> {
+fn products_of_others(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     // The dimensions that go away to the front, as one; halves of it are then contiguous.
     let front = plan.dims.iter().copied();
     let order: SmallVec<[usize; 5]> = front.chain((0..plan.from.len()).filter(|d| !plan.dims.contains(d))).collect();
@@ -57,7 +59,7 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     let top = all.layout.narrow("prod", 0, 0, rows)?;
     all.layout = &top;
     backend::copy("prod", x.as_view()?, &mut all)?;
-    out.record("prod", &[x], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.narrow(0, 0, rows)?)]))
+    out.record("prod", &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.narrow(0, 0, rows)?)]))
 }
 
 impl Tensor {
@@ -106,7 +108,7 @@ static PROD: Op = Op {
         all.push(with([0.0, 2.0, 0.0, 4.0, 1.5])?.with_zero_derivative());
         Ok(all)
     },
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 static PROD_DIM: Op = Op {
@@ -117,7 +119,7 @@ static PROD_DIM: Op = Op {
         all.push(Sample::new("prod_dim with zeros", vec![x], |x| x[0].prod_dim(1, false)));
         Ok(all)
     },
-    refusals: || dim_refusals("prod_dim", Tensor::prod_dim),
+    error_cases: || dim_error_cases("prod_dim", Tensor::prod_dim),
 };
 
 pub(crate) static OPS: &[&Op] = &[&PROD, &PROD_DIM];

@@ -2,11 +2,11 @@
 
 use super::formula::Real;
 use super::map::map;
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::elementwise::map::{Floats, Formula, Tile};
-use crate::backend::cpu::reduce::{Reduce, Shifted};
+use crate::backend::cpu::reduce::{CenteredReduce, Reduce};
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// Dimensions that a reduction takes away, and the shapes before and after.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ReducePlan {
     pub dims: SmallVec<[usize; 5]>,
     /// The shape of the input.
     pub from: Shape,
@@ -25,8 +25,8 @@ pub(super) struct Plan {
     pub to: Shape,
 }
 
-impl Plan {
-    pub fn new(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Plan> {
+impl ReducePlan {
+    pub fn new(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<ReducePlan> {
         // As in PyTorch, to name no dimension is to name all.
         let dims = match dims {
             Dims::Some(named) if named.is_empty() => &Dims::All,
@@ -40,7 +40,7 @@ impl Plan {
         } else {
             from.iter().enumerate().filter(|(d, _)| !dims.contains(d)).map(|(_, &size)| size).collect()
         };
-        Ok(Plan { dims, from, kept, to })
+        Ok(ReducePlan { dims, from, kept, to })
     }
 
     /// How many elements go into each of the result.
@@ -62,15 +62,15 @@ impl Plan {
     /// As [`reduce`](Self::reduce), of an input that the rule of its gradient will read again.
     pub fn reduce_and_save(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if is_grad_enabled() && x.requires_grad() {
-            x.expect();
+            x.mark_needed();
         }
         self.reduce(op, by, x, dtype)
     }
 
-    /// A reduction with a number for each result, which is of the computing type; outside the graph.
-    pub fn reduce_shifted(&self, op: &'static str, by: Shifted, x: &Tensor, own: &Tensor) -> Result<Tensor> {
+    /// A reduction with a number for each result, which is of the compute dtype; outside the graph.
+    pub fn reduce_centered(&self, op: &'static str, by: CenteredReduce, x: &Tensor, own: &Tensor) -> Result<Tensor> {
         let mut out = Tensor::empty(op, self.to.clone(), x.dtype(), x.device())?;
-        backend::reduce_shifted(op, by, x.as_view()?, &self.dims, own.as_view()?, &mut out.as_view_mut(op)?)?;
+        backend::reduce_centered(op, by, x.as_view()?, &self.dims, own.as_view()?, &mut out.as_view_mut(op)?)?;
         Ok(out)
     }
 
@@ -88,7 +88,7 @@ impl Plan {
         let out = self.reduce(op, Reduce::Sum, x, x.dtype().to_sum())?;
         out.record(op, &[x], |_| {
             let plan = self.clone();
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(plan.spread(g)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.spread(g)?)])
         })
     }
 
@@ -96,7 +96,7 @@ impl Plan {
     pub fn mean(&self, op: &'static str, x: &Tensor) -> Result<Tensor> {
         self.reduce(op, Reduce::Mean, x, x.dtype())?.record(op, &[x], |_| {
             let plan = self.clone();
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(plan.spread(&g.div(plan.count() as f64)?)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.spread(&g.div(plan.count() as f64)?)?)])
         })
     }
 
@@ -108,35 +108,35 @@ impl Plan {
         };
         g.with_layout(kept.broadcast_to(&self.from)).record("expand", &[g], |_| {
             let plan = self.clone();
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(plan.sum("sum_dim", g)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.sum("sum_dim", g)?)])
         })
     }
 }
 
 #[track_caller]
 fn sum(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    Plan::new(op, x, dims, keepdim)?.sum(op, x)
+    ReducePlan::new(op, x, dims, keepdim)?.sum(op, x)
 }
 
 #[track_caller]
 fn mean(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
     float_only(op, x)?;
-    Plan::new(op, x, dims, keepdim)?.mean(op, x)
+    ReducePlan::new(op, x, dims, keepdim)?.mean(op, x)
 }
 
 #[track_caller]
 fn variance(op: &'static str, x: &Tensor, dims: &Dims, correction: usize, keepdim: bool) -> Result<Tensor> {
     float_only(op, x)?;
-    let plan = Plan::new(op, x, dims, keepdim)?;
+    let plan = ReducePlan::new(op, x, dims, keepdim)?;
     // Where nothing is left to divide by, the result is NaN or infinite.
     let freedom = plan.count().saturating_sub(correction) as f64;
     // In two passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
     // precision has neither the bits for the mean nor the range for the squares.
-    x.expect();
+    x.mark_needed();
     let mean = plan.reduce(op, Reduce::Mean, x, compute_dtype(x.dtype()))?;
-    plan.reduce_shifted(op, Shifted::Deviation(freedom), x, &mean)?.record(op, &[x], |save| {
-        let (x, mean) = (save.keep(x), save.keep(&mean));
-        move |_: &Cx, g: &Tensor| {
+    plan.reduce_centered(op, CenteredReduce::Deviation(freedom), x, &mean)?.record(op, &[x], |save| {
+        let (x, mean) = (save.save(x), save.save(&mean));
+        move |_: &BackwardContext, g: &Tensor| {
             if !is_grad_enabled() {
                 let slope = Floats(VarianceSlope(2.0 / freedom));
                 return Ok(smallvec![Some(plan.map(op, slope, &x, &mean, g)?)]);
@@ -274,7 +274,7 @@ impl Tensor {
         }
         let kept = (0..from.len()).map(|d| if dims.contains(&(d as isize)) { 1 } else { from[d] }).collect();
         let dims = dims.iter().map(|&d| d as usize).collect();
-        Plan { dims, from: from.clone(), kept, to: shape.clone() }.sum("sum_dim", self)
+        ReducePlan { dims, from: from.clone(), kept, to: shape.clone() }.sum("sum_dim", self)
     }
 }
 
@@ -313,41 +313,41 @@ pub(super) fn dim_samples(label: &str, low: f64, high: f64, empty: bool, call: O
 }
 
 /// Refusals that every reduction of some dimensions makes.
-pub(super) fn dim_refusals(name: &'static str, call: OverDims) -> Result<Vec<Refusal>> {
+pub(super) fn dim_error_cases(name: &'static str, call: OverDims) -> Result<Vec<ErrorCase>> {
     let (x, y) = (normal([2, 3], 1)?, normal([2, 3], 2)?);
     Ok(vec![
-        Refusal::new("no such dimension", &[name, "2", "rank 2"], move || call(&x, 2.into(), false)),
-        Refusal::new("a dimension twice", &[name, "-2", "twice"], move || call(&y, [0, -2].into(), false)),
+        ErrorCase::new("no such dimension", &[name, "2", "rank 2"], move || call(&x, 2.into(), false)),
+        ErrorCase::new("a dimension twice", &[name, "-2", "twice"], move || call(&y, [0, -2].into(), false)),
     ])
 }
 
-/// The refusal of integers.
-pub(super) fn int_refusal(name: &'static str, call: OverAll) -> Result<Refusal> {
+/// The error_case of integers.
+pub(super) fn int_error_case(name: &'static str, call: OverAll) -> Result<ErrorCase> {
     let x = Tensor::from_slice(&[1_i64, 2], [2])?;
-    Ok(Refusal::new("integers", &[name, "i64", "cast"], move || call(&x)))
+    Ok(ErrorCase::new("integers", &[name, "i64", "cast"], move || call(&x)))
 }
 
 static SUM: Op =
-    Op { name: "sum", samples: || samples("sum", -2.0, 2.0, true, Tensor::sum), refusals: || Ok(Vec::new()) };
+    Op { name: "sum", samples: || samples("sum", -2.0, 2.0, true, Tensor::sum), error_cases: || Ok(Vec::new()) };
 
 static SUM_DIM: Op = Op {
     name: "sum_dim",
     samples: || dim_samples("sum_dim", -2.0, 2.0, true, Tensor::sum_dim),
-    refusals: || dim_refusals("sum_dim", Tensor::sum_dim),
+    error_cases: || dim_error_cases("sum_dim", Tensor::sum_dim),
 };
 
 static MEAN: Op = Op {
     name: "mean",
     samples: || samples("mean", -2.0, 2.0, true, Tensor::mean),
-    refusals: || Ok(vec![int_refusal("mean", Tensor::mean)?]),
+    error_cases: || Ok(vec![int_error_case("mean", Tensor::mean)?]),
 };
 
 static MEAN_DIM: Op = Op {
     name: "mean_dim",
     samples: || dim_samples("mean_dim", -2.0, 2.0, true, Tensor::mean_dim),
-    refusals: || {
-        let mut all = dim_refusals("mean_dim", Tensor::mean_dim)?;
-        all.push(int_refusal("mean_dim", |x| x.mean_dim(0, false))?);
+    error_cases: || {
+        let mut all = dim_error_cases("mean_dim", Tensor::mean_dim)?;
+        all.push(int_error_case("mean_dim", |x| x.mean_dim(0, false))?);
         Ok(all)
     },
 };
@@ -359,7 +359,7 @@ static VAR: Op = Op {
         let flat = |s: Sample| if s.inputs()[0].rank() == 0 { s.with_zero_derivative() } else { s };
         Ok(samples("var", -2.0, 2.0, true, |x| x.var(0))?.into_iter().map(flat).collect())
     },
-    refusals: || Ok(vec![int_refusal("var", |x| x.var(1))?]),
+    error_cases: || Ok(vec![int_error_case("var", |x| x.var(1))?]),
 };
 
 static VAR_DIM: Op = Op {
@@ -371,9 +371,9 @@ static VAR_DIM: Op = Op {
         let sample = Sample::new("var_dim with correction 1", x, |x| x[0].var_dim(1, 1, false));
         Ok(population.into_iter().map(flat).chain([sample]).collect())
     },
-    refusals: || {
-        let mut all = dim_refusals("var_dim", |x, dims, keepdim| x.var_dim(dims, 1, keepdim))?;
-        all.push(int_refusal("var_dim", |x| x.var_dim(0, 1, false))?);
+    error_cases: || {
+        let mut all = dim_error_cases("var_dim", |x, dims, keepdim| x.var_dim(dims, 1, keepdim))?;
+        all.push(int_error_case("var_dim", |x| x.var_dim(0, 1, false))?);
         Ok(all)
     },
 };

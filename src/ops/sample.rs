@@ -11,8 +11,8 @@ pub struct Op {
     pub name: &'static str,
     /// Calls to be tested: their values, gradients, layouts and dtypes.
     pub samples: fn() -> Result<Vec<Sample>>,
-    /// Calls that must be refused.
-    pub refusals: fn() -> Result<Vec<Refusal>>,
+    /// Calls that must be errors.
+    pub error_cases: fn() -> Result<Vec<ErrorCase>>,
 }
 
 type Call = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
@@ -82,8 +82,8 @@ impl Sample {
     }
 }
 
-/// A call that must be refused, and words that its message must contain.
-pub struct Refusal {
+/// A call that must be errors, and words that its message must contain.
+pub struct ErrorCase {
     /// What is wrong with the call.
     pub label: String,
     /// Parts of the message: the operation's name and the values.
@@ -91,16 +91,16 @@ pub struct Refusal {
     call: Box<dyn Fn() -> Result<Tensor> + Send + Sync>,
 }
 
-impl std::fmt::Debug for Refusal {
+impl std::fmt::Debug for ErrorCase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.label)
     }
 }
 
-impl Refusal {
+impl ErrorCase {
     /// A call that must fail with a message that contains all of `message`.
-    pub fn new(label: &str, message: &[&str], call: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> Refusal {
-        Refusal {
+    pub fn new(label: &str, message: &[&str], call: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> ErrorCase {
+        ErrorCase {
             label: label.to_string(),
             message: message.iter().map(|&m| m.to_string()).collect(),
             call: Box::new(call),

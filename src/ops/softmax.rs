@@ -1,23 +1,28 @@
 //! Softmax, its logarithm, and the logarithm of a sum of exponentials.
 
 use super::formula::Real;
-use super::reduce::{Plan, dim_refusals, dim_samples, float_only, int_refusal};
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::{Cx, is_grad_enabled, no_grad};
+use super::reduce::{ReducePlan, dim_error_cases, dim_samples, float_only, int_error_case};
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::{BackwardContext, is_grad_enabled, no_grad};
 use crate::backend;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::elementwise::map::{Floats, Formula};
-use crate::backend::cpu::reduce::{Reduce, Shifted};
-use crate::backend::cpu::nn::softmax::Row;
+use crate::backend::cpu::nn::softmax::SoftmaxKind;
+use crate::backend::cpu::reduce::{CenteredReduce, Reduce};
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::layout::resolve_dims;
 use crate::{Dims, Result, Tensor};
 use smallvec::smallvec;
 
-/// `row` of tensors of one shape and dtype.
-fn rows<const N: usize>(op: &'static str, row: Row, inputs: [&Tensor; N], dim: Option<usize>) -> Result<Tensor> {
+/// `kind` of tensors of one shape and dtype.
+fn rows<const N: usize>(
+    op: &'static str,
+    kind: SoftmaxKind,
+    inputs: [&Tensor; N],
+    dim: Option<usize>,
+) -> Result<Tensor> {
     let like = inputs[0];
     let mut out = Tensor::empty(op, like.layout().shape().clone(), like.dtype(), like.device())?;
-    backend::softmax(op, row, Tensor::views(inputs, inputs.map(Tensor::layout))?, dim, &mut out.as_view_mut(op)?)?;
+    backend::softmax(op, kind, Tensor::views(inputs, inputs.map(Tensor::layout))?, dim, &mut out.as_view_mut(op)?)?;
     Ok(out)
 }
 
@@ -29,7 +34,7 @@ fn dimension(op: &'static str, x: &Tensor, dim: isize) -> Result<Option<usize>> 
 
 fn softmax_grad(g: &Tensor, y: &Tensor, dim: Option<usize>) -> Result<Tensor> {
     if !is_grad_enabled() {
-        return rows("softmax", Row::SoftmaxGrad, [g, y], dim);
+        return rows("softmax", SoftmaxKind::SoftmaxGrad, [g, y], dim);
     }
     let dot = g.mul(y)?.sum_dim(dim.unwrap_or(0), true)?;
     g.sub(&dot)?.mul(y)
@@ -37,7 +42,7 @@ fn softmax_grad(g: &Tensor, y: &Tensor, dim: Option<usize>) -> Result<Tensor> {
 
 fn log_softmax_grad(g: &Tensor, y: &Tensor, dim: Option<usize>) -> Result<Tensor> {
     if !is_grad_enabled() {
-        return rows("log_softmax", Row::LogSoftmaxGrad, [g, y], dim);
+        return rows("log_softmax", SoftmaxKind::LogSoftmaxGrad, [g, y], dim);
     }
     g.sub(&y.exp()?.mul(&g.sum_dim(dim.unwrap_or(0), true)?)?)
 }
@@ -57,9 +62,9 @@ impl Tensor {
     #[track_caller]
     pub fn softmax(&self, dim: isize) -> Result<Tensor> {
         let dim = dimension("softmax", self, dim)?;
-        rows("softmax", Row::Softmax, [self], dim)?.record("softmax", &[self], |save| {
-            let y = save.keep_output();
-            move |cx: &Cx, g: &Tensor| Ok(smallvec![Some(softmax_grad(g, &cx.output(&y), dim)?)])
+        rows("softmax", SoftmaxKind::Softmax, [self], dim)?.record("softmax", &[self], |save| {
+            let y = save.save_output();
+            move |ctx: &BackwardContext, g: &Tensor| Ok(smallvec![Some(softmax_grad(g, &ctx.output(&y), dim)?)])
         })
     }
 
@@ -77,9 +82,9 @@ impl Tensor {
     #[track_caller]
     pub fn log_softmax(&self, dim: isize) -> Result<Tensor> {
         let dim = dimension("log_softmax", self, dim)?;
-        rows("log_softmax", Row::LogSoftmax, [self], dim)?.record("log_softmax", &[self], |save| {
-            let y = save.keep_output();
-            move |cx: &Cx, g: &Tensor| Ok(smallvec![Some(log_softmax_grad(g, &cx.output(&y), dim)?)])
+        rows("log_softmax", SoftmaxKind::LogSoftmax, [self], dim)?.record("log_softmax", &[self], |save| {
+            let y = save.save_output();
+            move |ctx: &BackwardContext, g: &Tensor| Ok(smallvec![Some(log_softmax_grad(g, &ctx.output(&y), dim)?)])
         })
     }
 
@@ -98,29 +103,29 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
         let x = self.to_dtype(self.dtype().to_float())?;
-        let plan = Plan::new("logsumexp", &x, &dims.into(), keepdim)?;
+        let plan = ReducePlan::new("logsumexp", &x, &dims.into(), keepdim)?;
         no_grad(|| log_sum_exp(&plan, &x))?.record("logsumexp", &[&x], |save| {
-            let (x, y) = (save.keep(&x), save.keep_output());
-            move |cx: &Cx, g: &Tensor| {
+            let (x, y) = (save.save(&x), save.save_output());
+            move |ctx: &BackwardContext, g: &Tensor| {
                 if !is_grad_enabled() {
                     let slope = Floats(Share);
-                    return Ok(smallvec![Some(plan.map("logsumexp", slope, &x, &cx.output(&y), g)?)]);
+                    return Ok(smallvec![Some(plan.map("logsumexp", slope, &x, &ctx.output(&y), g)?)]);
                 }
-                let weights = x.sub(&plan.spread(&cx.output(&y))?)?.exp()?;
+                let weights = x.sub(&plan.spread(&ctx.output(&y))?)?.exp()?;
                 Ok(smallvec![Some(plan.spread(g)?.mul(&weights)?)])
             }
         })
     }
 }
 
-fn log_sum_exp(plan: &Plan, x: &Tensor) -> Result<Tensor> {
+fn log_sum_exp(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
     // Half precision is summed, and its exponentials taken, in f32.
     // It is read twice.
-    x.expect();
+    x.mark_needed();
     let max = plan.reduce("logsumexp", Reduce::Max, x, compute_dtype(x.dtype()))?;
     // An infinite maximum would make NaN of infinities that it is subtracted from.
     let max = max.abs()?.lt(f64::INFINITY)?.where_(&max, 0.0)?;
-    plan.reduce_shifted("logsumexp", Shifted::LogSumExp, x, &max)
+    plan.reduce_centered("logsumexp", CenteredReduce::LogSumExp, x, &max)
 }
 
 /// The derivative of `log Σ exp(x)`, from an element, the result and the cotangent.
@@ -145,30 +150,30 @@ fn row_samples(label: &str, call: AlongDim) -> Result<Vec<Sample>> {
         .collect()
 }
 
-fn row_refusals(name: &'static str, call: AlongDim, on_ints: fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Refusal>> {
+fn row_refusals(name: &'static str, call: AlongDim, on_ints: fn(&Tensor) -> Result<Tensor>) -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
-        Refusal::new("no such dimension", &[name, "2", "rank 2"], move || call(&x, 2)),
-        int_refusal(name, on_ints)?,
+        ErrorCase::new("no such dimension", &[name, "2", "rank 2"], move || call(&x, 2)),
+        int_error_case(name, on_ints)?,
     ])
 }
 
 static SOFTMAX: Op = Op {
     name: "softmax",
     samples: || row_samples("softmax", Tensor::softmax),
-    refusals: || row_refusals("softmax", Tensor::softmax, |x| x.softmax(0)),
+    error_cases: || row_refusals("softmax", Tensor::softmax, |x| x.softmax(0)),
 };
 
 static LOG_SOFTMAX: Op = Op {
     name: "log_softmax",
     samples: || row_samples("log_softmax", Tensor::log_softmax),
-    refusals: || row_refusals("log_softmax", Tensor::log_softmax, |x| x.log_softmax(0)),
+    error_cases: || row_refusals("log_softmax", Tensor::log_softmax, |x| x.log_softmax(0)),
 };
 
 static LOGSUMEXP: Op = Op {
     name: "logsumexp",
     samples: || dim_samples("logsumexp", -2.0, 2.0, true, Tensor::logsumexp),
-    refusals: || dim_refusals("logsumexp", Tensor::logsumexp),
+    error_cases: || dim_error_cases("logsumexp", Tensor::logsumexp),
 };
 
 pub(crate) static OPS: &[&Op] = &[&SOFTMAX, &LOG_SOFTMAX, &LOGSUMEXP];

@@ -7,7 +7,7 @@ pub use gelu::Gelu;
 use super::formula::{Expr, Num, Real, Wrapping};
 use super::map::map_alike;
 use super::sample::{Op, Sample, unary_samples};
-use crate::autograd::{Cx, is_grad_enabled};
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::code::Code;
 use crate::backend::cpu::elementwise::map::{Floats, Formula, Numbers, Tile};
 use crate::error::bail;
@@ -57,12 +57,12 @@ fn apply<U: Unary>(unary: U, x: &Tensor) -> Result<Tensor> {
     y.record(U::NAME, &[x], |save| {
         let kept = match U::KEEP {
             Keep::Nothing => None,
-            Keep::Input => Some(save.keep(x)),
-            Keep::Output => Some(save.keep_output()),
+            Keep::Input => Some(save.save(x)),
+            Keep::Output => Some(save.save_output()),
         };
-        move |cx: &Cx, g: &Tensor| {
+        move |ctx: &BackwardContext, g: &Tensor| {
             let kept = match (&kept, U::KEEP) {
-                (Some(y), Keep::Output) => cx.output(y),
+                (Some(y), Keep::Output) => ctx.output(y),
                 (Some(x), _) => x.clone(),
                 // The formula does not look at it.
                 (None, _) => g.clone(),
@@ -140,7 +140,7 @@ macro_rules! unary {
                 let samples = unary_samples(stringify!($name), $low, $high, |x| x.$name($($arg),*))?;
                 Ok(samples.into_iter()$(.map(Sample::$declared))?.collect())
             },
-            refusals: || Ok(Vec::new()),
+            error_cases: || Ok(Vec::new()),
         };
     )+};
     (@real Real) => { true };

@@ -6,8 +6,8 @@
 mod parts;
 mod strided;
 
-use super::sample::{Op, Refusal, Sample, normal, spread};
-use crate::autograd::Cx;
+use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use crate::autograd::BackwardContext;
 use crate::error::bail;
 use crate::layout::{Layout, resolve_dim, resolve_dims};
 use crate::{Dims, Result, Sizes, Tensor};
@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 fn reshaped(op: &'static str, x: &Tensor, layout: Layout) -> Result<Tensor> {
     x.with_layout(layout).record(op, &[x], |_| {
         let shape = x.layout().shape().clone();
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.reshape(&shape)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.reshape(&shape)?)])
     })
 }
 
@@ -47,7 +47,7 @@ impl Tensor {
             for (to, &from) in order.iter().enumerate() {
                 inverse[from] = to as isize;
             }
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.permute(&inverse[..])?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.permute(&inverse[..])?)])
         })
     }
 
@@ -135,7 +135,7 @@ impl Tensor {
         let copy = self.copied("reshape")?.with_layout(Layout::contiguous(shape));
         copy.record("reshape", &[self], |_| {
             let shape = self.layout().shape().clone();
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.reshape(&shape)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.reshape(&shape)?)])
         })
     }
 
@@ -226,14 +226,16 @@ impl Tensor {
     pub fn expand(&self, sizes: impl Into<Sizes>) -> Result<Tensor> {
         let layout = self.layout().expand("expand", &sizes.into())?;
         // The engine sums a cotangent back to its tensor's shape.
-        self.with_layout(layout).record("expand", &[self], |_| |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+        self.with_layout(layout)
+            .record("expand", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 }
 
 #[track_caller]
 fn transposed(op: &'static str, x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
     let layout = x.layout().transpose(op, dim0, dim1)?;
-    x.with_layout(layout).record(op, &[x], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.transpose(dim0, dim1)?)]))
+    x.with_layout(layout)
+        .record(op, &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.transpose(dim0, dim1)?)]))
 }
 
 /// Samples of a view on tensors of several shapes.
@@ -242,10 +244,15 @@ fn samples(shapes: &[&[usize]], call: fn(&Tensor) -> Result<Tensor>) -> Result<V
     shapes.iter().map(sample).collect()
 }
 
-/// A call on a tensor of a shape that must be refused.
-fn refusal(label: &str, message: &[&str], shape: &[usize], call: fn(&Tensor) -> Result<Tensor>) -> Result<Refusal> {
+/// A call on a tensor of a shape that must be errors.
+fn error_case(
+    label: &str,
+    message: &[&str],
+    shape: &[usize],
+    call: fn(&Tensor) -> Result<Tensor>,
+) -> Result<ErrorCase> {
     let x = normal(shape, 1)?;
-    Ok(Refusal::new(label, message, move || call(&x)))
+    Ok(ErrorCase::new(label, message, move || call(&x)))
 }
 
 static PERMUTE: Op = Op {
@@ -256,11 +263,11 @@ static PERMUTE: Op = Op {
         all.extend(samples(&[&[]], |x| x.permute(..))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("too few dimensions", &["permute", "[0, 1]", "[2, 3, 4]"], &[2, 3, 4], |x| x.permute([0, 1]))?,
-            refusal("a dimension twice", &["permute", "-2", "twice"], &[2, 3, 4], |x| x.permute([0, 1, -2]))?,
-            refusal("no such dimension", &["permute", "3"], &[2, 3, 4], |x| x.permute([0, 1, 3]))?,
+            error_case("too few dimensions", &["permute", "[0, 1]", "[2, 3, 4]"], &[2, 3, 4], |x| x.permute([0, 1]))?,
+            error_case("a dimension twice", &["permute", "-2", "twice"], &[2, 3, 4], |x| x.permute([0, 1, -2]))?,
+            error_case("no such dimension", &["permute", "3"], &[2, 3, 4], |x| x.permute([0, 1, 3]))?,
         ])
     },
 };
@@ -272,13 +279,13 @@ static TRANSPOSE: Op = Op {
         all.extend(samples(&[&[2, 3]], |x| x.transpose(1, 1))?);
         Ok(all)
     },
-    refusals: || Ok(vec![refusal("no such dimension", &["transpose", "2"], &[2, 3], |x| x.transpose(0, 2))?]),
+    error_cases: || Ok(vec![error_case("no such dimension", &["transpose", "2"], &[2, 3], |x| x.transpose(0, 2))?]),
 };
 
 static T: Op = Op {
     name: "t",
     samples: || samples(&[&[2, 3], &[0, 3], &[3], &[]], Tensor::t),
-    refusals: || Ok(vec![refusal("three dimensions", &["t:", "[2, 3, 4]"], &[2, 3, 4], Tensor::t)?]),
+    error_cases: || Ok(vec![error_case("three dimensions", &["t:", "[2, 3, 4]"], &[2, 3, 4], Tensor::t)?]),
 };
 
 static VIEW: Op = Op {
@@ -290,12 +297,12 @@ static VIEW: Op = Op {
         all.extend(samples(&[&[2, 0]], |x| x.view([0, 7]))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("strides that cannot say it", &["view", "[3, 2]", "[6]", "use reshape"], &[2, 3], |x| {
+            error_case("strides that cannot say it", &["view", "[3, 2]", "[6]", "use reshape"], &[2, 3], |x| {
                 x.t()?.view([6])
             })?,
-            refusal("another number of elements", &["view", "[2, 3]", "[7]"], &[2, 3], |x| x.view([7]))?,
+            error_case("another number of elements", &["view", "[2, 3]", "[7]"], &[2, 3], |x| x.view([7]))?,
         ])
     },
 };
@@ -309,13 +316,13 @@ static RESHAPE: Op = Op {
         all.extend(samples(&[&[2, 0]], |x| x.reshape([0, 7]))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("another number of elements", &["reshape", "[2, 3]", "[-1, 4]", "6"], &[2, 3], |x| {
+            error_case("another number of elements", &["reshape", "[2, 3]", "[-1, 4]", "6"], &[2, 3], |x| {
                 x.reshape([-1, 4])
             })?,
-            refusal("two open sizes", &["reshape", "[-1, -1]"], &[2, 3], |x| x.reshape([-1, -1]))?,
-            refusal("a negative size", &["reshape", "[-2, -3]"], &[2, 3], |x| x.reshape([-2, -3]))?,
+            error_case("two open sizes", &["reshape", "[-1, -1]"], &[2, 3], |x| x.reshape([-1, -1]))?,
+            error_case("a negative size", &["reshape", "[-2, -3]"], &[2, 3], |x| x.reshape([-2, -3]))?,
         ])
     },
 };
@@ -328,10 +335,10 @@ static FLATTEN: Op = Op {
         all.extend(samples(&[&[2, 3, 4]], |x| x.transpose(0, 1)?.flatten(0, 1))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("end before start", &["flatten", "0", "1", "[2, 3]"], &[2, 3], |x| x.flatten(1, 0))?,
-            refusal("no such dimension", &["flatten", "2"], &[2, 3], |x| x.flatten(0, 2))?,
+            error_case("end before start", &["flatten", "0", "1", "[2, 3]"], &[2, 3], |x| x.flatten(1, 0))?,
+            error_case("no such dimension", &["flatten", "2"], &[2, 3], |x| x.flatten(0, 2))?,
         ])
     },
 };
@@ -339,7 +346,7 @@ static FLATTEN: Op = Op {
 static SQUEEZE: Op = Op {
     name: "squeeze",
     samples: || samples(&[&[1, 3, 1], &[2, 3], &[1], &[], &[1, 0]], Tensor::squeeze),
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 static SQUEEZE_DIM: Op = Op {
@@ -349,7 +356,7 @@ static SQUEEZE_DIM: Op = Op {
         all.extend(samples(&[&[1, 3, 1]], |x| x.squeeze_dim([0, 1, 2]))?);
         Ok(all)
     },
-    refusals: || Ok(vec![refusal("no such dimension", &["squeeze_dim", "2"], &[2, 3], |x| x.squeeze_dim(2))?]),
+    error_cases: || Ok(vec![error_case("no such dimension", &["squeeze_dim", "2"], &[2, 3], |x| x.squeeze_dim(2))?]),
 };
 
 static UNSQUEEZE: Op = Op {
@@ -359,7 +366,7 @@ static UNSQUEEZE: Op = Op {
         all.extend(samples(&[&[2, 3]], |x| x.unsqueeze(1))?);
         Ok(all)
     },
-    refusals: || Ok(vec![refusal("no such place", &["unsqueeze", "3"], &[2, 3], |x| x.unsqueeze(3))?]),
+    error_cases: || Ok(vec![error_case("no such place", &["unsqueeze", "3"], &[2, 3], |x| x.unsqueeze(3))?]),
 };
 
 static EXPAND: Op = Op {
@@ -370,11 +377,11 @@ static EXPAND: Op = Op {
         all.extend(samples(&[&[1, 3]], |x| x.expand([0, 3]))?.into_iter().map(Sample::with_zero_derivative));
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("another size", &["expand", "[2, 3]", "[2, 4]"], &[2, 3], |x| x.expand([2, 4]))?,
-            refusal("fewer dimensions", &["expand", "[2, 3]", "[3]"], &[2, 3], |x| x.expand([3]))?,
-            refusal("an open leading size", &["expand", "[3]", "[-1, 3]"], &[3], |x| x.expand([-1, 3]))?,
+            error_case("another size", &["expand", "[2, 3]", "[2, 4]"], &[2, 3], |x| x.expand([2, 4]))?,
+            error_case("fewer dimensions", &["expand", "[2, 3]", "[3]"], &[2, 3], |x| x.expand([3]))?,
+            error_case("an open leading size", &["expand", "[3]", "[-1, 3]"], &[3], |x| x.expand([-1, 3]))?,
         ])
     },
 };

@@ -9,7 +9,7 @@ use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::Module;
 use crate::nn::tied::{Group, groups};
-use crate::{DType, Device, Kind, Result, Tensor};
+use crate::{DType, Device, Result, Tensor, TensorOptions};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -22,9 +22,9 @@ pub(crate) trait Method<const N: usize> {
 /// A parameter that has a gradient: nothing of its update can fail any more.
 struct Ready<'g, 'm> {
     group: &'g mut Group<'m>,
-    /// Contiguous; on the processor in the computing type.
+    /// Contiguous; on the CPU in the compute dtype.
     gradient: Tensor,
-    /// The parameter in the computing type, where it is of half precision itself, and on the processor.
+    /// The parameter in the compute dtype, where it is of half precision itself, and on the CPU.
     wide: Option<Tensor>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Store {
 pub(super) struct Kept {
     step: u64,
     pub tensors: Vec<Tensor>,
-    /// What a parameter of half precision lacks of its value in the computing type. Most updates are too small to move a
+    /// What a parameter of half precision lacks of its value in the compute dtype. Most updates are too small to move a
     /// number of 8 bits: added up here they are not lost.
     pub rest: Option<Tensor>,
 }
@@ -115,7 +115,7 @@ impl Store {
         let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
         own(op, group.tensor)?;
         if N > 0 || half {
-            let kind = Kind { dtype, device: gradient.device() };
+            let kind = TensorOptions { dtype, device: gradient.device() };
             self.prepare(op, &group.name, gradient.shape(), kind, N, half)?;
         }
         let rest = self.kept.get(&group.name).and_then(|kept| kept.rest.as_ref());
@@ -127,7 +127,7 @@ impl Store {
         Ok(Ready { group, gradient, wide })
     }
 
-    /// One pass over all parameters of a computing type.
+    /// One pass over all parameters of a compute dtype.
     fn update<T: Real, const N: usize>(
         &mut self,
         op: &'static str,
@@ -196,7 +196,7 @@ impl Store {
         op: &'static str,
         name: &str,
         shape: &[usize],
-        kind: Kind,
+        kind: TensorOptions,
         count: usize,
         half: bool,
     ) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Making tensors: from Rust values, from formulas, and at random.
 
 use super::Tensor;
-use crate::backend::late::{Kernel, Step};
+use crate::backend::deferred::{Kernel, Step};
 use crate::backend::{self, Draw};
 use crate::dtype::with_dtype;
 use crate::error::bail;
@@ -10,7 +10,7 @@ use crate::random::{self, Generator};
 use crate::{DType, Device, Element, Result, Scalar};
 use smallvec::SmallVec;
 
-/// What a new tensor is to be: a dtype, a device, or both. Where one is not named, it is `f32` on the processor.
+/// What a new tensor is to be: a dtype, a device, or both. Where one is not named, it is `f32` on the CPU.
 ///
 /// ```
 /// use cotangent::{DType, Device, Tensor};
@@ -23,28 +23,28 @@ use smallvec::SmallVec;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct TensorOptions {
     /// The type of its elements.
     pub dtype: DType,
     /// Where they are.
     pub device: Device,
 }
 
-impl From<DType> for Kind {
-    fn from(dtype: DType) -> Kind {
-        Kind { dtype, device: Device::Cpu }
+impl From<DType> for TensorOptions {
+    fn from(dtype: DType) -> TensorOptions {
+        TensorOptions { dtype, device: Device::Cpu }
     }
 }
 
-impl From<Device> for Kind {
-    fn from(device: Device) -> Kind {
-        Kind { dtype: DType::F32, device }
+impl From<Device> for TensorOptions {
+    fn from(device: Device) -> TensorOptions {
+        TensorOptions { dtype: DType::F32, device }
     }
 }
 
-impl From<(DType, Device)> for Kind {
-    fn from((dtype, device): (DType, Device)) -> Kind {
-        Kind { dtype, device }
+impl From<(DType, Device)> for TensorOptions {
+    fn from((dtype, device): (DType, Device)) -> TensorOptions {
+        TensorOptions { dtype, device }
     }
 }
 
@@ -201,7 +201,7 @@ impl Tensor {
         let number = with_dtype!(dtype, T => <T as Element>::from_scalar(value).to_scalar());
         let (kernel, numel) = (Kernel::Number(number), shape.numel());
         let step = Step { op, kernel, compute: dtype, dtype, device, numel, inputs: SmallVec::new() };
-        Ok(Tensor::from_parts(step.put_off()?, Layout::shaped(shape), dtype))
+        Ok(Tensor::from_parts(step.defer()?, Layout::shaped(shape), dtype))
     }
 
     /// Zeros, as `f32`.
@@ -212,12 +212,12 @@ impl Tensor {
         Tensor::zeros_with(shape, DType::F32)
     }
 
-    /// Zeros of a dtype, on a device, or both: see [`Kind`].
+    /// Zeros of a dtype, on a device, or both: see [`TensorOptions`].
     ///
     /// # Errors
     /// If the shape is too large, memory runs out, or there is no such device.
-    pub fn zeros_with(shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
-        let Kind { dtype, device } = kind.into();
+    pub fn zeros_with(shape: impl Into<Shape>, kind: impl Into<TensorOptions>) -> Result<Tensor> {
+        let TensorOptions { dtype, device } = kind.into();
         Tensor::filled("zeros", shape.into(), Scalar::I64(0), dtype, device)
     }
 
@@ -229,12 +229,12 @@ impl Tensor {
         Tensor::ones_with(shape, DType::F32)
     }
 
-    /// Ones of a dtype, on a device, or both: see [`Kind`].
+    /// Ones of a dtype, on a device, or both: see [`TensorOptions`].
     ///
     /// # Errors
     /// If the shape is too large, memory runs out, or there is no such device.
-    pub fn ones_with(shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
-        let Kind { dtype, device } = kind.into();
+    pub fn ones_with(shape: impl Into<Shape>, kind: impl Into<TensorOptions>) -> Result<Tensor> {
+        let TensorOptions { dtype, device } = kind.into();
         Tensor::filled("ones", shape.into(), Scalar::I64(1), dtype, device)
     }
 
@@ -247,12 +247,16 @@ impl Tensor {
         Tensor::full_with(shape, value, value.default_dtype())
     }
 
-    /// One number everywhere, of a dtype, on a device, or both: see [`Kind`].
+    /// One number everywhere, of a dtype, on a device, or both: see [`TensorOptions`].
     ///
     /// # Errors
     /// If the shape is too large, memory runs out, or there is no such device.
-    pub fn full_with(shape: impl Into<Shape>, value: impl Into<Scalar>, kind: impl Into<Kind>) -> Result<Tensor> {
-        let Kind { dtype, device } = kind.into();
+    pub fn full_with(
+        shape: impl Into<Shape>,
+        value: impl Into<Scalar>,
+        kind: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
+        let TensorOptions { dtype, device } = kind.into();
         Tensor::filled("full", shape.into(), value.into(), dtype, device)
     }
 
@@ -413,21 +417,21 @@ impl Generator {
         random_tensor("randn", shape.into(), DType::F32, Numbers::Normal, |n| self.take(n))
     }
 
-    /// As [`Tensor::rand`], of a floating point dtype, on a device, or both: see [`Kind`]. The numbers are the same on every
+    /// As [`Tensor::rand`], of a floating point dtype, on a device, or both: see [`TensorOptions`]. The numbers are the same on every
     /// device.
     ///
     /// # Errors
     /// If the dtype is not of floating point, or there is no such device.
-    pub fn rand_with(&mut self, shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+    pub fn rand_with(&mut self, shape: impl Into<Shape>, kind: impl Into<TensorOptions>) -> Result<Tensor> {
         random_tensor("rand", shape.into(), kind, Numbers::Uniform, |n| self.take(n))
     }
 
-    /// As [`Tensor::randn`], of a floating point dtype, on a device, or both: see [`Kind`]. The numbers are the same on every
+    /// As [`Tensor::randn`], of a floating point dtype, on a device, or both: see [`TensorOptions`]. The numbers are the same on every
     /// device.
     ///
     /// # Errors
     /// If the dtype is not of floating point, or there is no such device.
-    pub fn randn_with(&mut self, shape: impl Into<Shape>, kind: impl Into<Kind>) -> Result<Tensor> {
+    pub fn randn_with(&mut self, shape: impl Into<Shape>, kind: impl Into<TensorOptions>) -> Result<Tensor> {
         random_tensor("randn", shape.into(), kind, Numbers::Normal, |n| self.take(n))
     }
 
@@ -451,11 +455,11 @@ enum Numbers {
 fn random_tensor(
     op: &'static str,
     shape: Shape,
-    kind: impl Into<Kind>,
+    kind: impl Into<TensorOptions>,
     numbers: Numbers,
     take: impl FnOnce(u64) -> (u64, u64),
 ) -> Result<Tensor> {
-    let Kind { dtype, device } = kind.into();
+    let TensorOptions { dtype, device } = kind.into();
     match numbers {
         Numbers::Int(low, high) if low >= high => bail!(Value, op, "there is no integer from {low} up to {high}"),
         Numbers::Uniform | Numbers::Normal if !dtype.is_float() => {

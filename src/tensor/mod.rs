@@ -7,11 +7,11 @@ pub(crate) mod print;
 mod read;
 
 pub use arguments::Operand;
-pub use create::{Kind, NdArray};
+pub use create::{NdArray, TensorOptions};
 
 use crate::autograd::NodeRef;
 use crate::autograd::node;
-use crate::backend::{View, ViewMut, late};
+use crate::backend::{View, ViewMut, deferred};
 use crate::error::{bail, err};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
 use crate::memory::{Shared, Vacant};
@@ -105,12 +105,12 @@ impl Tensor {
 
     /// Whether this is not the result of a recorded operation.
     pub fn is_leaf(&self) -> bool {
-        self.node.as_ref().is_none_or(|node| node.kind != node::Kind::Op)
+        self.node.as_ref().is_none_or(|node| node.kind != node::NodeKind::Op)
     }
 
     /// The name of the recorded operation that made this tensor.
     pub fn grad_fn(&self) -> Option<&'static str> {
-        self.node.as_ref().filter(|node| node.kind == node::Kind::Op).map(|node| node.name)
+        self.node.as_ref().filter(|node| node.kind == node::NodeKind::Op).map(|node| node.name)
     }
 
     /// This tensor as a new leaf whose gradient is kept, or as a constant.
@@ -142,7 +142,7 @@ impl Tensor {
         Tensor { data: self.data.clone(), node: None }
     }
 
-    /// Computes the values now. Elementwise operations on large tensors are put off until someone needs the result, so
+    /// Computes the values now. Elementwise operations on large tensors are deferred until someone needs the result, so
     /// that a chain of them goes through memory once; nothing but the time at which they are computed tells. Whoever
     /// measures an operation, or prepares tensors on one thread for another, calls this.
     ///
@@ -159,7 +159,7 @@ impl Tensor {
     /// If memory runs out. The values can still be computed later.
     #[inline]
     pub fn compute(&self) -> Result<()> {
-        self.data.storage.settle()
+        self.data.storage.materialize()
     }
 
     /// Whether two handles show the same values of the same storage, which says more than equal values.
@@ -191,7 +191,7 @@ impl Tensor {
     /// The node, if a gradient is required.
     #[inline]
     pub(crate) fn grad_node(&self) -> Option<&NodeRef> {
-        self.node.as_ref().filter(|node| node.kind != node::Kind::Barrier)
+        self.node.as_ref().filter(|node| node.kind != node::NodeKind::Barrier)
     }
 
     #[inline]
@@ -249,16 +249,16 @@ impl Tensor {
         Tensor::from_parts(self.data.storage.clone(), layout, self.data.dtype)
     }
 
-    /// What kernels read. What was put off is computed first, which can fail for want of memory.
+    /// What kernels read. What was deferred is computed first, which can fail for want of memory.
     #[inline]
     pub(crate) fn as_view(&self) -> Result<View<'_>> {
-        self.data.storage.settle()?;
-        Ok(self.settled_view())
+        self.data.storage.materialize()?;
+        Ok(self.materialized_view())
     }
 
     /// What kernels read, of a tensor whose values are there.
     #[inline(always)]
-    pub(crate) fn settled_view(&self) -> View<'_> {
+    pub(crate) fn materialized_view(&self) -> View<'_> {
         debug_assert!(!self.is_pending());
         View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
     }
@@ -269,7 +269,7 @@ impl Tensor {
         tensors: [&'a Tensor; N],
         layouts: [&'a Layout; N],
     ) -> Result<[View<'a>; N]> {
-        tensors.iter().try_for_each(|tensor| tensor.data.storage.settle())?;
+        tensors.iter().try_for_each(|tensor| tensor.data.storage.materialize())?;
         let view =
             |k: usize| View { storage: &tensors[k].data.storage, layout: layouts[k], dtype: tensors[k].data.dtype };
         Ok(std::array::from_fn(view))
@@ -289,21 +289,21 @@ impl Tensor {
 
     /// Tells that the values will be read, now or later.
     #[inline]
-    pub(crate) fn expect(&self) {
-        if let Some(late) = self.data.storage.pending() {
-            late.expect();
+    pub(crate) fn mark_needed(&self) {
+        if let Some(deferred) = self.data.storage.pending() {
+            deferred.mark_needed();
         }
     }
 
-    /// Computes what was put off of these tensors, together.
-    pub(crate) fn settle<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
+    /// Computes what was deferred of these tensors, together.
+    pub(crate) fn materialize<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
         let pending: Vec<&Storage> = tensors.into_iter().filter(|t| t.is_pending()).map(Tensor::storage).collect();
-        if pending.is_empty() { Ok(()) } else { late::settle(&pending) }
+        if pending.is_empty() { Ok(()) } else { deferred::materialize(&pending) }
     }
 
     /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
     pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
-        self.data.storage.settle()?;
+        self.data.storage.materialize()?;
         let writable = |data: &mut Data| {
             data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())
         };

@@ -2,7 +2,7 @@
 
 use super::{Operand, Tensor};
 use crate::autograd::is_grad_enabled;
-use crate::autograd::node::Kind;
+use crate::autograd::node::NodeKind;
 use crate::backend;
 use crate::error::bail;
 use crate::ops::binary::{self, Arithmetic};
@@ -137,7 +137,7 @@ impl Tensor {
     }
 
     fn refuse_leaf(&self, op: &'static str) -> Result<()> {
-        if is_grad_enabled() && self.node.as_ref().is_some_and(|node| node.kind == Kind::Leaf) {
+        if is_grad_enabled() && self.node.as_ref().is_some_and(|node| node.kind == NodeKind::Leaf) {
             bail!(Graph, op, "a leaf that requires a gradient cannot be changed in place: do it under no_grad");
         }
         Ok(())

@@ -213,7 +213,7 @@ fn scalar(elem: Elem) -> String {
         return float.special();
     }
     let decimal = float.shortest();
-    let limit = if float.kind == Kind::F64 { 1e16 } else { float.kind.scientific_from() };
+    let limit = if float.kind == ElemKind::F64 { 1e16 } else { float.kind.scientific_from() };
     if size == 0.0 || (1e-4..limit).contains(&size) {
         let (whole, fraction) = decimal.positional();
         format!("{}{whole}.{}", float.sign(), if fraction.is_empty() { "0" } else { &fraction })
@@ -226,30 +226,30 @@ fn scalar(elem: Elem) -> String {
 
 /// The floating types, whose digits and limits differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ElemKind {
     F64,
     F32,
     F16,
     BF16,
 }
 
-impl Kind {
+impl ElemKind {
     /// The nearest value of this type, ties to even.
     fn round(self, value: f64) -> f64 {
         match self {
-            Kind::F64 => value,
-            Kind::F32 => f64::from(value as f32),
-            Kind::F16 => half::f16::from_f64(value).to_f64(),
-            Kind::BF16 => half::bf16::from_f64(value).to_f64(),
+            ElemKind::F64 => value,
+            ElemKind::F32 => f64::from(value as f32),
+            ElemKind::F16 => half::f16::from_f64(value).to_f64(),
+            ElemKind::BF16 => half::bf16::from_f64(value).to_f64(),
         }
     }
 
     /// Arrays that reach this size are printed in scientific notation.
     fn scientific_from(self) -> f64 {
         match self {
-            Kind::F64 => 1e8,
-            Kind::F32 => 1e6,
-            Kind::F16 | Kind::BF16 => 1e3,
+            ElemKind::F64 => 1e8,
+            ElemKind::F32 => 1e6,
+            ElemKind::F16 | ElemKind::BF16 => 1e3,
         }
     }
 }
@@ -258,19 +258,19 @@ impl Kind {
 #[derive(Clone, Copy)]
 struct Float {
     value: f64,
-    kind: Kind,
+    kind: ElemKind,
 }
 
 impl From<Elem> for Float {
     fn from(elem: Elem) -> Self {
         let (value, kind) = match elem {
-            Elem::F64(v) => (v, Kind::F64),
-            Elem::F32(v) => (v.into(), Kind::F32),
-            Elem::F16(v) => (v.into(), Kind::F16),
-            Elem::BF16(v) => (v.into(), Kind::BF16),
-            Elem::Int(v) => (v as f64, Kind::F64),
-            Elem::UInt(v) => (v as f64, Kind::F64),
-            Elem::Bool(v) => (v.into(), Kind::F64),
+            Elem::F64(v) => (v, ElemKind::F64),
+            Elem::F32(v) => (v.into(), ElemKind::F32),
+            Elem::F16(v) => (v.into(), ElemKind::F16),
+            Elem::BF16(v) => (v.into(), ElemKind::BF16),
+            Elem::Int(v) => (v as f64, ElemKind::F64),
+            Elem::UInt(v) => (v as f64, ElemKind::F64),
+            Elem::Bool(v) => (v.into(), ElemKind::F64),
         };
         Float { value, kind }
     }
@@ -291,21 +291,21 @@ impl Float {
         let size = self.value.abs();
         let nearest = |places: usize| format!("{size:.places$e}");
         let reads_back = |text: &String| match self.kind {
-            Kind::F32 => text.parse().is_ok_and(|read: f32| f64::from(read) == size),
+            ElemKind::F32 => text.parse().is_ok_and(|read: f32| f64::from(read) == size),
             kind => text.parse().is_ok_and(|read| kind.round(read) == size),
         };
         let text = match self.kind {
-            Kind::F64 | Kind::F32 => {
+            ElemKind::F64 | ElemKind::F32 => {
                 // The standard library rounds a tie upwards, and NumPy to even: of the length
                 // found, the nearest digits are taken if they will do.
-                let single = self.kind == Kind::F32;
+                let single = self.kind == ElemKind::F32;
                 let found = if single { format!("{:e}", size as f32) } else { format!("{size:e}") };
                 let places = Decimal::parse(&found).digits.len() - 1;
                 Some(nearest(places)).filter(reads_back).unwrap_or(found)
             }
             // The interval that reads back as a power of two is wider above it than below: digits
             // above may do when the nearest, which are below, do not. Five digits always do.
-            Kind::F16 | Kind::BF16 => (0..4)
+            ElemKind::F16 | ElemKind::BF16 => (0..4)
                 .flat_map(|places| [nearest(places), next_above(&nearest(places), places)])
                 .find(reads_back)
                 .unwrap_or_else(|| nearest(4)),

@@ -105,7 +105,7 @@ impl Tensor {
     /// The elements in memory order, if they are of type `T` and lie without gaps.
     pub(crate) fn as_slice<T: Element>(&self) -> Result<Option<&[T]>> {
         let view = self.as_view()?;
-        backend::on_the_processor("as_slice", [view.device()])?;
+        backend::on_cpu("as_slice", [view.device()])?;
         Ok(view.as_slice::<T>())
     }
 
@@ -121,7 +121,7 @@ impl Tensor {
     }
 
     /// The values where they can be looked at, computed.
-    fn on_the_processor(&self) -> Result<Tensor> {
+    fn on_cpu(&self) -> Result<Tensor> {
         let host = self.detach().to_device(Device::Cpu)?;
         host.compute()?;
         Ok(host)
@@ -145,11 +145,11 @@ impl Tensor {
 /// The elements as NumPy prints them, shortened when there are many.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = match self.on_the_processor() {
+        let host = match self.on_cpu() {
             Ok(host) => host,
             Err(error) => return write!(f, "(not computed: {error})"),
         };
-        let elem = |index: &[usize]| host.elem(host.settled_view(), index);
+        let elem = |index: &[usize]| host.elem(host.materialized_view(), index);
         f.write_str(&print::format_array(self.shape(), &elem, print::Style::Str, 0))
     }
 }
@@ -157,7 +157,7 @@ impl fmt::Display for Tensor {
 /// The elements with shape, dtype, device and the operation that made them.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = match self.on_the_processor() {
+        let host = match self.on_cpu() {
             Ok(host) => host,
             Err(error) => return write!(f, "Tensor(not computed: {error})"),
         };
@@ -168,7 +168,7 @@ impl fmt::Debug for Tensor {
         };
         f.write_str(&print::format_debug(
             self.shape(),
-            &|index| host.elem(host.settled_view(), index),
+            &|index| host.elem(host.materialized_view(), index),
             self.dtype().name(),
             &self.device().to_string(),
             &graph,

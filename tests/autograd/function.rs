@@ -21,11 +21,11 @@ impl Function for CubeTimes {
         inputs[0].pow(3.0)?.mul(&inputs[1])
     }
 
-    fn backward(&self, cx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
+    fn backward(&self, ctx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
         let by_a = || g.mul(&a.square()?)?.mul(3.0)?.mul(&b);
         let by_b = || g.mul(&a.pow(3.0)?);
-        Ok(vec![cx.needs(0).then(by_a).transpose()?, cx.needs(1).then(by_b).transpose()?])
+        Ok(vec![ctx.needs(0).then(by_a).transpose()?, ctx.needs(1).then(by_b).transpose()?])
     }
 }
 
@@ -65,10 +65,10 @@ impl Function for Reverse {
         Ok(inputs[0].clone())
     }
 
-    fn backward(&self, cx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    fn backward(&self, ctx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(cx.input(0).is_err_and(|e| e.to_string().contains("reverse: the inputs were not saved")));
-        assert!(cx.output().is_err_and(|e| e.to_string().contains("reverse: the output was not saved")));
+        assert!(ctx.input(0).is_err_and(|e| e.to_string().contains("reverse: the inputs were not saved")));
+        assert!(ctx.output().is_err_and(|e| e.to_string().contains("reverse: the output was not saved")));
         Ok(vec![Some(g.neg()?)])
     }
 }
@@ -110,8 +110,8 @@ impl Function for Exp {
         inputs[0].exp()
     }
 
-    fn backward(&self, cx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        Ok(vec![Some(g.mul(&cx.output()?)?)])
+    fn backward(&self, ctx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(g.mul(&ctx.output()?)?)])
     }
 }
 
@@ -137,8 +137,8 @@ impl Function for Gives {
         inputs[0].add(&inputs[1])
     }
 
-    fn backward(&self, cx: &FunctionContext, _: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        assert!(cx.input(2).is_err_and(|e| e.to_string().contains("gives: there is no input 2")));
+    fn backward(&self, ctx: &FunctionContext, _: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        assert!(ctx.input(2).is_err_and(|e| e.to_string().contains("gives: there is no input 2")));
         (self.0)()
     }
 }

@@ -28,8 +28,8 @@ impl Function for Wrong {
         x[0].mul(&x[1])?.add(&x[0].square()?)
     }
 
-    fn backward(&self, cx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
+    fn backward(&self, ctx: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
         let by_a = match self {
             Wrong::Sign => g.mul(&b.add(&a)?.add(&a)?)?.neg()?,
             Wrong::MissingTerm => g.mul(&b)?,

@@ -27,7 +27,7 @@ fn roomy() -> Result<bool> {
     Ok(enough)
 }
 
-/// Numbers at both ends, the end on the processor, too, and zeros between them.
+/// Numbers at both ends, the end on the CPU, too, and zeros between them.
 fn long_row() -> Result<(Tensor, Tensor, Tensor)> {
     let (start, end) = (random(&[START], 1, DType::BF16)?, random(&[END], 2, DType::BF16)?.add(4.0)?);
     let zeros = Tensor::zeros_with([ZEROS], (DType::BF16, GPU))?;

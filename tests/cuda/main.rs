@@ -35,7 +35,7 @@ fn random(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
     Generator::seed(seed).randn_with(shape, DType::F32)?.to_dtype(dtype)
 }
 
-/// Whether a tensor of the GPU has the values of one of the processor, within some units of the last place.
+/// Whether a tensor of the GPU has the values of one of the CPU, within some units of the last place.
 fn close(gpu: &Tensor, cpu: &Tensor, tolerance: f64) -> Result<bool> {
     assert_eq!((gpu.device(), gpu.shape(), gpu.dtype()), (GPU, cpu.shape(), cpu.dtype()));
     gpu.to_device(Device::Cpu)?.allclose(cpu, tolerance, tolerance)
@@ -142,7 +142,7 @@ fn an_exhausted_gpu_is_an_error_and_the_next_smaller_request_succeeds() -> Resul
     let refused = y.compute().is_err();
     memory::set_limit(GPU, None)?;
     assert!(refused, "48 MiB after 48 MiB are more than 64");
-    assert_eq!(y.sum()?.item::<f32>()?, (24 << 20) as f32, "what was put off can still be computed");
+    assert_eq!(y.sum()?.item::<f32>()?, (24 << 20) as f32, "what was deferred can still be computed");
     Ok(())
 }
 

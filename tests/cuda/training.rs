@@ -1,4 +1,4 @@
-//! Training on a GPU: the same as on the processor, and without taking more memory from step to step.
+//! Training on a GPU: the same as on the CPU, and without taking more memory from step to step.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
 use cotangent::nn::{Forward, Linear, Module};
@@ -126,7 +126,7 @@ fn two_thousand_steps_take_no_more_memory_than_ten() -> Result<()> {
 }
 
 #[test]
-fn the_language_model_learns_as_on_the_processor() -> Result<()> {
+fn the_language_model_learns_as_on_cpu() -> Result<()> {
     if !gpu() {
         return Ok(());
     }

@@ -1,14 +1,14 @@
 //! Every kernel is compiled, for an older and a newer GPU, wherever the compiler is; no GPU is needed for that.
 
-use crate::backend::cuda::runtime::call::Source;
-use crate::backend::cuda::runtime::compile::{compile, present};
-use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening};
 use super::elementwise::random;
 use super::linalg::matmul;
 use super::nn::{attention, optim, rows};
 use super::{index, reduce};
 use crate::backend::code::Code;
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening};
+use crate::backend::cuda::runtime::call::KernelSource;
+use crate::backend::cuda::runtime::compile::{compile, present};
 use crate::ops::list;
 use crate::optim::rules;
 use crate::{DType, Result, autograd};
@@ -59,12 +59,13 @@ fn every_written_kernel_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
     }
-    let all: Vec<Source> = [reduce::sources(), rows::sources(), index::sources(), random::sources(), matmul::sources()]
-        .into_iter()
-        .flatten()
-        .chain(attention::sources())
-        .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(rule, slots)))
-        .collect();
+    let all: Vec<KernelSource> =
+        [reduce::sources(), rows::sources(), index::sources(), random::sources(), matmul::sources()]
+            .into_iter()
+            .flatten()
+            .chain(attention::sources())
+            .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(rule, slots)))
+            .collect();
     assert!(all.len() > 50, "only {} sources", all.len());
     // Most of the time of this test goes into the compiler, which takes one core.
     let next = AtomicUsize::new(0);
@@ -114,7 +115,7 @@ fn every_elementwise_operation_compiles() -> Result<()> {
     let codes = CODES.take();
     assert!(codes.values().map(Vec::len).sum::<usize>() > 60, "too few kernels were met: {codes:?}");
     for ((operands, ints), codes) in codes {
-        // Computing types, and what their results are rounded to.
+        // Compute dtypes, and what their results are rounded to.
         const FLOATS: [(DType, DType); 3] =
             [(DType::F32, DType::F32), (DType::F64, DType::F64), (DType::F32, DType::BF16)];
         const INTS: [(DType, DType); 2] = [(DType::I64, DType::I64), (DType::U64, DType::U64)];

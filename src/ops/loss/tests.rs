@@ -259,9 +259,9 @@ fn mse_loss_and_its_two_gradients() -> Result<()> {
 
 #[test]
 fn refusals_name_the_values() -> Result<()> {
-    for refusal in OPS.iter().map(|op| (op.refusals)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
-        let message = refusal.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
-        assert!(refusal.message.iter().all(|part| message.contains(part)), "{refusal:?}: {message}");
+    for error_case in OPS.iter().map(|op| (op.error_cases)()).collect::<Result<Vec<_>>>()?.iter().flatten() {
+        let message = error_case.run().map_or_else(|e| e.to_string(), |y| format!("not refused: {y}"));
+        assert!(error_case.message.iter().all(|part| message.contains(part)), "{error_case:?}: {message}");
     }
     Ok(())
 }

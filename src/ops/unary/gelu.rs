@@ -97,7 +97,7 @@ pub(super) static GELU: Op = Op {
         all.extend(unary_samples("gelu", -2.0, 2.1, |x| x.gelu(Gelu::Erf))?);
         Ok(all)
     },
-    refusals: || Ok(Vec::new()),
+    error_cases: || Ok(Vec::new()),
 };
 
 #[cfg(test)]

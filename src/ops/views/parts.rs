@@ -1,7 +1,7 @@
 //! Parts of a tensor: slices, single indices, and cutting into pieces.
 
-use super::{refusal, samples};
-use crate::autograd::Cx;
+use super::{error_case, samples};
+use crate::autograd::BackwardContext;
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim, resolve_dims};
@@ -13,34 +13,34 @@ use smallvec::smallvec;
 
 /// A part of a tensor, said without a layout so that the same part can be taken of a tensor laid out in another way.
 #[derive(Clone)]
-enum Part {
+enum SubRange {
     /// A range of a dimension.
     Range(usize, Slice),
     /// One index of a dimension, which goes away.
     Index(usize, usize),
 }
 
-impl Part {
-    fn range(dim: usize, start: usize, len: usize) -> Part {
-        Part::Range(dim, Slice::new(Some(start as isize), Some((start + len) as isize)))
+impl SubRange {
+    fn range(dim: usize, start: usize, len: usize) -> SubRange {
+        SubRange::Range(dim, Slice::new(Some(start as isize), Some((start + len) as isize)))
     }
 
     fn of(&self, op: &'static str, layout: &Layout) -> Result<Layout> {
         match self {
-            Part::Range(dim, range) => layout.slice(op, *dim as isize, range),
-            Part::Index(dim, index) => layout.select(op, *dim as isize, *index as isize),
+            SubRange::Range(dim, range) => layout.slice(op, *dim as isize, range),
+            SubRange::Index(dim, index) => layout.select(op, *dim as isize, *index as isize),
         }
     }
 }
 
 /// A part of `x`, as a view.
 #[track_caller]
-fn take(op: &'static str, x: &Tensor, part: &Part) -> Result<Tensor> {
+fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     x.with_layout(part.of(op, x.layout())?).record(op, &[x], |_| {
         let (shape, part) = (x.layout().shape().clone(), part.clone());
-        move |cx: &Cx, g: &Tensor| {
+        move |ctx: &BackwardContext, g: &Tensor| {
             // Of many parts only the first makes a whole: the others are added where they belong.
-            let whole = match cx.take_waiting(0) {
+            let whole = match ctx.take_accumulated(0) {
                 Some(whole) => add_to(whole, g, &part)?,
                 None => put(g, &shape, &part)?,
             };
@@ -51,7 +51,7 @@ fn take(op: &'static str, x: &Tensor, part: &Part) -> Result<Tensor> {
 
 /// Zeros of `shape` with `x` in place of one part: what [`take`] turns around, and is turned around by.
 #[track_caller]
-fn put(x: &Tensor, shape: &Shape, part: &Part) -> Result<Tensor> {
+fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
     let bytes = checked_bytes("put", shape, x.dtype().size())?;
     let mut storage = Storage::zeroed("put", x.device(), bytes)?;
     let whole = Layout::contiguous(shape.clone());
@@ -59,12 +59,12 @@ fn put(x: &Tensor, shape: &Shape, part: &Part) -> Result<Tensor> {
     backend::copy("put", x.as_view()?, &mut ViewMut::new("put", &mut storage, &target, x.dtype())?)?;
     Tensor::from_parts(storage, whole, x.dtype()).record("put", &[x], |_| {
         let part = part.clone();
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(take("slice", g, &part)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(take("slice", g, &part)?)])
     })
 }
 
 /// `whole` with `x` added to one part, without a graph.
-fn add_to(mut whole: Tensor, x: &Tensor, part: &Part) -> Result<Tensor> {
+fn add_to(mut whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     let mut target = whole.as_view_mut("put")?;
     let layout = part.of("put", target.layout)?;
     backend::zip_in_place("put", Arithmetic::Add.tile(), &mut target.part(&layout), x.as_view()?)?;
@@ -88,7 +88,7 @@ impl Tensor {
     #[track_caller]
     pub fn slice(&self, dim: isize, range: impl Into<Slice>) -> Result<Tensor> {
         let dim = resolve_dim("slice", dim, self.rank())?;
-        take("slice", self, &Part::Range(dim, range.into()))
+        take("slice", self, &SubRange::Range(dim, range.into()))
     }
 
     /// One index of a dimension, which goes away; a negative one counts from the end.
@@ -108,7 +108,7 @@ impl Tensor {
         self.layout().select("select", dim, index)?;
         let dim = resolve_dim("select", dim, self.rank())?;
         let index = if index < 0 { index + self.shape()[dim] as isize } else { index };
-        take("select", self, &Part::Index(dim, index as usize))
+        take("select", self, &SubRange::Index(dim, index as usize))
     }
 
     /// `len` elements of a dimension from `start` on, all of which must exist; a negative start counts from the end.
@@ -126,7 +126,7 @@ impl Tensor {
         self.layout().narrow("narrow", dim, start, len)?;
         let dim = resolve_dim("narrow", dim, self.rank())?;
         let start = if start < 0 { start + self.shape()[dim] as isize } else { start };
-        take("narrow", self, &Part::range(dim, start as usize, len))
+        take("narrow", self, &SubRange::range(dim, start as usize, len))
     }
 }
 
@@ -147,7 +147,7 @@ impl Tensor {
         let dims = resolve_dims("flip", &dims.into(), self.rank())?;
         let layout = self.layout().flip("flip", &dims)?;
         self.with_layout(layout)
-            .record("flip", &[self], |_| move |_: &Cx, g: &Tensor| Ok(smallvec![Some(g.flip(&dims[..])?)]))
+            .record("flip", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.flip(&dims[..])?)]))
     }
 
     /// Pieces of `size` of a dimension; the last one is shorter if the dimension does not divide evenly.
@@ -171,7 +171,7 @@ impl Tensor {
         // A dimension without elements makes one piece without elements.
         let mut pieces = Vec::with_capacity(whole.div_ceil(size.max(1)));
         for start in (0..whole.max(1)).step_by(size.max(1)) {
-            pieces.push(take("split", self, &Part::range(dim, start, size.min(whole - start.min(whole))))?);
+            pieces.push(take("split", self, &SubRange::range(dim, start, size.min(whole - start.min(whole))))?);
         }
         Ok(pieces)
     }
@@ -199,7 +199,7 @@ impl Tensor {
         let count = if size == 0 { n } else { whole.div_ceil(size) };
         let mut pieces = Vec::with_capacity(count);
         for at in 0..count {
-            pieces.push(take("chunk", self, &Part::range(dim, at * size, size.min(whole - at * size)))?);
+            pieces.push(take("chunk", self, &SubRange::range(dim, at * size, size.min(whole - at * size)))?);
         }
         Ok(pieces)
     }
@@ -220,7 +220,7 @@ impl Tensor {
         let dim = resolve_dim("unbind", dim, self.rank())?;
         let mut parts = Vec::with_capacity(self.shape()[dim]);
         for index in 0..self.shape()[dim] {
-            parts.push(take("unbind", self, &Part::Index(dim, index))?);
+            parts.push(take("unbind", self, &SubRange::Index(dim, index))?);
         }
         Ok(parts)
     }
@@ -236,10 +236,10 @@ pub(super) static SLICE: Op = Op {
         all.extend(samples(&[&[3, 2]], |x| x.slice(0, 3..))?.into_iter().map(Sample::with_zero_derivative));
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("no such dimension", &["slice", "2"], &[2, 3], |x| x.slice(2, ..))?,
-            refusal("a step of 0", &["slice", "step", "0"], &[2, 3], |x| x.slice(0, Slice::from(..).step(0)))?,
+            error_case("no such dimension", &["slice", "2"], &[2, 3], |x| x.slice(2, ..))?,
+            error_case("a step of 0", &["slice", "step", "0"], &[2, 3], |x| x.slice(0, Slice::from(..).step(0)))?,
         ])
     },
 };
@@ -251,10 +251,10 @@ pub(super) static SELECT: Op = Op {
         all.extend(samples(&[&[2, 3, 4]], |x| x.select(-2, -1)?.select(1, 0))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("no such index", &["select", "-4", "1", "[2, 3]"], &[2, 3], |x| x.select(1, -4))?,
-            refusal("no such dimension", &["select", "0"], &[], |x| x.select(0, 0))?,
+            error_case("no such index", &["select", "-4", "1", "[2, 3]"], &[2, 3], |x| x.select(1, -4))?,
+            error_case("no such dimension", &["select", "0"], &[], |x| x.select(0, 0))?,
         ])
     },
 };
@@ -267,10 +267,10 @@ pub(super) static NARROW: Op = Op {
         all.extend(samples(&[&[3]], |x| x.narrow(0, 3, 0))?.into_iter().map(Sample::with_zero_derivative));
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("too long", &["narrow", "2", "[2, 3]"], &[2, 3], |x| x.narrow(1, 2, 2))?,
-            refusal("before the first", &["narrow", "-4", "[2, 3]"], &[2, 3], |x| x.narrow(1, -4, 1))?,
+            error_case("too long", &["narrow", "2", "[2, 3]"], &[2, 3], |x| x.narrow(1, 2, 2))?,
+            error_case("before the first", &["narrow", "-4", "[2, 3]"], &[2, 3], |x| x.narrow(1, -4, 1))?,
         ])
     },
 };
@@ -282,10 +282,10 @@ pub(super) static FLIP: Op = Op {
         all.extend(samples(&[&[3], &[]], |x| x.flip(..))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("a dimension twice", &["flip", "-1", "twice"], &[2, 3], |x| x.flip([1, -1]))?,
-            refusal("no such dimension", &["flip", "2"], &[2, 3], |x| x.flip(2))?,
+            error_case("a dimension twice", &["flip", "-1", "twice"], &[2, 3], |x| x.flip([1, -1]))?,
+            error_case("no such dimension", &["flip", "2"], &[2, 3], |x| x.flip(2))?,
         ])
     },
 };
@@ -305,10 +305,10 @@ pub(super) static SPLIT: Op = Op {
         all.extend(samples(&[&[2, 7]], |x| Ok(x.split(3, 1)?.swap_remove(1)))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("pieces of nothing", &["split", "0", "[2, 3]"], &[2, 3], |x| rejoined(&x.split(0, 1)?))?,
-            refusal("no such dimension", &["split", "2"], &[2, 3], |x| rejoined(&x.split(1, 2)?))?,
+            error_case("pieces of nothing", &["split", "0", "[2, 3]"], &[2, 3], |x| rejoined(&x.split(0, 1)?))?,
+            error_case("no such dimension", &["split", "2"], &[2, 3], |x| rejoined(&x.split(1, 2)?))?,
         ])
     },
 };
@@ -320,10 +320,10 @@ pub(super) static CHUNK: Op = Op {
         all.extend(samples(&[&[2, 7]], |x| rejoined(&x.chunk(4, -1)?))?);
         Ok(all)
     },
-    refusals: || {
+    error_cases: || {
         Ok(vec![
-            refusal("no pieces", &["chunk", "0", "[2, 3]"], &[2, 3], |x| rejoined(&x.chunk(0, 1)?))?,
-            refusal("no such dimension", &["chunk", "-3"], &[2, 3], |x| rejoined(&x.chunk(1, -3)?))?,
+            error_case("no pieces", &["chunk", "0", "[2, 3]"], &[2, 3], |x| rejoined(&x.chunk(0, 1)?))?,
+            error_case("no such dimension", &["chunk", "-3"], &[2, 3], |x| rejoined(&x.chunk(1, -3)?))?,
         ])
     },
 };
@@ -335,7 +335,7 @@ pub(super) static UNBIND: Op = Op {
         all.extend(samples(&[&[2, 5, 2]], |x| rejoined(&x.unbind(-2)?))?);
         Ok(all)
     },
-    refusals: || Ok(vec![refusal("no such dimension", &["unbind", "0"], &[], |x| rejoined(&x.unbind(0)?))?]),
+    error_cases: || Ok(vec![error_case("no such dimension", &["unbind", "0"], &[], |x| rejoined(&x.unbind(0)?))?]),
 };
 
 #[cfg(test)]

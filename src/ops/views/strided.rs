@@ -1,7 +1,7 @@
 //! Views by explicit strides, over all of the storage.
 
-use super::refusal;
-use crate::autograd::{Cx, is_grad_enabled};
+use super::error_case;
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk, checked_bytes};
@@ -44,7 +44,7 @@ impl Tensor {
         }
         self.with_layout(layout.clone()).record("as_strided", &[self], |_| {
             let own = self.layout().clone();
-            move |_: &Cx, g: &Tensor| Ok(smallvec![Some(carry_back(g, &layout, &own)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(carry_back(g, &layout, &own)?)])
         })
     }
 }
@@ -89,7 +89,7 @@ fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
     backend::copy("as_strided", x.as_view()?, &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
     Tensor::from_parts(storage, Layout::contiguous(shape), x.dtype()).record("add_up", &[x], |_| {
         let layout = layout.clone();
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(read_out(g, &layout)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(read_out(g, &layout)?)])
     })
 }
 
@@ -101,7 +101,7 @@ fn read_out(x: &Tensor, layout: &Layout) -> Result<Tensor> {
     let view = layout.as_strided("as_strided", layout.shape().clone(), layout.strides(), offset, len)?;
     x.with_layout(view).record("as_strided", &[&x], |_| {
         let (layout, len) = (layout.clone(), x.numel());
-        move |_: &Cx, g: &Tensor| Ok(smallvec![Some(add_up(g, &layout, len)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(add_up(g, &layout, len)?)])
     })
 }
 
@@ -155,15 +155,15 @@ pub(super) static AS_STRIDED: Op = Op {
             Sample::new("of a view", vec![spread([12], -2.0, 2.0)?], of_a_view),
         ])
     },
-    refusals: || {
+    error_cases: || {
         let lost = |x: &Tensor| x.detach().requires_grad_(true)?.slice(0, 1..)?.as_strided([3], &[2], 0);
         Ok(vec![
-            refusal("beyond the storage", &["as_strided", "[2]", "[6]", "from 1 to 7"], &[6], |x| {
+            error_case("beyond the storage", &["as_strided", "[2]", "[6]", "from 1 to 7"], &[6], |x| {
                 x.as_strided([2], &[6], 1)
             })?,
-            refusal("before the storage", &["as_strided", "from -1 to 0"], &[6], |x| x.as_strided([2], &[-1], 0))?,
-            refusal("too few strides", &["as_strided", "[2, 2]", "[1]"], &[6], |x| x.as_strided([2, 2], &[1], 0))?,
-            refusal("a gradient that would be lost", &["as_strided", "position 0", "detach"], &[6], lost)?,
+            error_case("before the storage", &["as_strided", "from -1 to 0"], &[6], |x| x.as_strided([2], &[-1], 0))?,
+            error_case("too few strides", &["as_strided", "[2, 2]", "[1]"], &[6], |x| x.as_strided([2, 2], &[1], 0))?,
+            error_case("a gradient that would be lost", &["as_strided", "position 0", "detach"], &[6], lost)?,
         ])
     },
 };

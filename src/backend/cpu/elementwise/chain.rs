@@ -1,34 +1,34 @@
 //! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
-//! kept, nothing leaves the cache. A fold of one of the results can look on ([`Plan::watching`]), so that this one need
+//! kept, nothing leaves the cache. A fold of one of the results can look on ([`ChainPlan::watching`]), so that this one need
 //! not be written for its sake.
 
-use crate::backend::cpu::runtime::convert::Compute;
-use crate::backend::cpu::elementwise::map::Tile;
-use crate::backend::cpu::runtime::streaming;
-use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::DType;
 use crate::backend::View;
-use crate::backend::late::{Kernel, Operand, Part};
+use crate::backend::cpu::elementwise::map::Tile;
+use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::runtime::streaming;
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::deferred::{ChainOperand, ChainPart, Kernel};
 use crate::layout::Walk;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Elements that go through all kernels before the next: so few that the processor has the next ones' loads under way
+/// Elements that go through all kernels before the next: so few that the CPU has the next ones' loads under way
 /// while it computes these, and enough for the calls not to count.
 const STRETCH: usize = 256;
 /// How far ahead of the elements at hand memory is asked for.
 const AHEAD: usize = 4 * STRETCH;
 
-/// Computes all parts, for `numel` elements in the computing type `compute`, f32 or f64.
-pub(crate) fn compute(compute: DType, numel: usize, parts: &[Part<'_>]) {
+/// Computes all parts, for `numel` elements in the compute dtype `compute`, f32 or f64.
+pub(crate) fn compute(compute: DType, numel: usize, parts: &[ChainPart<'_>]) {
     match compute {
-        DType::F64 => Plan::<f64>::new(parts, numel, None).run(numel),
-        _ => Plan::<f32>::new(parts, numel, None).run(numel),
+        DType::F64 => ChainPlan::<f64>::new(parts, numel, None).run(numel),
+        _ => ChainPlan::<f32>::new(parts, numel, None).run(numel),
     }
 }
 
-/// Where a kernel finds a tile of numbers in the computing type.
+/// Where a kernel finds a tile of numbers in the compute dtype.
 #[derive(Clone, Copy)]
 enum Place {
     /// In memory, at the tile's own position.
@@ -68,7 +68,7 @@ enum Then {
 }
 
 /// How a chain is evaluated.
-pub(crate) struct Plan<'a, C> {
+pub(crate) struct ChainPlan<'a, C> {
     loads: Vec<Load>,
     lines: Vec<Line<'a>>,
     buffers: usize,
@@ -77,25 +77,25 @@ pub(crate) struct Plan<'a, C> {
     _compute: std::marker::PhantomData<C>,
 }
 
-impl<'a, C: Compute> Plan<'a, C> {
-    /// A plan that shows the result of the last part, which is of the computing type, to whoever evaluates it.
-    pub(crate) fn watching(parts: &[Part<'a>], numel: usize) -> Plan<'a, C> {
-        Plan::new(parts, numel, parts.len().checked_sub(1))
+impl<'a, C: Compute> ChainPlan<'a, C> {
+    /// A plan that shows the result of the last part, which is of the compute dtype, to whoever evaluates it.
+    pub(crate) fn watching(parts: &[ChainPart<'a>], numel: usize) -> ChainPlan<'a, C> {
+        ChainPlan::new(parts, numel, parts.len().checked_sub(1))
     }
 
-    fn new(parts: &[Part<'a>], numel: usize, watched: Option<usize>) -> Plan<'a, C> {
+    fn new(parts: &[ChainPart<'a>], numel: usize, watched: Option<usize>) -> ChainPlan<'a, C> {
         // What is read back when all of it has been written is not in the cache any more.
         let stream = numel * size_of::<C>() >= streaming::LARGE;
         let mut loads: Vec<(View<'a>, usize)> = Vec::new();
         let mut buffers = Buffers::new(parts);
         let mut lines: Vec<Line<'a>> = Vec::with_capacity(parts.len());
         for (at, part) in parts.iter().enumerate() {
-            let place = |operand: &Operand<'a>| match operand {
-                Operand::Part(earlier) => lines[*earlier].to,
-                Operand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
+            let place = |operand: &ChainOperand<'a>| match operand {
+                ChainOperand::Part(earlier) => lines[*earlier].to,
+                ChainOperand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
                     Place::Direct(Ptr::new(view.first().cast_mut()))
                 }
-                Operand::Memory(view) => {
+                ChainOperand::Memory(view) => {
                     let same = |(other, _): &&(View<'_>, usize)| {
                         other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
                     };
@@ -126,7 +126,7 @@ impl<'a, C: Compute> Plan<'a, C> {
             let constant = walk.inner() == [0] && walk.inner_len() == numel;
             Load { from: Ptr::new(view.ptr().cast_mut()), dtype: view.dtype, walk, constant, buffer }
         };
-        Plan {
+        ChainPlan {
             watched: watched.and_then(|at| lines.get(at)).map_or(Place::Window, |line| line.to),
             loads: loads.into_iter().map(load).collect(),
             lines,
@@ -144,10 +144,10 @@ impl<'a, C: Compute> Plan<'a, C> {
 }
 
 /// Shares the operands that are read where they are out to the results that are streamed.
-fn share_out(parts: &[Part<'_>], lines: &mut [Line<'_>], compute: DType) {
+fn share_out(parts: &[ChainPart<'_>], lines: &mut [Line<'_>], compute: DType) {
     let mut ahead: SmallVec<[*const u8; 4]> = SmallVec::new();
     for operand in parts.iter().flat_map(|part| &part.operands) {
-        if let Operand::Memory(view) = operand
+        if let ChainOperand::Memory(view) = operand
             && view.dtype == compute
             && view.layout.is_contiguous()
             && !ahead.contains(&view.first())
@@ -168,7 +168,7 @@ fn share_out(parts: &[Part<'_>], lines: &mut [Line<'_>], compute: DType) {
 
 /// A thread at work on a chain, with its buffers. What it has written is seen by others once it is dropped.
 pub(crate) struct Evaluation<'p, 'a, C> {
-    plan: &'p Plan<'a, C>,
+    plan: &'p ChainPlan<'a, C>,
     own: Vec<MaybeUninit<C>>,
 }
 
@@ -179,7 +179,7 @@ impl<C> Drop for Evaluation<'_, '_, C> {
 }
 
 impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
-    pub(crate) fn new(plan: &'p Plan<'a, C>) -> Self {
+    pub(crate) fn new(plan: &'p ChainPlan<'a, C>) -> Self {
         let mut this = Evaluation { plan, own: Vec::with_capacity(plan.buffers * STRETCH) };
         for load in plan.loads.iter().filter(|load| load.constant) {
             let to = this.buffer(load.buffer);
@@ -222,12 +222,12 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
         }
         let own = self.buffer(0);
         let place = |place: Place| match place {
-            // Memory of at least `start + n` elements of the computing type.
+            // Memory of at least `start + n` elements of the compute dtype.
             Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
             Place::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
             Place::Window => window,
         };
-        // A tile in its own dtype, no element of which is larger than one of the computing type.
+        // A tile in its own dtype, no element of which is larger than one of the compute dtype.
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
         for line in &plan.lines {
             let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
@@ -302,11 +302,11 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(parts: &[Part<'_>]) -> Buffers {
+    fn new(parts: &[ChainPart<'_>]) -> Buffers {
         let mut last: Vec<usize> = (0..parts.len()).collect();
         for (at, part) in parts.iter().enumerate() {
             for operand in &part.operands {
-                if let Operand::Part(earlier) = operand {
+                if let ChainOperand::Part(earlier) = operand {
                     last[*earlier] = at;
                 }
             }

@@ -1,16 +1,16 @@
 //! The driver of all elementwise kernels: it knows strides, dtypes and threads; a kernel knows a short run of numbers.
 
+use crate::backend::code::Code;
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::simd::{Job, baseline, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use crate::backend::code::Code;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Result};
 use std::mem::MaybeUninit;
 
-/// An elementwise kernel of `N` operands: for each computing type a function over a short contiguous run.
+/// An elementwise kernel of `N` operands: for each compute dtype a function over a short contiguous run.
 ///
 /// # Safety
 /// For all the functions: each `x[k]` is valid for `n` reads and `y` for `n` writes; an `x[k]` is equal to `y` or does
@@ -46,7 +46,7 @@ pub(crate) trait IntTile<const N: usize>: Sync {
     unsafe fn u64(&self, x: [*const u64; N], y: *mut u64, n: usize);
 }
 
-/// An elementwise function given by one formula over single numbers, for computing type `C`.
+/// An elementwise function given by one formula over single numbers, for compute dtype `C`.
 pub(crate) trait Formula<C, const N: usize>: Sync {
     fn at(&self, x: [C; N]) -> C;
 }
@@ -85,7 +85,7 @@ pub(crate) unsafe fn run_formula<C: Copy, F: Formula<C, N> + ?Sized, const N: us
 /// The kernel of a formula over floats.
 pub(crate) struct Floats<F>(pub F);
 
-/// The kernel of a formula over all computing types.
+/// The kernel of a formula over all compute dtypes.
 pub(crate) struct Numbers<F>(pub F);
 
 macro_rules! run_as {
@@ -156,7 +156,7 @@ impl<const N: usize> Tile<N> for &'static dyn Tile<N> {
 /// Elements computed at a time where they have to be converted or gathered: small enough for the first-level cache.
 const TILE: usize = 512;
 
-/// `out = tile(inputs)`, computed in the computing type of `compute`. The inputs' layouts have the shape of `out`, and
+/// `out = tile(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
 /// their storages are not `out`'s.
 #[inline]
 pub(crate) fn map<const N: usize>(
@@ -271,7 +271,7 @@ fn strided<C: Compute, const N: usize>(tile: &dyn Tile<N>, inputs: [Source<'_>; 
                 let x: [*const C; N] = std::array::from_fn(|k| {
                     let (ptr, dtype) = (inputs[k].0.get(), inputs[k].1);
                     // SAFETY: the walk yields positions of the layouts, inside their storages (L2); the scratch holds
-                    // TILE >= n elements. An operand of the computing type that lies contiguous is read where it is.
+                    // TILE >= n elements. An operand of the compute dtype that lies contiguous is read where it is.
                     unsafe {
                         let first = ptr.offset(place(k) * dtype.size() as isize);
                         if dtype == C::DTYPE && inner[k] == 1 {

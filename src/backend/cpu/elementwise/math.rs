@@ -3,7 +3,7 @@
 //! The platform's mathematical library has to be called one element at a time. These functions are inlined
 //! instead, and have no branch, call or table, so that the compiler turns a loop over them into vector code for
 //! whatever instruction set the loop is compiled for. They give the same bits in every one: sums of products are
-//! not fused, because `mul_add` would call a slow library function on processors without it. But for one: the exponential
+//! not fused, because `mul_add` would call a slow library function on CPUs without it. But for one: the exponential
 //! of what is not positive, in f32, which softmax, cross entropy and attention spend much of their time with, is told
 //! whether it may.
 //!
@@ -30,7 +30,7 @@ pub(crate) use single::{erf_f32, exp_f32, exp_nonpositive_f32, expm1_f32, ln_f32
 pub(crate) use trigonometry::{cos_f32, cos_f64, sin_f32, sin_f64};
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`, for at least two coefficients: Horner's rule on the even and on the odd
-/// powers, as two chains that the processor can overlap. The loop is unrolled since its length is a constant;
+/// powers, as two chains that the CPU can overlap. The loop is unrolled since its length is a constant;
 /// halving an array in place instead, which would be shorter chains still, keeps the caller from being vectorised.
 macro_rules! polynomial {
     ($name:ident, $t:ty) => {

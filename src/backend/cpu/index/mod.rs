@@ -110,7 +110,7 @@ fn gather_as<W: Copy + Send>(x: View<'_>, dim: usize, indices: &Indices<'_>, out
     Ok(())
 }
 
-/// Numbers that can be added up: the computing types.
+/// Numbers that can be added up: the compute dtypes.
 trait Sum: Element {
     fn plus(self, other: Self) -> Self;
 }
@@ -133,7 +133,7 @@ sums! {
 /// `out[.., indices[.., j, ..], ..] += source[.., j, ..]` along `dim`. The indices broadcast to the shape of `source`,
 /// which may be shorter than `out` in the other dimensions, and were checked against a size not above that of `out` in
 /// `dim`.
-/// `out` and `source` have the same dtype, one of the computing types.
+/// `out` and `source` have the same dtype, one of the compute dtypes.
 pub(crate) fn index_add(
     op: &'static str,
     out: &mut ViewMut<'_>,

@@ -1,8 +1,8 @@
 //! Batches of matrix products of strided operands. A transposed operand is never copied as a whole.
 
+use crate::backend::cpu::elementwise::copy::{copy, fill};
 use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, parallel, try_parallel};
-use crate::backend::cpu::elementwise::copy::{copy, fill};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
@@ -15,7 +15,7 @@ const TINY: usize = 128;
 
 /// `out = a · b`, plus `row`, a contiguous vector, in every row. The shapes are `[batch.., m, k]` and `[batch.., k, n]` with
 /// the same batch dimensions, in which operands may repeat with stride 0. `out` is contiguous and has the elements of
-/// `[batch.., m, n]`, whatever its shape. All have one dtype, a computing type.
+/// `[batch.., m, n]`, whatever its shape. All have one dtype, a compute dtype.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
@@ -33,7 +33,7 @@ pub(crate) fn matmul(
     }
 }
 
-/// Whether this processor has a unit for products of bf16, which [`matmul_bf16`] needs.
+/// Whether this CPU has a unit for products of bf16, which [`matmul_bf16`] needs.
 pub(crate) fn has_bf16() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     return crate::backend::cpu::linalg::amx::available();
@@ -57,7 +57,7 @@ pub(crate) fn matmul_bf16(
         DType::BF16 if has_bf16() => batches::<half::bf16, f32>(op, &a, &b, out, row, tiles),
         dtype => {
             let _ = row;
-            bail!(Backend, op, "this processor has no unit that multiplies {dtype} as bf16")
+            bail!(Backend, op, "this CPU has no unit that multiplies {dtype} as bf16")
         }
     }
 }
@@ -164,9 +164,12 @@ unsafe fn integers(_: &'static str, product: &Product<u64>) -> Result<()> {
 /// The unit for bf16. The longer side is dealt out, so that threads have nothing in common but what they read.
 ///
 /// # Safety
-/// As [`Multiply`], and the processor has the unit.
+/// As [`Multiply`], and the CPU has the unit.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-unsafe fn tiles<S: crate::backend::cpu::linalg::amx::Source>(op: &'static str, product: &Product<S, f32>) -> Result<()> {
+unsafe fn tiles<S: crate::backend::cpu::linalg::amx::Source>(
+    op: &'static str,
+    product: &Product<S, f32>,
+) -> Result<()> {
     let &Product { m, n, .. } = product;
     // The unit does some sixteen times as much in the time that repays a fork.
     let (len, pieces) = (m.max(n), (product.work() / (GRAIN << 4)).clamp(1, num_threads()));
@@ -174,7 +177,8 @@ unsafe fn tiles<S: crate::backend::cpu::linalg::amx::Source>(op: &'static str, p
     try_parallel(len.div_ceil(piece), 1, |range| {
         let (start, end) = (range.start * piece, len.min(range.end * piece));
         let part = if m >= n { product.rows(start, end) } else { product.columns(start, end) };
-        let mut space = Storage::new(op, Device::Cpu, crate::backend::cpu::linalg::amx::workspace(&part) * size_of::<u16>())?;
+        let mut space =
+            Storage::new(op, Device::Cpu, crate::backend::cpu::linalg::amx::workspace(&part) * size_of::<u16>())?;
         let to = space.get_mut().unwrap_or(std::ptr::null_mut()).cast::<u16>();
         // SAFETY: the caller's promise; the parts of `out` are disjoint, and the space, which is fresh and so has one
         // owner, has the size asked for and the alignment of all storage.

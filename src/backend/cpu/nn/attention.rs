@@ -4,8 +4,8 @@
 //! The scores of a block lie transposed, a row for each key: then the softmax over the keys needs no sums across a
 //! vector, and both products that make or use the scores read the large operand where it is.
 
-use crate::backend::cpu::nn::fused::Float;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
+use crate::backend::cpu::nn::fused::Float;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};

@@ -1,7 +1,7 @@
 //! Cross entropy of rows of logits against a class for each row, without the logarithms of the probabilities in memory.
 
+use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, greatest_and_sum, sum_by};
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::nn::fused::{Float, Rows, RowsMut, greatest_and_sum, sum_by};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
@@ -38,7 +38,7 @@ impl Classes<'_> {
 }
 
 /// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
-/// `[R, 2]`, and the row's loss into `loss` `[R]`. `stats` and `loss` are of the computing type of `logits`.
+/// `[R, 2]`, and the row's loss into `loss` `[R]`. `stats` and `loss` are of the compute dtype of `logits`.
 pub(crate) fn forward(
     op: &'static str,
     logits: View<'_>,
@@ -56,20 +56,21 @@ pub(crate) fn forward(
 
 fn forward_as<C: Float>(logits: &View<'_>, classes: Classes<'_>, stats: &mut ViewMut<'_>, loss: &mut ViewMut<'_>) {
     let (count, len) = (logits.layout.shape()[0], logits.layout.shape()[1]);
-    let (x, stats, loss) = (Rows::<C>::new(logits), RowsMut::<C>::new(stats, 2), RowsMut::<C>::new(loss, 1));
+    let (x, stats, loss) =
+        (MatrixRows::<C>::new(logits), MatrixRowsMut::<C>::new(stats, 2), MatrixRowsMut::<C>::new(loss, 1));
     parallel(count, rows_per_piece(len), |rows| dispatch(Forward { x: &x, classes, stats: &stats, loss: &loss, rows }));
 }
 
-/// Rows that are work enough for a thread.
+/// MatrixRows that are work enough for a thread.
 fn rows_per_piece(len: usize) -> usize {
     (GRAIN / 2 / len.max(1)).max(1)
 }
 
 struct Forward<'a, C> {
-    x: &'a Rows<'a, C>,
+    x: &'a MatrixRows<'a, C>,
     classes: Classes<'a>,
-    stats: &'a RowsMut<'a, C>,
-    loss: &'a RowsMut<'a, C>,
+    stats: &'a MatrixRowsMut<'a, C>,
+    loss: &'a MatrixRowsMut<'a, C>,
     rows: Range<usize>,
 }
 
@@ -99,7 +100,7 @@ impl<C: Float> Job for Forward<'_, C> {
                 };
                 own + C::lit(classes.smoothing / x.len() as f64) * even
             });
-            // SAFETY: the pieces of different threads have different rows; both are of the computing type.
+            // SAFETY: the pieces of different threads have different rows; both are of the compute dtype.
             unsafe {
                 stats.row(at, &mut unused).copy_from_slice(&[top, C::lit(1.0) / sum]);
                 loss.row(at, &mut unused).fill(value.unwrap_or(C::ZERO));
@@ -134,20 +135,20 @@ fn backward_as<C: Float>(
     out: &mut ViewMut<'_>,
 ) {
     let (count, len) = (out.layout.shape()[0], out.layout.shape()[1]);
-    let (x, stats, g) = (logits.map(Rows::<C>::new), Rows::<C>::new(stats), Rows::<C>::new(g));
+    let (x, stats, g) = (logits.map(MatrixRows::<C>::new), MatrixRows::<C>::new(stats), MatrixRows::<C>::new(g));
     let large = out.layout.numel() * size_of::<C>() >= streaming::LARGE;
-    let out = RowsMut::<C>::new(out, len);
+    let out = MatrixRowsMut::<C>::new(out, len);
     parallel(count, rows_per_piece(len), |rows| {
         dispatch(Backward { x: x.as_ref(), classes, stats: &stats, g: &g, out: &out, large, rows });
     });
 }
 
 struct Backward<'a, C> {
-    x: Option<&'a Rows<'a, C>>,
+    x: Option<&'a MatrixRows<'a, C>>,
     classes: Classes<'a>,
-    stats: &'a Rows<'a, C>,
-    g: &'a Rows<'a, C>,
-    out: &'a RowsMut<'a, C>,
+    stats: &'a MatrixRows<'a, C>,
+    g: &'a MatrixRows<'a, C>,
+    out: &'a MatrixRowsMut<'a, C>,
     large: bool,
     rows: Range<usize>,
 }

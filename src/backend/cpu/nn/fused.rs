@@ -1,15 +1,15 @@
 //! What the fused kernels share: the numbers they compute in, rows of a matrix, and sums in a fixed order.
 
-use crate::backend::cpu::runtime::convert::Compute;
+use crate::DType;
 use crate::backend::cpu::elementwise::math;
+use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::Ptr;
-use crate::DType;
 use crate::backend::{View, ViewMut};
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// The computing types of floats.
+/// The compute dtypes of floats.
 pub(crate) trait Float:
     Compute + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
@@ -40,8 +40,8 @@ macro_rules! floats {
 }
 floats! { f32, math::exp_nonpositive_f32::<FMA>, ln_f32; f64, math::exp_nonpositive_f64, ln_f64; }
 
-/// The rows of a matrix, read in computing type `C`.
-pub(crate) struct Rows<'a, C> {
+/// The rows of a matrix, read in compute dtype `C`.
+pub(crate) struct MatrixRows<'a, C> {
     first: Ptr<u8>,
     dtype: DType,
     count: usize,
@@ -50,11 +50,11 @@ pub(crate) struct Rows<'a, C> {
     _borrow: PhantomData<&'a C>,
 }
 
-impl<'a, C: Float> Rows<'a, C> {
+impl<'a, C: Float> MatrixRows<'a, C> {
     /// The view has two dimensions.
-    pub fn new(view: &View<'a>) -> Rows<'a, C> {
+    pub fn new(view: &View<'a>) -> MatrixRows<'a, C> {
         let (shape, strides) = (view.layout.shape(), view.layout.strides());
-        Rows {
+        MatrixRows {
             first: Ptr::new(view.first().cast_mut()),
             dtype: view.dtype,
             count: shape[0],
@@ -85,30 +85,37 @@ impl<'a, C: Float> Rows<'a, C> {
     }
 }
 
-/// The rows of a contiguous matrix, written in computing type `C`.
-pub(crate) struct RowsMut<'a, C> {
+/// The rows of a contiguous matrix, written in compute dtype `C`.
+pub(crate) struct MatrixRowsMut<'a, C> {
     first: Ptr<u8>,
     dtype: DType,
     count: usize,
     len: usize,
-    /// Rows go past the caches: all of them together would not stay there.
+    /// MatrixRows go past the caches: all of them together would not stay there.
     large: bool,
     _borrow: PhantomData<&'a mut C>,
 }
 
-impl<'a, C: Float> RowsMut<'a, C> {
+impl<'a, C: Float> MatrixRowsMut<'a, C> {
     /// The view is contiguous and has rows of `len`.
-    pub fn new(view: &'a mut ViewMut<'_>, len: usize) -> RowsMut<'a, C> {
+    pub fn new(view: &'a mut ViewMut<'_>, len: usize) -> MatrixRowsMut<'a, C> {
         debug_assert!(view.layout.is_contiguous());
         let count = view.layout.numel() / len.max(1);
-        RowsMut { first: Ptr::new(view.first()), dtype: view.dtype, count, len, large: false, _borrow: PhantomData }
+        MatrixRowsMut {
+            first: Ptr::new(view.first()),
+            dtype: view.dtype,
+            count,
+            len,
+            large: false,
+            _borrow: PhantomData,
+        }
     }
 
     /// The same, with rows that [`done`](Self::done) brings past the caches if all of them together would not stay there.
     /// Whoever writes them calls [`streaming::fence`] after the last.
-    pub fn streaming(view: &'a mut ViewMut<'_>, len: usize) -> RowsMut<'a, C> {
+    pub fn streaming(view: &'a mut ViewMut<'_>, len: usize) -> MatrixRowsMut<'a, C> {
         let large = view.layout.numel() * size_of::<C>() >= streaming::LARGE;
-        RowsMut { large, ..RowsMut::new(view, len) }
+        MatrixRowsMut { large, ..MatrixRowsMut::new(view, len) }
     }
 
     /// The place to write a row to: where it lies if it can be written there, else `scratch`, which [`done`](Self::done)
@@ -262,7 +269,7 @@ pub(crate) fn greatest_and_sum<C: Float, const FMA: bool>(x: &[C]) -> (C, C) {
 /// taken. Both have [`NEAR`] elements.
 #[inline(always)]
 fn sum_and_look_ahead<C: Float, const FMA: bool>(block: &[C], top: C, next: &[C]) -> (C, C) {
-    // Loads of one part and exponentials of another that the processor has under way at once.
+    // Loads of one part and exponentials of another that the CPU has under way at once.
     const PART: usize = 128;
     let greater = |a: C, b: C| if b > a { b } else { a };
     let (mut sums, mut tops) = ([C::ZERO; LANES], [C::LOWEST; LANES / 2]);

@@ -1,7 +1,7 @@
 //! Layer normalisation of rows, forward and backward.
 
+use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::nn::fused::{Float, Rows, RowsMut, sum_by};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// With `x` a row of `input` `[R, D]`: `(x - mean) / sqrt(variance + eps) * weight + bias` into `out` `[R, D]`; the mean
 /// and the inverse square root into `stats` `[R, 2]`. `stats`, `weight` and `bias` (`[D]`, contiguous) are of the
-/// computing type of `input`.
+/// compute dtype of `input`.
 pub(crate) fn forward(
     op: &'static str,
     input: View<'_>,
@@ -39,7 +39,8 @@ fn forward_as<C: Float>(
     out: &mut ViewMut<'_>,
 ) {
     let (count, len) = (input.layout.shape()[0], input.layout.shape()[1]);
-    let (x, stats, out) = (Rows::<C>::new(input), RowsMut::<C>::new(stats, 2), RowsMut::<C>::streaming(out, len));
+    let (x, stats, out) =
+        (MatrixRows::<C>::new(input), MatrixRowsMut::<C>::new(stats, 2), MatrixRowsMut::<C>::streaming(out, len));
     let [weight, bias] = [weight, bias].map(|view| view.and_then(|view| view.as_slice::<C>()));
     parallel(count, (GRAIN / len.max(1)).max(1), |rows| {
         dispatch(Forward { x: &x, weight, bias, eps: C::lit(eps), stats: &stats, out: &out, rows });
@@ -47,12 +48,12 @@ fn forward_as<C: Float>(
 }
 
 struct Forward<'a, C> {
-    x: &'a Rows<'a, C>,
+    x: &'a MatrixRows<'a, C>,
     weight: Option<&'a [C]>,
     bias: Option<&'a [C]>,
     eps: C,
-    stats: &'a RowsMut<'a, C>,
-    out: &'a RowsMut<'a, C>,
+    stats: &'a MatrixRowsMut<'a, C>,
+    out: &'a MatrixRowsMut<'a, C>,
     rows: Range<usize>,
 }
 
@@ -70,7 +71,7 @@ impl<C: Float> Job for Forward<'_, C> {
             // The squares of the differences, not the difference of the squares, which cancels where the mean is large.
             let variance = sum_by([x], |[x]| (x - mean) * (x - mean)) / len;
             let inverse = C::lit(1.0) / (variance + eps).sqrt();
-            // SAFETY: the pieces of different threads have different rows; the statistics are of the computing type.
+            // SAFETY: the pieces of different threads have different rows; the statistics are of the compute dtype.
             let row = unsafe {
                 stats.row(at, &mut unused).copy_from_slice(&[mean, inverse]);
                 out.row(at, &mut result)
@@ -110,7 +111,7 @@ pub(crate) fn pieces(rows: usize, len: usize) -> usize {
 }
 
 /// The cotangents: of `input` `[R, D]` into `input_grad`, and for each of the pieces that [`pieces`] asks for the sums
-/// over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the computing type.
+/// over its rows of `g · normalised` and of `g` into `sums` `[pieces, 2, D]`, which is of the compute dtype.
 pub(crate) fn backward(
     op: &'static str,
     input: View<'_>,
@@ -137,10 +138,10 @@ fn backward_as<C: Float>(
     sums: Option<&mut ViewMut<'_>>,
 ) {
     let (count, len) = (input.layout.shape()[0], input.layout.shape()[1]);
-    let (x, g, stats) = (Rows::<C>::new(input), Rows::<C>::new(g), Rows::<C>::new(stats));
+    let (x, g, stats) = (MatrixRows::<C>::new(input), MatrixRows::<C>::new(g), MatrixRows::<C>::new(stats));
     let weight = weight.and_then(|view| view.as_slice::<C>());
-    let input_grad = input_grad.map(|view| RowsMut::<C>::streaming(view, len));
-    let sums = sums.map(|view| RowsMut::<C>::new(view, 2 * len));
+    let input_grad = input_grad.map(|view| MatrixRowsMut::<C>::streaming(view, len));
+    let sums = sums.map(|view| MatrixRowsMut::<C>::new(view, 2 * len));
     let pieces = pieces(count, len);
     let piece = count.div_ceil(pieces);
     parallel(pieces, 1, |range| {
@@ -153,7 +154,7 @@ fn backward_as<C: Float>(
             let mut unused = Vec::new();
             match &sums {
                 None => run(None),
-                // SAFETY: each piece has its own row of sums, of the computing type, and is computed by one thread.
+                // SAFETY: each piece has its own row of sums, of the compute dtype, and is computed by one thread.
                 Some(all) => run(Some(unsafe { all.row(piece_at, &mut unused) })),
             }
         }
@@ -161,11 +162,11 @@ fn backward_as<C: Float>(
 }
 
 struct Backward<'a, C> {
-    x: &'a Rows<'a, C>,
-    g: &'a Rows<'a, C>,
-    stats: &'a Rows<'a, C>,
+    x: &'a MatrixRows<'a, C>,
+    g: &'a MatrixRows<'a, C>,
+    stats: &'a MatrixRows<'a, C>,
     weight: Option<&'a [C]>,
-    input_grad: Option<&'a RowsMut<'a, C>>,
+    input_grad: Option<&'a MatrixRowsMut<'a, C>>,
     sums: Option<&'a mut [C]>,
     rows: Range<usize>,
 }

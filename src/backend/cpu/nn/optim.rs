@@ -3,9 +3,9 @@
 //! The driver here knows slices, vectors and threads; a [`Rule`] knows one element.
 #![forbid(unsafe_code)]
 
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
-use crate::backend::cpu::runtime::threads::{GRAIN, deal};
 use crate::Element;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, parallel_map};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The types that updates are computed in.
@@ -73,7 +73,7 @@ pub(crate) fn update<T: Real, R: Rule<T, N>, const N: usize>(all: Vec<Update<'_,
     }
     let mut pieces = Vec::with_capacity(total / PIECE + all.len());
     all.into_iter().for_each(|one| one.cut(&mut pieces));
-    deal(pieces, dispatch);
+    parallel_map(pieces, dispatch);
 }
 
 impl<'a, T, R: Copy, const N: usize> Update<'a, T, R, N> {
@@ -122,7 +122,7 @@ pub(crate) fn power_sum<T: Real>(x: &[T], p: f64) -> f64 {
             x.iter().map(|x| x.wide().abs().powf(p)).sum()
         }
     };
-    let parts: Vec<f64> = deal(x.chunks(GRAIN).collect(), piece);
+    let parts: Vec<f64> = parallel_map(x.chunks(GRAIN).collect(), piece);
     if p == f64::INFINITY { largest(&parts) } else { parts.iter().sum() }
 }
 

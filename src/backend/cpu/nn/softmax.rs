@@ -6,10 +6,10 @@
 
 mod columns;
 
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::reduce::fold::{Fold, LANES, Max, Sum, fold_block, fold_run};
 use crate::backend::cpu::nn::fused::{Float, sum_by};
+use crate::backend::cpu::reduce::fold::{Fold, LANES, Max, Sum, fold_block, fold_run};
 use crate::backend::cpu::reduce::outermost_first;
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
@@ -19,7 +19,7 @@ use crate::{DType, Result};
 
 /// What is computed for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Row {
+pub(crate) enum SoftmaxKind {
     /// `exp(x) / Σ exp(x)` of `[x]`.
     Softmax,
     /// `x - log Σ exp(x)` of `[x]`.
@@ -34,14 +34,14 @@ pub(crate) enum Row {
 /// of `out` and other storages.
 pub(crate) fn softmax<const N: usize>(
     op: &'static str,
-    row: Row,
+    kind: SoftmaxKind,
     inputs: [View<'_>; N],
     dim: Option<usize>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     match compute_dtype(out.dtype) {
-        DType::F32 => softmax_as::<f32, N>(row, inputs, dim, out),
-        DType::F64 => softmax_as::<f64, N>(row, inputs, dim, out),
+        DType::F32 => softmax_as::<f32, N>(kind, inputs, dim, out),
+        DType::F64 => softmax_as::<f64, N>(kind, inputs, dim, out),
         _ => bail!(Backend, op, "there is no kernel for {}", out.dtype),
     }
 }
@@ -67,11 +67,11 @@ impl Operand {
     }
 }
 
-/// Rows side by side in a buffer.
+/// RowSet side by side in a buffer.
 const WIDTH: usize = 64;
 
 fn softmax_as<C: Float, const N: usize>(
-    row: Row,
+    kind: SoftmaxKind,
     inputs: [View<'_>; N],
     dim: Option<usize>,
     out: &mut ViewMut<'_>,
@@ -100,14 +100,14 @@ where
     }
     let walk = Walk::new(layouts[2].shape(), [&layouts[0], &layouts[1], &layouts[2]]);
     let grain = (GRAIN / length).max(1);
-    // Rows too short to be vectors are worked on side by side as well.
+    // RowSet too short to be vectors are worked on side by side as well.
     let narrow = length < LANES && walk.inner_len() >= LANES;
     if !narrow && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
-        rows_in_place::<C, N>(row, x, y, &walk, length, grain);
+        rows_in_place::<C, N>(kind, x, y, &walk, length, grain);
     } else if walk.inner_len() >= 16 && walk.inner() == [1; 3] && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE) {
-        columns::columns::<C, N>(row, x, y, &walk, length);
+        columns::columns::<C, N>(kind, x, y, &walk, length);
     } else if narrow || (walk.inner_len() >= 16 && y.stride.unsigned_abs() > walk.inner()[2].unsigned_abs()) {
-        rows_in_blocks::<C, N>(row, x, y, &walk, length);
+        rows_in_blocks::<C, N>(kind, x, y, &walk, length);
     } else {
         parallel(walk.numel(), grain, |range| {
             let mut buffers: [Vec<C>; N] = std::array::from_fn(|_| vec![C::ZERO; length]);
@@ -121,7 +121,14 @@ where
                             C::load(x[k].dtype, x[k].at(at[k], 0), x[k].stride, buffer.as_mut_ptr(), length);
                         }
                         let from = std::array::from_fn(|k| buffers[k].as_ptr());
-                        dispatch(Rows::<C, N> { row, from, to: result.as_mut_ptr(), steps: [0; 3], rows: 1, length });
+                        dispatch(RowSet::<C, N> {
+                            kind,
+                            from,
+                            to: result.as_mut_ptr(),
+                            steps: [0; 3],
+                            rows: 1,
+                            length,
+                        });
                         C::store(y.dtype, result.as_ptr(), y.at(at[2], 0), y.stride, length);
                     }
                 }
@@ -132,7 +139,7 @@ where
 }
 
 fn rows_in_place<C: Float, const N: usize>(
-    row: Row,
+    kind: SoftmaxKind,
     x: [Operand; N],
     y: Operand,
     walk: &Walk<3>,
@@ -148,14 +155,26 @@ fn rows_in_place<C: Float, const N: usize>(
             // disjoint rows of the output, whose storage is not an input's.
             unsafe {
                 let from = std::array::from_fn(|k| x[k].at(at[k], 0).cast::<C>().cast_const());
-                dispatch(Rows::<C, N> { row, from, to: y.at(at[2], 0).cast::<C>(), steps: walk.inner(), rows, length });
+                dispatch(RowSet::<C, N> {
+                    kind,
+                    from,
+                    to: y.at(at[2], 0).cast::<C>(),
+                    steps: walk.inner(),
+                    rows,
+                    length,
+                });
             }
         });
     });
 }
 
-fn rows_in_blocks<C: Float, const N: usize>(row: Row, x: [Operand; N], y: Operand, walk: &Walk<3>, length: usize)
-where
+fn rows_in_blocks<C: Float, const N: usize>(
+    kind: SoftmaxKind,
+    x: [Operand; N],
+    y: Operand,
+    walk: &Walk<3>,
+    length: usize,
+) where
     Max: Fold<C>,
     Sum: Fold<C>,
 {
@@ -177,7 +196,13 @@ where
                     }
                 }
                 let size = length * n;
-                dispatch(Block { row, x: &buffers[0][..size], y: &buffers[N - 1][..size], to: &mut result[..size], n });
+                dispatch(Block {
+                    kind,
+                    x: &buffers[0][..size],
+                    y: &buffers[N - 1][..size],
+                    to: &mut result[..size],
+                    n,
+                });
                 for (i, from) in result.chunks_exact(n).take(length).enumerate() {
                     // SAFETY: as above; every block has its own rows of the output.
                     unsafe { C::store(y.dtype, from.as_ptr(), y.at(at[2], i), inner[2], n) };
@@ -187,9 +212,9 @@ where
     });
 }
 
-/// Rows of `length` contiguous elements, `steps` apart; `to` overlaps nothing else.
-struct Rows<C, const N: usize> {
-    row: Row,
+/// RowSet of `length` contiguous elements, `steps` apart; `to` overlaps nothing else.
+struct RowSet<C, const N: usize> {
+    kind: SoftmaxKind,
     from: [*const C; N],
     to: *mut C,
     steps: [isize; 3],
@@ -197,7 +222,7 @@ struct Rows<C, const N: usize> {
     length: usize,
 }
 
-impl<C: Float, const N: usize> Job for Rows<C, N>
+impl<C: Float, const N: usize> Job for RowSet<C, N>
 where
     Max: Fold<C>,
     Sum: Fold<C>,
@@ -205,7 +230,7 @@ where
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Rows { row, from, to, steps, rows, length } = self;
+        let RowSet { kind, from, to, steps, rows, length } = self;
         for r in 0..rows as isize {
             // SAFETY: whoever makes this has `length` elements behind each start of a row. The derivatives have two
             // inputs; where there is one, it is the second too, which is not looked at.
@@ -216,11 +241,11 @@ where
                     std::slice::from_raw_parts_mut(to.offset(r * steps[2]), length),
                 )
             };
-            match row {
-                Row::Softmax => softmax_row::<C, FMA>(x, to),
-                Row::LogSoftmax => log_softmax_row::<C, FMA>(x, to),
-                Row::SoftmaxGrad => softmax_grad_row(x, y, to),
-                Row::LogSoftmaxGrad => log_softmax_grad_row::<C, FMA>(x, y, to),
+            match kind {
+                SoftmaxKind::Softmax => softmax_row::<C, FMA>(x, to),
+                SoftmaxKind::LogSoftmax => log_softmax_row::<C, FMA>(x, to),
+                SoftmaxKind::SoftmaxGrad => softmax_grad_row(x, y, to),
+                SoftmaxKind::LogSoftmaxGrad => log_softmax_grad_row::<C, FMA>(x, y, to),
             }
         }
     }
@@ -269,7 +294,7 @@ fn log_softmax_grad_row<C: Float, const FMA: bool>(g: &[C], y: &[C], to: &mut [C
 
 /// The same for `n` rows side by side: `x`, `y` and the result are (length, n).
 struct Block<'a, C> {
-    row: Row,
+    kind: SoftmaxKind,
     x: &'a [C],
     y: &'a [C],
     to: &'a mut [C],
@@ -284,12 +309,12 @@ where
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Block { row, x, y, to, n } = self;
+        let Block { kind, x, y, to, n } = self;
         // What each row has one of: its maximum, and a sum of terms that stand in the result's place for a while.
         let (mut max, mut sum) = ([Max::START; WIDTH], [C::ZERO; WIDTH]);
         let (max, sum) = (&mut max[..n], &mut sum[..n]);
-        match row {
-            Row::Softmax | Row::LogSoftmax => {
+        match kind {
+            SoftmaxKind::Softmax | SoftmaxKind::LogSoftmax => {
                 for x in x.chunks_exact(n) {
                     max.iter_mut().zip(x).for_each(|(max, &x)| *max = Max.join(*max, x));
                 }
@@ -299,7 +324,7 @@ where
                         .for_each(|(to, (&x, &max))| *to = (x - max).exp_nonpositive::<FMA>());
                 }
                 sum_columns(to, sum);
-                if row == Row::Softmax {
+                if kind == SoftmaxKind::Softmax {
                     sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum);
                     for to in to.chunks_exact_mut(n) {
                         to.iter_mut().zip(&*sum).for_each(|(to, &inverse)| *to = *to * inverse);
@@ -312,7 +337,7 @@ where
                     }
                 }
             }
-            Row::SoftmaxGrad => {
+            SoftmaxKind::SoftmaxGrad => {
                 to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g * y);
                 sum_columns(to, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
@@ -320,7 +345,7 @@ where
                     to.iter_mut().zip(terms).for_each(|(to, ((&g, &y), &dot))| *to = y * (g - dot));
                 }
             }
-            Row::LogSoftmaxGrad => {
+            SoftmaxKind::LogSoftmaxGrad => {
                 sum_columns(x, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
                     let terms = g.iter().zip(y).zip(&*sum);

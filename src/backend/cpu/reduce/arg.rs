@@ -1,8 +1,8 @@
 //! The place of the largest or smallest element along some dimensions.
 
-use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::reduce::fold::{Fold, Max, Min};
-use crate::backend::cpu::reduce::{Data, PIECE, Plan, Run, Target, for_tiles, goes_by_columns};
+use crate::backend::cpu::reduce::{Data, FoldPlan, FoldRun, PIECE, Target, for_tiles, goes_by_columns};
+use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
@@ -71,7 +71,7 @@ fn arg_by<C: Compute, F: Fold<C>>(
     if indices.layout.numel() == 0 || input.layout.numel() == 0 {
         return Ok(());
     }
-    let plan = Plan::new(input.layout, dims, false)?;
+    let plan = FoldPlan::new(input.layout, dims, false)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let values = values.map(|v| Target { ptr: Ptr::new(v.first()), dtype: v.dtype });
     let indices = Target { ptr: Ptr::new(indices.first()), dtype: DType::I64 };
@@ -137,7 +137,7 @@ const FEW: usize = 4 * GROUP;
 
 /// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
 /// through in the order of memory, with the best of each column at hand.
-fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values: Option<Target>, indices: Target) {
+fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &FoldPlan, data: Data, values: Option<Target>, indices: Target) {
     let (row, length, results) = (plan.kept.inner_len(), plan.reduced.numel(), plan.kept.numel());
     let [_, out_step] = plan.kept.inner();
     let tiles = row.div_ceil(WIDTH);
@@ -205,7 +205,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, values:
 /// The best of the elements `rows.0..rows.1` of each of some neighbouring results.
 fn best_of_columns<C: Compute, F: Fold<C>>(
     fold: F,
-    plan: &Plan,
+    plan: &FoldPlan,
     data: Data,
     from: isize,
     rows: (usize, usize),
@@ -321,10 +321,17 @@ fn join_pairs<C: Copy, F: Fold<C>, const G: usize>(fold: F, mut x: [C; G]) -> C 
 
 /// The best of the elements `start..end` of one result: tile by tile, first the value and then, if it is a new one, its
 /// place.
-fn best_of<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize, start: usize, end: usize) -> Best<C> {
+fn best_of<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &FoldPlan,
+    data: Data,
+    from: isize,
+    start: usize,
+    end: usize,
+) -> Best<C> {
     let mut best = None::<Best<C>>;
     for_tiles::<C>(plan, data, from, start, end, |tile, first| {
-        let value = dispatch(Run { fold, from: tile.as_ptr(), len: tile.len(), own: F::START });
+        let value = dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), own: F::START });
         if best.is_none_or(|best| best.loses_to(fold, value)) {
             let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
             best = Some(Best { value, index: first + at });
@@ -335,8 +342,8 @@ fn best_of<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, data: Data, from: isize
 
 #[cfg(test)]
 mod tests {
-    use crate::backend::cpu::reduce::tests::{arrangements, on_threads};
     use super::*;
+    use crate::backend::cpu::reduce::tests::{arrangements, on_threads};
     use crate::{Generator, Shape, Tensor};
 
     fn run(which: Extreme, x: &Tensor, dims: &[usize]) -> Result<(Tensor, Tensor)> {

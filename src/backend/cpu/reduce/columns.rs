@@ -1,8 +1,8 @@
 //! Reductions where a dimension that stays lies innermost: whole rows are folded into a row of results.
 
-use super::{Data, Plan, Source, Target, own_numbers};
-use crate::backend::cpu::runtime::convert::Compute;
+use super::{Data, FoldPlan, FoldSource, Target, own_numbers};
 use crate::backend::cpu::reduce::fold::Fold;
+use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use std::ops::Range;
@@ -17,8 +17,8 @@ fn height_of_piece(row: usize) -> usize {
 /// Folds rows into a row of results, in pieces of at most `WIDTH` columns.
 pub(super) fn columns<C: Compute, F: Fold<C>>(
     fold: F,
-    plan: &Plan,
-    source: &impl Source<C, F>,
+    plan: &FoldPlan,
+    source: &impl FoldSource<C, F>,
     own: Option<&[C]>,
     to: Target,
 ) {
@@ -89,7 +89,7 @@ pub(super) const GROUP: usize = 8;
 /// Folds some rows into `sums`, which have the numbers `own`.
 pub(super) fn fold_rows<C: Compute, F: Fold<C>>(
     fold: F,
-    plan: &Plan,
+    plan: &FoldPlan,
     data: Data,
     own: &[C],
     from: isize,

@@ -2,13 +2,13 @@
 //! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
 
 use super::columns::{GROUP, WIDE, columns, fold_in};
-use super::{Plan, Reduce, Rows, Run, Source, Target, goes_by_columns, rows};
+use super::{FoldPlan, FoldRun, FoldSource, Reduce, Rows, Target, goes_by_columns, rows};
 use crate::backend::cpu::elementwise::chain::{self, Evaluation};
-use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod, Sum};
+use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::simd::dispatch;
 use crate::backend::cpu::runtime::threads::Ptr;
-use crate::backend::{View, ViewMut, late};
+use crate::backend::{View, ViewMut, deferred};
 use crate::{DType, Result};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -36,14 +36,14 @@ where
     if numel == 0 || !layout.is_contiguous() || layout.offset() != 0 || storage.bytes() != numel * size_of::<C>() {
         return Ok(false);
     }
-    let plan = Plan::new(layout, dims, true)?;
+    let plan = FoldPlan::new(layout, dims, true)?;
     let by_columns = goes_by_columns(&plan, true);
     if !is_dense(&plan, by_columns) {
         return Ok(false);
     }
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
-    late::fold(storage, C::DTYPE, |parts| {
-        let chain = &chain::Plan::<C>::watching(parts, numel);
+    deferred::fold(storage, C::DTYPE, |parts| {
+        let chain = &chain::ChainPlan::<C>::watching(parts, numel);
         let run = Folding { plan: &plan, by_columns, chain, to };
         match by {
             Reduce::Sum => run.by(Sum),
@@ -57,7 +57,7 @@ where
 
 /// Whether the elements of contiguous results lie in memory one result after the other, or one row of results after the
 /// other.
-fn is_dense(plan: &Plan, by_columns: bool) -> bool {
+fn is_dense(plan: &FoldPlan, by_columns: bool) -> bool {
     let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     let runs = plan.kept.inner_len() == results && plan.reduced.inner_len() == length;
@@ -69,9 +69,9 @@ fn is_dense(plan: &Plan, by_columns: bool) -> bool {
 }
 
 struct Folding<'a, C> {
-    plan: &'a Plan,
+    plan: &'a FoldPlan,
     by_columns: bool,
-    chain: &'a chain::Plan<'a, C>,
+    chain: &'a chain::ChainPlan<'a, C>,
     to: Target,
 }
 
@@ -89,7 +89,7 @@ impl<C: Compute> Folding<'_, C> {
 
 /// Elements as a chain computes them.
 struct Pending<'a, C> {
-    chain: &'a chain::Plan<'a, C>,
+    chain: &'a chain::ChainPlan<'a, C>,
     /// Elements of a result.
     length: usize,
     results: usize,
@@ -98,7 +98,7 @@ struct Pending<'a, C> {
 /// Room for what a long fold takes at a time.
 type Window<C> = [MaybeUninit<C>; BLOCK];
 
-impl<C: Compute, F: Fold<C>> Source<C, F> for Pending<'_, C> {
+impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
     fn rows(&self, fold: F, first: usize, _: isize, own: &[C], to: &mut [C]) {
         let mut evaluation = Evaluation::new(self.chain);
         let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
@@ -170,7 +170,7 @@ fn fold_long<C: Compute, F: Fold<C>>(
         let len = BLOCK.min(elements.end - start);
         // SAFETY: the elements are this thread's; the window has room for a block.
         let from = unsafe { evaluation.run(start, len, window.as_mut_ptr().cast()) };
-        dispatch(Run { fold, from, len, own: F::START })
+        dispatch(FoldRun { fold, from, len, own: F::START })
     };
     if elements.len() <= BLOCK {
         return block(elements.start);

@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::elementwise::math;
 
-/// An associative operation on what is taken from elements of a computing type.
+/// An associative operation on what is taken from elements of a compute dtype.
 ///
 /// Each result may have a number of its own, such as the mean that deviations are taken from; where there are none, it is
 /// [`START`](Self::START).
@@ -39,7 +39,7 @@ pub(crate) struct Min;
 #[derive(Clone, Copy)]
 pub(crate) struct Mean(pub f64);
 
-/// Implements a fold for each computing type; the first formula is for floats, the second for integers.
+/// Implements a fold for each compute dtype; the first formula is for floats, the second for integers.
 macro_rules! folds {
     ($($fold:ident: $t:ident from $start:expr, |$a:ident, $b:ident| $join:expr;)+) => {$(
         impl Fold<$t> for $fold {

@@ -3,7 +3,7 @@
 //!
 //! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
 //! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
-//! (`columns`). Both take their elements from a [`Source`]: memory, or a chain that is evaluated as they go (`pending`).
+//! (`columns`). Both take their elements from a [`FoldSource`]: memory, or a chain that is evaluated as they go (`pending`).
 //! Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
 //! in a fixed order, so that the number of threads cannot be seen in the bits.
 
@@ -12,8 +12,8 @@ mod columns;
 mod deferred;
 pub(crate) mod fold;
 
-use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::reduce::fold::{Cascade, Deviation, Fold, LogSumExp, Max, Mean, Min, Prod, Sum, fold_run};
+use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
@@ -85,7 +85,7 @@ where
 
 /// What is folded of each element together with its result's own number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Shifted {
+pub(crate) enum CenteredReduce {
     /// The squared distance; the sum is divided by this number.
     Deviation(f64),
     /// The exponential of the difference; the result is the logarithm of the sum, plus the own number.
@@ -93,10 +93,10 @@ pub(crate) enum Shifted {
 }
 
 /// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
-/// computing type of the input, which is one of floats. There are elements in the input.
-pub(crate) fn reduce_shifted(
+/// compute dtype of the input, which is one of floats. There are elements in the input.
+pub(crate) fn reduce_centered(
     op: &'static str,
-    by: Shifted,
+    by: CenteredReduce,
     input: View<'_>,
     dims: &[usize],
     own: View<'_>,
@@ -106,10 +106,10 @@ pub(crate) fn reduce_shifted(
         bail!(Backend, op, "{} {} do not belong to {} results", own.layout.numel(), own.dtype, out.layout.numel());
     }
     match (by, own.dtype) {
-        (Shifted::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(own), out),
-        (Shifted::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(own), out),
-        (Shifted::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(own), out),
-        (Shifted::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(own), out),
+        (CenteredReduce::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(own), out),
+        (CenteredReduce::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(own), out),
+        (CenteredReduce::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(own), out),
+        (CenteredReduce::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(own), out),
         (_, dtype) => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
 }
@@ -130,7 +130,7 @@ fn reduce_by<C: Compute, F: Fold<C>>(
         return Ok(());
     }
     let own = own.and_then(|own| own.as_slice::<C>());
-    let plan = Plan::new(input.layout, dims, true)?;
+    let plan = FoldPlan::new(input.layout, dims, true)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     let source = Memory { plan: &plan, data };
@@ -143,7 +143,7 @@ fn reduce_by<C: Compute, F: Fold<C>>(
 }
 
 /// Where the elements come from. `from` is the position of a result in the kept walk, `own` are the results' own numbers.
-trait Source<C, F>: Sync {
+trait FoldSource<C, F>: Sync {
     /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
     fn rows(&self, fold: F, first: usize, from: isize, own: &[C], to: &mut [C]);
 
@@ -156,11 +156,11 @@ trait Source<C, F>: Sync {
 
 /// Elements in memory.
 struct Memory<'a> {
-    plan: &'a Plan,
+    plan: &'a FoldPlan,
     data: Data,
 }
 
-impl<C: Compute, F: Fold<C>> Source<C, F> for Memory<'_> {
+impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
     fn rows(&self, fold: F, _: usize, from: isize, own: &[C], to: &mut [C]) {
         let &Memory { plan, data } = self;
         let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
@@ -190,7 +190,7 @@ impl<C: Compute, F: Fold<C>> Source<C, F> for Memory<'_> {
 /// Whether to fold results side by side: where they lie closer together than what is folded into each, and where that is
 /// so short that every result by itself would be mostly overhead. Of `plain` elements that lie side by side, which need
 /// no conversion and of which little is computed, a result is folded by itself in any case.
-pub(super) fn goes_by_columns(plan: &Plan, plain: bool) -> bool {
+pub(super) fn goes_by_columns(plan: &FoldPlan, plain: bool) -> bool {
     let ([across, _], [along]) = (plan.kept.inner(), plan.reduced.inner());
     let (row, length) = (plan.kept.inner_len(), plan.reduced.numel());
     let short = length < 64 && !(plain && along == 1 && plan.reduced.inner_len() == length);
@@ -201,17 +201,17 @@ pub(super) fn goes_by_columns(plan: &Plan, plain: bool) -> bool {
 }
 
 /// The walk over the results, with their sources and their places, and the walk over what is folded into each.
-pub(super) struct Plan {
+pub(super) struct FoldPlan {
     pub kept: Walk<2>,
     pub reduced: Walk<1>,
     /// Positions of both walks contain the layout's offset; this one is taken away from their sum.
     pub offset: isize,
 }
 
-impl Plan {
+impl FoldPlan {
     /// The layout has elements. The results come in the order of memory, and with `any_order` so does what is folded into
     /// each, in the longest runs there are; else it comes in row-major order.
-    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> Result<Plan> {
+    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> Result<FoldPlan> {
         let kept_shape: Shape = (0..layout.rank()).filter(|d| !dims.contains(d)).map(|d| layout.shape()[d]).collect();
         let (mut kept, mut reduced) = (layout.clone(), layout.clone());
         for dim in (0..layout.rank()).rev() {
@@ -227,7 +227,7 @@ impl Plan {
             reduced = reduced.permute("reduce", &outermost_first(&reduced))?;
         }
         let offset = layout.offset() as isize;
-        Ok(Plan {
+        Ok(FoldPlan {
             kept: Walk::new(kept.shape(), [&kept, &out]),
             reduced: Walk::new(reduced.shape(), [&reduced]),
             offset,
@@ -300,7 +300,13 @@ pub(super) const PIECE: usize = 1 << 16;
 pub(super) const BATCH: usize = 128;
 
 /// Folds each result from its own run or runs.
-fn rows<C: Compute, F: Fold<C>>(fold: F, plan: &Plan, source: &impl Source<C, F>, own: Option<&[C]>, to: Target) {
+fn rows<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &FoldPlan,
+    source: &impl FoldSource<C, F>,
+    own: Option<&[C]>,
+    to: Target,
+) {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     let [across, out_step] = plan.kept.inner();
     let pieces = length.div_ceil(PIECE);
@@ -340,8 +346,8 @@ pub(super) fn own_numbers<C: Copy>(own: Option<&[C]>, at: isize, step: isize, to
 /// The same for few results of many elements: threads share a result, piece by piece.
 fn rows_in_pieces<C: Compute, F: Fold<C>>(
     fold: F,
-    plan: &Plan,
-    source: &impl Source<C, F>,
+    plan: &FoldPlan,
+    source: &impl FoldSource<C, F>,
     own: Option<&[C]>,
     to: Target,
     pieces: usize,
@@ -384,7 +390,7 @@ fn own_number<C: Copy, F: Fold<C>>(own: Option<&[C]>, at: isize) -> C {
 /// The fold of the elements `start..end` of one result.
 fn fold_piece<C: Compute, F: Fold<C>>(
     fold: F,
-    plan: &Plan,
+    plan: &FoldPlan,
     data: Data,
     own: C,
     from: isize,
@@ -396,13 +402,13 @@ fn fold_piece<C: Compute, F: Fold<C>>(
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
             // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
-            all.push(dispatch(Run { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, own }));
+            all.push(dispatch(FoldRun { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, own }));
         });
         return all.total();
     }
     for_tiles::<C>(plan, data, from, start, end, |tile, _| {
         // SAFETY: the tile is a slice.
-        all.push(dispatch(Run { fold, from: tile.as_ptr(), len: tile.len(), own }));
+        all.push(dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), own }));
     });
     all.total()
 }
@@ -410,7 +416,7 @@ fn fold_piece<C: Compute, F: Fold<C>>(
 /// Calls `f` with the elements `start..end` of one result, in tiles that are converted and gathered where they have to
 /// be, and with the number of the tile's first element.
 pub(super) fn for_tiles<C: Compute>(
-    plan: &Plan,
+    plan: &FoldPlan,
     data: Data,
     from: isize,
     start: usize,
@@ -454,14 +460,14 @@ pub(super) fn for_tiles<C: Compute>(
 }
 
 /// The fold of `len` elements side by side.
-pub(super) struct Run<C, F> {
+pub(super) struct FoldRun<C, F> {
     pub fold: F,
     pub from: *const C,
     pub len: usize,
     pub own: C,
 }
 
-impl<C: Compute, F: Fold<C>> Job for Run<C, F> {
+impl<C: Compute, F: Fold<C>> Job for FoldRun<C, F> {
     type Output = C;
     #[inline(always)]
     fn run<const FMA: bool>(self) -> C {

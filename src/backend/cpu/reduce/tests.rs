@@ -1,7 +1,7 @@
 //! The kernels against folding index by index, and against themselves on other numbers of threads.
 
 use super::*;
-use crate::backend::late::{Kernel, Step};
+use crate::backend::deferred::{Kernel, Step};
 use crate::layout::Sizes;
 use crate::{Device, Generator, Scalar, Tensor};
 
@@ -128,28 +128,28 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     Ok(())
 }
 
-fn run_shifted(by: Shifted, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Tensor> {
+fn run_shifted(by: CenteredReduce, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Tensor> {
     let shape: crate::Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
     let mut out = Tensor::empty("reduce", shape, x.dtype(), x.device())?;
-    reduce_shifted("reduce", by, x.as_view()?, dims, own.as_view()?, &mut out.as_view_mut("reduce")?)?;
+    reduce_centered("reduce", by, x.as_view()?, dims, own.as_view()?, &mut out.as_view_mut("reduce")?)?;
     Ok(out)
 }
 
-/// What `reduce_shifted` computes, element by element: the differences first, then a sum.
-fn shifted_reference(by: Shifted, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Vec<f64>> {
+/// What `reduce_centered` computes, element by element: the differences first, then a sum.
+fn shifted_reference(by: CenteredReduce, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Vec<f64>> {
     let kept: Vec<isize> =
         x.shape().iter().enumerate().map(|(d, &n)| if dims.contains(&d) { 1 } else { n as isize }).collect();
     let own = own.to_dtype(DType::F64)?;
     let difference = x.to_dtype(DType::F64)?.sub(&own.reshape(&kept[..])?)?;
     let terms = match by {
-        Shifted::Deviation(_) => difference.square()?,
-        Shifted::LogSumExp => difference.exp()?,
+        CenteredReduce::Deviation(_) => difference.square()?,
+        CenteredReduce::LogSumExp => difference.exp()?,
     };
     let sums = reference(Reduce::Sum, &terms, dims)?.into_iter().zip(own.to_vec::<f64>()?);
     Ok(sums
         .map(|(sum, own)| match by {
-            Shifted::Deviation(n) => sum / n,
-            Shifted::LogSumExp => sum.ln() + own,
+            CenteredReduce::Deviation(n) => sum / n,
+            CenteredReduce::LogSumExp => sum.ln() + own,
         })
         .collect())
 }
@@ -163,7 +163,7 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
             for (name, x) in arrangements(&x.to_dtype(dtype)?)? {
                 for dims in subsets(x.rank()) {
                     let own = run(Reduce::Max, &x, &dims, compute_dtype(dtype))?;
-                    for by in [Shifted::Deviation(7.0), Shifted::LogSumExp] {
+                    for by in [CenteredReduce::Deviation(7.0), CenteredReduce::LogSumExp] {
                         let got = run_shifted(by, &x, &dims, &own)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
                         for (i, (&got, want)) in got.iter().zip(shifted_reference(by, &x, &dims, &own)?).enumerate() {
                             let what = format!("{by:?} of {dtype} {:?} {name} over {dims:?} at {i}", x.shape());
@@ -175,7 +175,7 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
         }
     }
     let (x, own) = (Tensor::zeros([2, 3])?, Tensor::zeros([3])?);
-    assert!(run_shifted(Shifted::LogSumExp, &x, &[1], &own).is_err_and(|e| e.to_string().contains("3 f32")));
+    assert!(run_shifted(CenteredReduce::LogSumExp, &x, &[1], &own).is_err_and(|e| e.to_string().contains("3 f32")));
     Ok(())
 }
 
@@ -224,7 +224,7 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
             let mean = run(Reduce::Mean, &x, &dims, DType::F32)?;
             let bits = |threads| {
                 on_threads(threads, || -> Result<Vec<f32>> {
-                    let deviation = run_shifted(Shifted::Deviation(1.0), &x, &dims, &mean)?.to_vec::<f32>()?;
+                    let deviation = run_shifted(CenteredReduce::Deviation(1.0), &x, &dims, &mean)?.to_vec::<f32>()?;
                     Ok([run(Reduce::Sum, &x, &dims, DType::F32)?.to_vec::<f32>()?, deviation].concat())
                 })
             };
@@ -288,7 +288,7 @@ fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
     for (compute, dtype) in [(DType::F64, DType::F32), (DType::F32, DType::F64)] {
         let (kernel, inputs) = (Kernel::Number(Scalar::F64(2.5)), SmallVec::new());
         let step = Step { op: "test", kernel, compute, dtype, device: Device::Cpu, numel: 2000, inputs };
-        let y = Tensor::from_parts(step.put_off()?, Layout::contiguous([50, 40].into()), dtype);
+        let y = Tensor::from_parts(step.defer()?, Layout::contiguous([50, 40].into()), dtype);
         let mut out = Tensor::zeros_with([1], dtype)?;
         let to = &mut out.as_view_mut("reduce")?;
         assert!(y.is_pending() && !reduce_deferred(Reduce::Sum, unsettled(&y), &[0, 1], to)?);
@@ -305,7 +305,7 @@ fn compare_pending(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<()> {
     for kept in [false, true] {
         let y = chain()?;
         if kept {
-            y.expect();
+            y.mark_needed();
         }
         let mut out = Tensor::full_with(want.shape(), f64::NAN, DType::F64)?.to_dtype(x.dtype())?;
         let done = reduce_deferred(by, unsettled(&y), dims, &mut out.as_view_mut("reduce")?)?;

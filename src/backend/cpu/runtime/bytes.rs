@@ -9,7 +9,7 @@ use memmap2::Mmap;
 use std::sync::Arc;
 
 #[cfg(target_endian = "big")]
-compile_error!("files hold numbers with the least significant byte first, as this processor does not");
+compile_error!("files hold numbers with the least significant byte first, as this CPU does not");
 
 /// The bytes of elements that lie in row-major order without gaps.
 pub(crate) fn as_bytes(view: View<'_>) -> Option<&[u8]> {

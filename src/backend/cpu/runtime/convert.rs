@@ -1,4 +1,4 @@
-//! Computing types, and the way from every dtype into one and back.
+//! Compute dtypes, and the way from every dtype into one and back.
 //!
 //! Elementwise kernels exist for four types only: f32, f64, i64 and u64. Elements of the other dtypes are brought into
 //! one of them tile by tile: half precision into f32, the smaller integers and bools into i64.
@@ -95,7 +95,7 @@ convert_by! {
     bool => i64, |x| i64::from(x); bool => u64, |x| u64::from(x);
 }
 
-/// Computing types can be made from, and made into, every element type.
+/// Compute dtypes can be made from, and made into, every element type.
 pub(crate) trait Loads {
     /// # Safety
     /// `from` points at `n` elements of `dtype`, `stride` elements apart; `to` is valid for `n` writes.

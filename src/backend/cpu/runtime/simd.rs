@@ -1,7 +1,7 @@
 //! Run-time dispatch: the same loop compiled for AVX-512, for AVX2 with FMA, and for the baseline.
 //!
 //! Rust never contracts `a * b + c`, and elementwise loops use no fused operations, so that all versions give the same bits.
-//! Loops that take many exponentials are told whether the processor has fused multiply-add: with it these
+//! Loops that take many exponentials are told whether the CPU has fused multiply-add: with it these
 //! take six tenths of the time.
 
 #[cfg(target_arch = "x86_64")]
@@ -13,16 +13,16 @@ pub(crate) trait Job {
     fn run<const FMA: bool>(self) -> Self::Output;
 }
 
-/// Whether every processor that the program is built for has fused multiply-add.
+/// Whether every CPU that the program is built for has fused multiply-add.
 const EVERYWHERE: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 
-/// `a * b + c`, rounded once if `FMA`: not to be asked for where the processor would have to be imitated.
+/// `a * b + c`, rounded once if `FMA`: not to be asked for where the CPU would have to be imitated.
 #[inline(always)]
 pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Runs a job with the widest vectors the processor has.
+/// Runs a job with the widest vectors the CPU has.
 #[inline]
 pub(crate) fn dispatch<J: Job>(job: J) -> J::Output {
     #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ fn detect() -> u8 {
     level
 }
 
-/// Runs a job without asking what the processor has. Not inlined, so that every loop has one such version.
+/// Runs a job without asking what the CPU has. Not inlined, so that every loop has one such version.
 #[inline(never)]
 pub(crate) fn baseline<J: Job>(job: J) -> J::Output {
     job.run::<EVERYWHERE>()

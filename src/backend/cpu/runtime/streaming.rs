@@ -1,4 +1,4 @@
-//! Ways past the caches, where the processor has them: elsewhere they are a plain copy and nothing.
+//! Ways past the caches, where the CPU has them: elsewhere they are a plain copy and nothing.
 
 use crate::Element;
 
@@ -11,7 +11,7 @@ pub(crate) fn prefetch<T>(first: *const T, len: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..(len * size_of::<T>()).div_ceil(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch does not access the address; every x86-64 processor has the instruction.
+        // SAFETY: a prefetch does not access the address; every x86-64 CPU has the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(first.cast::<i8>().wrapping_add(64 * line)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -62,7 +62,7 @@ mod lines {
     /// Both places have so many lines, which do not overlap; `to` is aligned to lines.
     #[inline]
     pub unsafe fn copy<T>(count: usize, from: *const u8, to: *mut u8, ahead: &[*const T]) {
-        // SAFETY: the caller's promise; the processor has what it was asked for. SSE2 is part of x86-64.
+        // SAFETY: the caller's promise; the CPU has what it was asked for. SSE2 is part of x86-64.
         unsafe {
             if std::arch::is_x86_feature_detected!("avx512f") {
                 return wide(count, from, to, ahead);
@@ -76,7 +76,7 @@ mod lines {
     }
 
     /// # Safety
-    /// As [`copy`], on a processor with AVX-512.
+    /// As [`copy`], on a CPU with AVX-512.
     #[target_feature(enable = "avx512f")]
     unsafe fn wide<T>(count: usize, from: *const u8, to: *mut u8, ahead: &[*const T]) {
         // SAFETY: the caller's promise.
@@ -97,7 +97,7 @@ mod lines {
     ) {
         for at in (0..count).map(|line| line * LINE) {
             for next in ahead {
-                // SAFETY: a prefetch does not access the address; every x86-64 processor has the instruction.
+                // SAFETY: a prefetch does not access the address; every x86-64 CPU has the instruction.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast::<i8>().wrapping_add(at)) };
             }
             line(from.wrapping_add(at), to.wrapping_add(at));
@@ -109,7 +109,7 @@ mod lines {
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction.
+    // SAFETY: every x86-64 CPU has the instruction.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     };

@@ -1,30 +1,30 @@
-//! The threads that help with large operations: one team for the process, which takes one job at a time.
+//! The threads that help with large operations: one thread_pool for the process, which takes one job at a time.
 //!
 //! Members look for the next job for a short while before they sleep, since in training the next large operation is
 //! microseconds away, and waking a thread takes longer than many operations do. When two threads of the program ask at
 //! once, or a job asks from within, one of them is refused and does its work alone: however many threads the program has,
-//! there is no more than one team of helpers beside them.
+//! there is no more than one thread_pool of helpers beside them.
 
-use crate::backend::cpu::runtime::threads::Here;
+use crate::backend::cpu::runtime::threads::ThreadCountGuard;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long a member looks for work before it sleeps.
-const PATIENCE: Duration = Duration::from_micros(150);
+/// How long a worker looks for work before it sleeps.
+const SPIN_TIME: Duration = Duration::from_micros(150);
 
-/// `DOOR` in [`Team::state`]: members may join the job. The bits below it count those who have.
-const DOOR: usize = 1 << 16;
+/// `OPEN` in [`ThreadPool::state`]: workers may join the job. The bits below it count those who have.
+const OPEN: usize = 1 << 16;
 /// The count of jobs so far, in the bits above the door.
 const JOB: usize = 1 << 17;
 
-pub(super) struct Team {
-    /// The number of the job, whether it may be joined, and how many members are at it. One word, so that a member
+pub(super) struct ThreadPool {
+    /// The number of the job, whether it may be joined, and how many workers are at it. One word, so that a worker
     /// joins the job it has seen or none.
     state: AtomicUsize,
-    /// Held by whoever has given the team its job.
+    /// Held by whoever has given the thread_pool its job.
     busy: Mutex<()>,
     job: Mutex<Option<Job>>,
     next: AtomicUsize,
@@ -32,12 +32,12 @@ pub(super) struct Team {
     wake: Condvar,
     /// Sleepers, readable without the lock.
     sleepers: AtomicUsize,
-    members: Mutex<usize>,
-    /// What a member's piece has panicked with, for the caller.
+    workers: Mutex<usize>,
+    /// What a worker's piece has panicked with, for the caller.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A job's pieces. The reference is the caller's, who does not return before every member has left the job.
+/// A job's pieces. The reference is the caller's, who does not return before every worker has left the job.
 #[derive(Clone, Copy)]
 struct Job {
     piece: &'static (dyn Fn(usize) + Sync),
@@ -45,7 +45,7 @@ struct Job {
     helpers: usize,
 }
 
-pub(super) static TEAM: Team = Team {
+pub(super) static POOL: ThreadPool = ThreadPool {
     state: AtomicUsize::new(0),
     busy: Mutex::new(()),
     job: Mutex::new(None),
@@ -53,7 +53,7 @@ pub(super) static TEAM: Team = Team {
     sleep: Mutex::new(0),
     wake: Condvar::new(),
     sleepers: AtomicUsize::new(0),
-    members: Mutex::new(0),
+    workers: Mutex::new(0),
     panic: Mutex::new(None),
 };
 
@@ -62,9 +62,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Team {
-    /// Calls `piece` for all of `0..pieces`, with the help of up to `helpers` members. False, and nothing has been done,
-    /// if the team is busy.
+impl ThreadPool {
+    /// Calls `piece` for all of `0..pieces`, with the help of up to `helpers` workers. False, and nothing has been done,
+    /// if the thread_pool is busy.
     pub(super) fn run(&'static self, pieces: usize, helpers: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
         let _busy = match self.busy.try_lock() {
             Ok(busy) => busy,
@@ -73,7 +73,7 @@ impl Team {
             Err(TryLockError::WouldBlock) => return false,
         };
         self.grow(helpers);
-        // SAFETY: only the lifetime changes. The reference is used by members who have joined the job, and `Done` waits
+        // SAFETY: only the lifetime changes. The reference is used by workers who have joined the job, and `Done` waits
         // until all of them have left, also when `piece` panics here, before this function returns or unwinds.
         let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
         let job = Job { piece, pieces, helpers };
@@ -81,8 +81,8 @@ impl Team {
         // Of a job whose caller's own piece panicked, too.
         *lock(&self.panic) = None;
         self.next.store(0, Ordering::Relaxed);
-        // Publishes the job: members read it after they have seen this.
-        self.state.fetch_add(JOB + DOOR, Ordering::SeqCst);
+        // Publishes the job: workers read it after they have seen this.
+        self.state.fetch_add(JOB + OPEN, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.sleep));
             self.wake.notify_all();
@@ -99,7 +99,7 @@ impl Team {
 
     fn work(&self, job: &Job) {
         // An operation within a piece that knew of other threads would be cut up for them in vain.
-        let _alone = Here::set(1);
+        let _alone = ThreadCountGuard::set(1);
         loop {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             if at >= job.pieces {
@@ -109,20 +109,20 @@ impl Team {
         }
     }
 
-    /// Starts members until there are `helpers`. A thread that cannot be started is done without.
+    /// Starts workers until there are `helpers`. A thread that cannot be started is done without.
     fn grow(&'static self, helpers: usize) {
-        let mut members = lock(&self.members);
-        while *members < helpers {
-            let name = format!("cotangent-{members}");
-            if std::thread::Builder::new().name(name).spawn(|| self.member()).is_err() {
+        let mut workers = lock(&self.workers);
+        while *workers < helpers {
+            let name = format!("cotangent-{workers}");
+            if std::thread::Builder::new().name(name).spawn(|| self.worker()).is_err() {
                 return;
             }
-            *members += 1;
+            *workers += 1;
         }
     }
 
-    /// The life of a member.
-    fn member(&self) {
+    /// The life of a worker.
+    fn worker(&self) {
         let mut seen = 0;
         loop {
             let state = self.await_job(seen);
@@ -144,7 +144,7 @@ impl Team {
     fn await_job(&self, seen: usize) -> usize {
         let news = |state: usize| state / JOB != seen;
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < SPIN_TIME {
             for _ in 0..64 {
                 let state = self.state.load(Ordering::Acquire);
                 if news(state) {
@@ -175,7 +175,7 @@ impl Team {
         let room = lock(&self.job).map_or(0, |job| job.helpers);
         self.state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-                let open = state / JOB == number && state & DOOR != 0 && state % DOOR < room;
+                let open = state / JOB == number && state & OPEN != 0 && state % OPEN < room;
                 open.then_some(state + 1)
             })
             .is_ok()
@@ -183,16 +183,16 @@ impl Team {
 }
 
 /// Closes the door of a job, and waits until all who have joined have left.
-struct Done(&'static Team);
+struct Done(&'static ThreadPool);
 
 impl Drop for Done {
     fn drop(&mut self) {
         let state = &self.0.state;
-        state.fetch_and(!DOOR, Ordering::AcqRel);
+        state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut looks = 0_u32;
-        while !state.load(Ordering::Acquire).is_multiple_of(DOOR) {
+        while !state.load(Ordering::Acquire).is_multiple_of(OPEN) {
             looks += 1;
-            // A member that has lost its processor will need ours.
+            // A worker that has lost its CPU will need ours.
             if looks.is_multiple_of(1 << 12) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
     }

@@ -1,8 +1,8 @@
 //! Splitting work over threads. Pieces have fixed bounds that depend on the amount of work alone, so that results do
 //! not depend on the number of threads.
 
-use crate::backend::cpu::runtime::thread_pool::TEAM;
 use crate::Result;
+use crate::backend::cpu::runtime::thread_pool::POOL;
 use crate::error::bail;
 use std::cell::Cell;
 use std::ops::Range;
@@ -17,14 +17,14 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// What [`with_num_threads`] has set on this thread; 0 for nothing.
-    static HERE: Cell<usize> = const { Cell::new(0) };
+    static LOCAL_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// How many threads an operation may use: what [`with_num_threads`] or [`set_num_threads`] said, or the environment
-/// variable `COTANGENT_NUM_THREADS`, or the number of processors.
+/// variable `COTANGENT_NUM_THREADS`, or the number of CPUs.
 #[inline]
 pub fn num_threads() -> usize {
-    match (HERE.get(), COUNT.load(Ordering::Relaxed)) {
+    match (LOCAL_COUNT.get(), COUNT.load(Ordering::Relaxed)) {
         (0, 0) => by_default(),
         (0, count) => count,
         (here, _) => here,
@@ -73,7 +73,7 @@ pub fn set_num_threads(count: usize) -> Result<()> {
 /// If `count` is 0 or more than 1024.
 pub fn with_num_threads<R>(count: usize, f: impl FnOnce() -> R) -> Result<R> {
     check("with_num_threads", count)?;
-    let _until = Here::set(count);
+    let _until = ThreadCountGuard::set(count);
     Ok(f())
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
         return;
     }
     if cfg!(debug_assertions) && n > grain && num_threads() > 1 {
-        // The team is busy. That no result depends on the seams or on who is first is tested all the same.
+        // The thread_pool is busy. That no result depends on the seams or on who is first is tested all the same.
         (0..n).step_by(grain).rev().for_each(|start| f(start..n.min(start + grain)));
     } else if n > 0 {
         // One thread may take all pieces at once: `f` must not depend on where they are cut.
@@ -105,21 +105,21 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
 fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
     let pieces = n.div_ceil(grain);
     let helpers = num_threads().min(pieces) - 1;
-    helpers > 0 && TEAM.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
+    helpers > 0 && POOL.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
 }
 
 /// How many threads operations on this thread may use, until it is dropped; then as many as before.
-pub(super) struct Here(usize);
+pub(super) struct ThreadCountGuard(usize);
 
-impl Here {
-    pub(super) fn set(count: usize) -> Here {
-        Here(HERE.replace(count))
+impl ThreadCountGuard {
+    pub(super) fn set(count: usize) -> ThreadCountGuard {
+        ThreadCountGuard(LOCAL_COUNT.replace(count))
     }
 }
 
-impl Drop for Here {
+impl Drop for ThreadCountGuard {
     fn drop(&mut self) {
-        HERE.set(self.0);
+        LOCAL_COUNT.set(self.0);
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn try_parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) -> R
 }
 
 /// Calls `f` with every item, on several threads if there are several, and returns the results in order.
-pub(crate) fn deal<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
+pub(crate) fn parallel_map<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
     if items.len() <= 1 || num_threads() == 1 {
         return items.into_iter().map(f).collect();
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn dealt_items_give_results_in_order() -> Result<()> {
         for threads in [1, 2, 5] {
-            let squares = with_num_threads(threads, || deal((0..500).collect(), |i: usize| i * i))?;
+            let squares = with_num_threads(threads, || parallel_map((0..500).collect(), |i: usize| i * i))?;
             assert!(squares.into_iter().eq((0..500).map(|i| i * i)), "{threads} threads");
         }
         Ok(())
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn an_operation_within_a_piece_counts_on_no_other_thread() -> Result<()> {
-        // Again until the team is not busy with another test's job.
-        let run = |piece: &(dyn Fn(usize) + Sync)| while !TEAM.run(3, 2, piece) {};
+        // Again until the thread_pool is not busy with another test's job.
+        let run = |piece: &(dyn Fn(usize) + Sync)| while !POOL.run(3, 2, piece) {};
         with_num_threads(3, || {
             run(&|_| assert_eq!(num_threads(), 1));
             assert_eq!(num_threads(), 3);
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn several_threads_take_part() -> Result<()> {
         let names = Mutex::new(std::collections::HashSet::new());
-        // The team may be busy with another test's job; not always.
+        // The thread_pool may be busy with another test's job; not always.
         for _ in 0..1000 {
             with_num_threads(3, || {
                 parallel(3, 1, |_| {
@@ -298,8 +298,8 @@ mod tests {
             panic!("every piece")
         };
         for _ in 0..20 {
-            assert!(std::panic::catch_unwind(|| while !TEAM.run(8, 3, &all_bad) {}).is_err());
-            while !TEAM.run(8, 3, &|_| ()) {}
+            assert!(std::panic::catch_unwind(|| while !POOL.run(8, 3, &all_bad) {}).is_err());
+            while !POOL.run(8, 3, &|_| ()) {}
         }
         Ok(())
     }

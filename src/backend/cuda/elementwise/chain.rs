@@ -1,12 +1,12 @@
 //! Chains of elementwise operations, each as one kernel made for it.
 
+use crate::backend::code::Code;
+use crate::backend::cpu::elementwise::map::Tile;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening, result};
 use crate::backend::cuda::runtime::call::{Arguments, Grid, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::gpu;
-use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening, result};
-use crate::backend::code::Code;
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::elementwise::map::Tile;
-use crate::backend::late::{Kernel, Operand, Part};
+use crate::backend::deferred::{ChainOperand, ChainPart, Kernel};
 use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::layout::{Layout, Walk};
@@ -15,7 +15,7 @@ use crate::{DType, Element, Result, Scalar};
 /// Threads of a block.
 const THREADS: usize = 256;
 
-/// Computes all parts, for `numel` elements in the computing type `compute`.
+/// Computes all parts, for `numel` elements in the compute dtype `compute`.
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
@@ -24,14 +24,14 @@ pub(crate) fn compute(
     ordinal: usize,
     compute: DType,
     numel: usize,
-    parts: &[Part<'_>],
+    parts: &[ChainPart<'_>],
 ) -> Result<()> {
     let mut reads: Vec<View<'_>> = Vec::new();
     let mut lines = Vec::with_capacity(parts.len());
     for part in parts {
         let mut operand = |k: usize| match part.operands.get(k) {
-            Some(Operand::Part(at)) => result(*at),
-            Some(Operand::Memory(view)) => element(known(&mut reads, view)),
+            Some(ChainOperand::Part(at)) => result(*at),
+            Some(ChainOperand::Memory(view)) => element(known(&mut reads, view)),
             None => element(usize::MAX),
         };
         let code = match part.kernel {
@@ -44,7 +44,8 @@ pub(crate) fn compute(
     }
     let in_order = Layout::contiguous(numel.into());
     let reads: Vec<Place> = reads.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
-    let kept = |(at, part): (usize, &Part<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
+    let kept =
+        |(at, part): (usize, &ChainPart<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
     let writes: Vec<(Place, usize)> = parts.iter().enumerate().filter_map(kept).collect();
     run(op, ordinal, compute, numel, &reads, lines, &writes)
 }
@@ -226,7 +227,7 @@ pub(crate) fn run(
     unsafe { arguments.launch(op, gpu, function, Grid::over(numel, THREADS * pack, THREADS)) }
 }
 
-/// The bits of a number in the computing type.
+/// The bits of a number in the compute dtype.
 fn in_type(number: f64, compute: DType) -> u64 {
     match compute {
         DType::F64 => number.to_bits(),

@@ -24,7 +24,7 @@ template <int N> __device__ inline double polynomial(double z, const double (&c)
     return sum;
 }
 
-// The same steps as the processor's, in plain products and sums, so that the bits are the same.
+// The same steps as the CPU's, in plain products and sums, so that the bits are the same.
 __device__ inline double logarithm(double x) {
     const u64 bits = (u64)__double_as_longlong(x);
     const i32 least = 0x3fe6a09e, k = ((i32)(bits >> 32) - least) >> 20;

@@ -1,6 +1,6 @@
-//! Random numbers, the same as the processor's.
+//! Random numbers, the same as the CPU's.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::{Draw, ViewMut};
@@ -8,13 +8,13 @@ use crate::{DType, Result};
 
 const FILES: &[&str] = &[include_str!("random.cu")];
 
-fn source(compute: DType, dtype: DType, which: usize, per: usize) -> Source {
-    Source::new(FILES, compute, false).dtype("E", dtype).set("DRAW", which).set("PER", per)
+fn source(compute: DType, dtype: DType, which: usize, per: usize) -> KernelSource {
+    KernelSource::new(FILES, compute, false).dtype("E", dtype).set("DRAW", which).set("PER", per)
 }
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<KernelSource> {
     let mut all = vec![source(DType::F64, DType::F64, 1, 2), source(DType::F64, DType::F64, 3, 2)];
     all.extend([source(DType::I64, DType::I64, 4, 2), source(DType::F32, DType::Bool, 5, 4)]);
     for dtype in [DType::F32, DType::F16, DType::BF16] {

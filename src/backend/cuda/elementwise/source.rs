@@ -55,7 +55,7 @@ pub(crate) fn name(dtype: DType) -> &'static str {
     }
 }
 
-/// What every source begins with: the computing type, the type of positions, and what is common to all.
+/// What every source begins with: the compute dtype, the type of positions, and what is common to all.
 pub(crate) fn opening(compute: DType, wide: bool) -> String {
     let compute = match compute {
         DType::F64 => "double",

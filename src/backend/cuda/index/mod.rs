@@ -1,10 +1,10 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source, is_wide, steps};
-use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cpu::index::{Indices, lanes};
+use crate::backend::cuda::nn::rows::InOrder;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide, steps};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{Triangle, View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
@@ -27,19 +27,20 @@ fn bits(dtype: DType) -> DType {
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<KernelSource> {
     let moved = [DType::U8, DType::U16, DType::U32, DType::U64];
-    let mut all: Vec<Source> =
-        moved.map(|dtype| Source::new(FILES, DType::I64, false).dtype("E", dtype).set("R", 2)).into();
+    let mut all: Vec<KernelSource> =
+        moved.map(|dtype| KernelSource::new(FILES, DType::I64, false).dtype("E", dtype).set("R", 2)).into();
     all.extend(
-        [DType::F32, DType::F64, DType::I64, DType::U64]
-            .map(|compute| Source::new(FILES, compute, compute == DType::F64).dtype("E", bits(compute)).set("R", 1)),
+        [DType::F32, DType::F64, DType::I64, DType::U64].map(|compute| {
+            KernelSource::new(FILES, compute, compute == DType::F64).dtype("E", bits(compute)).set("R", 1)
+        }),
     );
-    all.extend([false, true].map(|wide| Source::new(SORT, DType::I64, wide)));
+    all.extend([false, true].map(|wide| KernelSource::new(SORT, DType::I64, wide)));
     all
 }
 
-/// As the processor's [`gather`](crate::backend::cpu::index::gather).
+/// As the CPU's [`gather`](crate::backend::cpu::index::gather).
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
@@ -57,8 +58,9 @@ pub(crate) fn gather(
     }
     let (from, chosen) = (lanes(x.layout, dim, shape)?, indices.view.layout.broadcast_to(shape));
     let walk = Walk::new(shape, [&from, &chosen]);
-    let source =
-        Source::new(FILES, DType::I64, is_wide(shape.numel())).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
+    let source = KernelSource::new(FILES, DType::I64, is_wide(shape.numel()))
+        .dtype("E", bits(x.dtype))
+        .set("R", walk.dims().len());
     let function = source.function(op, gpu, "gather")?;
     let (number, taken, fault) = gpu.faults(op);
     let arguments = Arguments::new()
@@ -77,7 +79,7 @@ pub(crate) fn gather(
     unsafe { arguments.launch(op, gpu, function, Grid::over(shape.numel(), 256, 256)) }
 }
 
-/// As the processor's [`index_add`](crate::backend::cpu::index::index_add): sums have one order, so that they have the same
+/// As the CPU's [`index_add`](crate::backend::cpu::index::index_add): sums have one order, so that they have the same
 /// bits every time.
 ///
 /// # Errors
@@ -144,7 +146,7 @@ impl Sums {
         let memory = || Storage::new(op, Device::Cuda(gpu.ordinal), n * key_size);
         let (mut key, mut number) = (memory()?, memory()?);
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
-        let source = Source::new(FILES, out.dtype, wide).dtype("E", bits(out.dtype)).set("R", walk.dims().len());
+        let source = KernelSource::new(FILES, out.dtype, wide).dtype("E", bits(out.dtype)).set("R", walk.dims().len());
         let (own, taken, fault) = gpu.faults(op);
         let arguments = Arguments::new()
             .at(indices.view.first())
@@ -196,7 +198,7 @@ fn sort(
 ) -> Result<()> {
     let units = n.div_ceil(UNIT);
     let counts = Storage::new(op, Device::Cuda(gpu.ordinal), 256 * units * 8)?;
-    let source = Source::new(SORT, DType::I64, wide);
+    let source = KernelSource::new(SORT, DType::I64, wide);
     let grid = Grid::over(units, 8, 256);
     let count = Arguments::new().at(key.as_ptr()).size(n).size(shift).at(counts.as_ptr()).size(units);
     let scan = Arguments::new().at(counts.as_ptr()).size(256 * units);
@@ -222,7 +224,7 @@ fn sort(
     }
 }
 
-/// As the processor's [`triangle`](crate::backend::cpu::index::triangle).
+/// As the CPU's [`triangle`](crate::backend::cpu::index::triangle).
 ///
 /// # Errors
 /// If the kernel cannot be compiled or started.
@@ -240,7 +242,8 @@ pub(crate) fn triangle(
         return Ok(());
     }
     let walk = Walk::new(shape, [x.layout]);
-    let source = Source::new(FILES, DType::I64, is_wide(numel)).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
+    let source =
+        KernelSource::new(FILES, DType::I64, is_wide(numel)).dtype("E", bits(x.dtype)).set("R", walk.dims().len());
     let arguments = Arguments::new()
         .at(x.first())
         .at(out.first().cast_const())

@@ -3,10 +3,10 @@
 //! It counts in columns: what it takes for the result is the transpose of ours, which is the product of the transposed
 //! operands in the other order. So nothing is ever transposed in memory: our second operand goes first.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
 use crate::backend::cuda::elementwise::chain;
-use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::cuda::nn::rows::InOrder;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{Exactness, View, ViewMut};
 use crate::error::err;
 use crate::layout::{Layout, Shape, Walk};
@@ -27,7 +27,7 @@ pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     workspace: Storage,
     workspace_use: Mutex<()>,
-    chosen: Mutex<HashMap<Problem, sys::cublasLtMatmulAlgo_t>>,
+    chosen: Mutex<HashMap<Product, sys::cublasLtMatmulAlgo_t>>,
 }
 
 // SAFETY: a handle of cuBLASLt may be used by several threads at once.
@@ -45,7 +45,7 @@ struct Side {
 
 /// Everything that an algorithm is chosen by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Problem {
+struct Product {
     m: usize,
     n: usize,
     k: usize,
@@ -98,7 +98,7 @@ pub(crate) fn matmul(
     let side = |matrices: &Matrices<'_>, step: isize| Side { batch_step: step as i64, ..matrices.side };
     let mut outcome = Ok(());
     walk.runs(0, walk.numel(), |[at_a, at_b, at_out], batch| {
-        let problem = Problem {
+        let problem = Product {
             m,
             n,
             k,
@@ -120,7 +120,7 @@ pub(crate) fn matmul(
             ];
             let bits = addresses.iter().chain(&row.map(|row| row.first())).fold(256, |bits, at| bits | at.addr());
             let alignment = 1 << bits.trailing_zeros();
-            outcome = Problem { alignment, ..problem }.run(op, gpu, addresses, row.map(|row| row.first()));
+            outcome = Product { alignment, ..problem }.run(op, gpu, addresses, row.map(|row| row.first()));
         }
     });
     outcome
@@ -128,8 +128,8 @@ pub(crate) fn matmul(
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
-    [DType::I64, DType::U64].map(|dtype| Source::new(INTEGERS, dtype, false)).into()
+pub(crate) fn sources() -> Vec<KernelSource> {
+    [DType::I64, DType::U64].map(|dtype| KernelSource::new(INTEGERS, dtype, false)).into()
 }
 
 /// Products of integers, which wrap around. The library has none.
@@ -145,7 +145,7 @@ fn integers(
     let (m, k, n) = (a.layout.shape()[rank - 2], a.layout.shape()[rank - 1], b.layout.shape()[rank - 1]);
     let (a, b) = (InOrder::new(op, gpu.ordinal, a)?, InOrder::new(op, gpu.ordinal, b)?);
     let numel = out.layout.numel();
-    let function = Source::new(INTEGERS, out.dtype, false).function(op, gpu, "multiply")?;
+    let function = KernelSource::new(INTEGERS, out.dtype, false).function(op, gpu, "multiply")?;
     let arguments = Arguments::new()
         .at(a.first)
         .at(b.first)
@@ -241,7 +241,7 @@ impl Drop for Description {
     }
 }
 
-impl Problem {
+impl Product {
     fn describe(&self, op: &'static str, row: Option<*const u8>) -> Result<Description> {
         use sys::cublasComputeType_t as Compute;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;

@@ -2,10 +2,10 @@
 
 mod tiles;
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
-use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cpu::nn::attention::Inputs;
+use crate::backend::cuda::nn::rows::InOrder;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::Layout;
@@ -55,7 +55,7 @@ fn check_sizes(op: &'static str, inputs: &Inputs<'_>) -> Result<()> {
 }
 
 /// The sizes of a problem for tensor cores, and the kernels made for it.
-struct Problem<'a> {
+struct FusedAttention<'a> {
     op: &'static str,
     gpu: &'a Gpu,
     batches: usize,
@@ -68,11 +68,11 @@ struct Problem<'a> {
     /// Whether the kernels of the Hopper generation are used.
     hopper: bool,
     masked: bool,
-    source: Source,
+    source: KernelSource,
 }
 
-/// Rows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
-struct Rows {
+/// HeadRows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
+struct HeadRows {
     first: *const u8,
     steps: [u64; 3],
     _copy: Option<InOrder>,
@@ -95,38 +95,38 @@ fn aligned(first: *const u8, layout: &Layout) -> bool {
     first.addr().is_multiple_of(16) && steps && layout.strides().last() == Some(&1)
 }
 
-impl Rows {
-    fn new(op: &'static str, ordinal: usize, view: View<'_>) -> Result<Rows> {
+impl HeadRows {
+    fn new(op: &'static str, ordinal: usize, view: View<'_>) -> Result<HeadRows> {
         if aligned(view.first(), view.layout) {
-            return Ok(Rows::of(view.first(), view.layout, None));
+            return Ok(HeadRows::of(view.first(), view.layout, None));
         }
         let copy = InOrder::of_own(op, ordinal, view)?;
         let layout = Layout::contiguous(view.layout.shape().clone());
-        Ok(Rows::of(copy.first, &layout, Some(copy)))
+        Ok(HeadRows::of(copy.first, &layout, Some(copy)))
     }
 
     /// As [`new`](Self::new), with no more than elements that lie side by side.
-    fn as_they_lie(op: &'static str, ordinal: usize, view: View<'_>) -> Result<Rows> {
+    fn as_they_lie(op: &'static str, ordinal: usize, view: View<'_>) -> Result<HeadRows> {
         if view.layout.strides().last() == Some(&1) {
-            return Ok(Rows::of(view.first(), view.layout, None));
+            return Ok(HeadRows::of(view.first(), view.layout, None));
         }
         let copy = InOrder::of_own(op, ordinal, view)?;
-        Ok(Rows::of(copy.first, &Layout::contiguous(view.layout.shape().clone()), Some(copy)))
+        Ok(HeadRows::of(copy.first, &Layout::contiguous(view.layout.shape().clone()), Some(copy)))
     }
 
-    fn of(first: *const u8, layout: &Layout, copy: Option<InOrder>) -> Rows {
-        Rows { first, steps: [step(layout, 4), step(layout, 3), step(layout, 2)], _copy: copy }
+    fn of(first: *const u8, layout: &Layout, copy: Option<InOrder>) -> HeadRows {
+        HeadRows { first, steps: [step(layout, 4), step(layout, 3), step(layout, 2)], _copy: copy }
     }
 }
 
-impl<'a> Problem<'a> {
-    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<Problem<'a>> {
+impl<'a> FusedAttention<'a> {
+    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<FusedAttention<'a>> {
         let (query, key) = (inputs.query.layout, inputs.key.layout);
         let gpu = gpu(op, ordinal)?;
         let (size_, hopper) = (size(query, 1), gpu.arch == 90 && matches!(size(query, 1), 64 | 128));
         check_sizes(op, inputs)?;
         let source = source(inputs.query.dtype, size_, inputs.causal, inputs.mask.is_some(), hopper);
-        Ok(Problem {
+        Ok(FusedAttention {
             op,
             gpu,
             batches: size(query, 4),
@@ -171,9 +171,9 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -> Source {
+fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -> KernelSource {
     // A GPU and a size always get the same files, so that what is set tells the sources of a GPU apart.
-    Source::bare(if hopper { HOPPER } else { PLAIN })
+    KernelSource::bare(if hopper { HOPPER } else { PLAIN })
         .set("BF16", i32::from(dtype == DType::BF16))
         .set("D", size)
         .set("CAUSAL", i32::from(causal))
@@ -182,7 +182,7 @@ fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -
 
 /// Sources of every kind that older GPUs compile, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for (size, dtype) in [(16, DType::F16), (32, DType::BF16), (64, DType::BF16), (96, DType::F16), (128, DType::BF16)]
     {
@@ -194,7 +194,7 @@ pub(crate) fn sources() -> Vec<Source> {
 
 /// Sources of the kernels for the Hopper generation.
 #[cfg(test)]
-pub(crate) fn hopper_sources() -> Vec<Source> {
+pub(crate) fn hopper_sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for (size, dtype) in [(64, DType::F16), (64, DType::BF16), (128, DType::BF16)] {
         all.extend([(false, false), (true, false), (true, true)].map(|(c, m)| source(dtype, size, c, m, true)));
@@ -203,17 +203,17 @@ pub(crate) fn hopper_sources() -> Vec<Source> {
 }
 
 trait WithRows {
-    fn rows(self, rows: &Rows) -> Self;
-    fn rows_or_null(self, rows: Option<&Rows>) -> Self;
+    fn rows(self, rows: &HeadRows) -> Self;
+    fn rows_or_null(self, rows: Option<&HeadRows>) -> Self;
     fn mask(self, mask: Option<View<'_>>) -> Self;
 }
 
 impl WithRows for Arguments {
-    fn rows(self, rows: &Rows) -> Arguments {
+    fn rows(self, rows: &HeadRows) -> Arguments {
         self.at(rows.first).words(&rows.steps)
     }
 
-    fn rows_or_null(self, rows: Option<&Rows>) -> Arguments {
+    fn rows_or_null(self, rows: Option<&HeadRows>) -> Arguments {
         self.at_or_null(rows.map(|rows| rows.first)).words(&rows.map_or([0; 3], |rows| rows.steps))
     }
 
@@ -223,8 +223,8 @@ impl WithRows for Arguments {
     }
 }
 
-/// As the processor's [`forward`](crate::backend::cpu::nn::attention::forward), for what [`fits`]: `sums` and the mask are
-/// of the computing type. The rows of `out` may lie apart.
+/// As the CPU's [`forward`](crate::backend::cpu::nn::attention::forward), for what [`fits`]: `sums` and the mask are
+/// of the compute dtype. The rows of `out` may lie apart.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -238,10 +238,10 @@ pub(crate) fn forward(
     if !on_tensor_cores(inputs) {
         return tiles::forward(op, ordinal, inputs, sums, out);
     }
-    let problem = Problem::new(op, ordinal, inputs)?;
-    let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| Rows::new(op, ordinal, view));
+    let problem = FusedAttention::new(op, ordinal, inputs)?;
+    let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| HeadRows::new(op, ordinal, view));
     let (q, k, v) = (q?, k?, v?);
-    let to = Rows::of(out.first().cast_const(), out.layout, None);
+    let to = HeadRows::of(out.first().cast_const(), out.layout, None);
     let arguments = problem
         .opening()
         .word(problem.scale())
@@ -271,7 +271,7 @@ pub(crate) fn forward(
     unsafe { problem.run("attention_forward", arguments, blocks, threads, shared) }
 }
 
-/// As the processor's [`backward`](crate::backend::cpu::nn::attention::backward), for what [`forward`] was given.
+/// As the CPU's [`backward`](crate::backend::cpu::nn::attention::backward), for what [`forward`] was given.
 ///
 /// # Errors
 /// As for [`forward`].
@@ -285,8 +285,8 @@ pub(crate) fn backward(
     if !on_tensor_cores(inputs) {
         return tiles::backward(op, ordinal, inputs, [sums, out, g], grads);
     }
-    let problem = Problem::new(op, ordinal, inputs)?;
-    let rows = |view: View<'_>| Rows::new(op, ordinal, view);
+    let problem = FusedAttention::new(op, ordinal, inputs)?;
+    let rows = |view: View<'_>| HeadRows::new(op, ordinal, view);
     let (q, k, v) = (rows(inputs.query)?, rows(inputs.key)?, rows(inputs.value)?);
     let (out, g) = (rows(out)?, rows(g)?);
     let (d, pairs) = (problem.size, problem.pairs());
@@ -313,11 +313,11 @@ pub(crate) fn backward(
     let [to_q, to_k, to_v] = grads;
     let unwanted = |rows: usize| problem.memory(pairs * rows * d * 2);
     let targets = [(to_q, problem.queries), (to_k, problem.keys), (to_v, problem.keys)].map(|(to, rows)| match to {
-        Some(to) => Ok((Rows::of(to.first().cast_const(), to.layout, None), None)),
+        Some(to) => Ok((HeadRows::of(to.first().cast_const(), to.layout, None), None)),
         None => {
             let memory = unwanted(rows)?;
             let steps = [problem.heads * rows * d, rows * d, d].map(|step| step as u64);
-            Ok::<_, crate::Error>((Rows { first: memory.as_ptr(), steps, _copy: None }, Some(memory)))
+            Ok::<_, crate::Error>((HeadRows { first: memory.as_ptr(), steps, _copy: None }, Some(memory)))
         }
     });
     let [to_q, to_k, to_v] = targets;

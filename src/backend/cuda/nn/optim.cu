@@ -1,6 +1,6 @@
 // Updates of many parameters in one launch. A block has PIECE elements of one of them. RULE changes the parameter `p` and
 // its state `s0`, `s1`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With REST the last of the states is what
-// the parameter lacks of its value in the computing type.
+// the parameter lacks of its value in the compute dtype.
 
 #define PIECE 4096
 

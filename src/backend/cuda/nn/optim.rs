@@ -1,6 +1,6 @@
 //! Updates of all parameters in few launches.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source};
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
@@ -48,7 +48,7 @@ pub(crate) struct Update<'a> {
     pub rule: &'a str,
     /// Tensors of state that the rule knows.
     pub slots: usize,
-    /// Whether the last of the states is what the parameters lack of their values in the computing type.
+    /// Whether the last of the states is what the parameters lack of their values in the compute dtype.
     pub rest: bool,
     pub parameter: DType,
     pub gradient: DType,
@@ -57,7 +57,7 @@ pub(crate) struct Update<'a> {
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources(rule: &str, slots: usize) -> Vec<Source> {
+pub(crate) fn sources(rule: &str, slots: usize) -> Vec<KernelSource> {
     let source = |parameter: DType, rest: bool| {
         let compute = crate::backend::cpu::runtime::convert::compute_dtype(parameter);
         let update = Update { rule, slots, rest, parameter, gradient: parameter, compute };
@@ -67,8 +67,8 @@ pub(crate) fn sources(rule: &str, slots: usize) -> Vec<Source> {
 }
 
 impl Update<'_> {
-    fn source(&self, states: usize, most: usize) -> Source {
-        Source::new(FILES, self.compute, false)
+    fn source(&self, states: usize, most: usize) -> KernelSource {
+        KernelSource::new(FILES, self.compute, false)
             .dtype("P", self.parameter)
             .dtype("G", self.gradient)
             .set("SLOTS", self.slots)

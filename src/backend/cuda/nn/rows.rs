@@ -1,10 +1,10 @@
 //! Fused kernels over rows: softmax, layer norm and cross entropy.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source, WIDE, is_wide};
-use crate::backend::cuda::elementwise::chain;
-use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::cpu::nn::softmax::SoftmaxKind;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::nn::softmax::Row;
+use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{Targets, View, ViewMut};
 use crate::layout::Layout;
 use crate::storage::Storage;
@@ -55,14 +55,14 @@ impl InOrder {
     }
 }
 
-/// As the processor's [`softmax`](crate::backend::cpu::nn::softmax::softmax).
+/// As the CPU's [`softmax`](crate::backend::cpu::nn::softmax::softmax).
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
 pub(crate) fn softmax<const N: usize>(
     op: &'static str,
     ordinal: usize,
-    row: Row,
+    kind: SoftmaxKind,
     inputs: [View<'_>; N],
     dim: Option<usize>,
     out: &mut ViewMut<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn softmax<const N: usize>(
         1024.. => 256,
         _ => 32,
     };
-    let source = softmax_source(out.dtype, row, is_wide(numel), group);
+    let source = softmax_source(out.dtype, kind, is_wide(numel), group);
     let rows = numel / length;
     let arguments = Arguments::new().at(a.first).at(b.first).at(out.first().cast_const()).size(rows).size(length);
     // SAFETY: all operands have `numel` elements in order (L2), and the arguments are those of the kernels.
@@ -96,19 +96,21 @@ pub(crate) fn softmax<const N: usize>(
     }
 }
 
-fn softmax_source(dtype: DType, row: Row, wide: bool, group: usize) -> Source {
-    let source = Source::new(SOFTMAX, compute_dtype(dtype), wide);
-    source.dtype("E", dtype).set("WHICH", row as usize).set("GROUP", group)
+fn softmax_source(dtype: DType, kind: SoftmaxKind, wide: bool, group: usize) -> KernelSource {
+    let source = KernelSource::new(SOFTMAX, compute_dtype(dtype), wide);
+    source.dtype("E", dtype).set("WHICH", kind as usize).set("GROUP", group)
 }
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
-    let rows = [Row::Softmax, Row::LogSoftmax, Row::SoftmaxGrad, Row::LogSoftmaxGrad];
+    let rows = [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::SoftmaxGrad, SoftmaxKind::LogSoftmaxGrad];
     let mut all = Vec::new();
     for dtype in floats() {
-        all.extend(rows.into_iter().zip([1, 32, 256, 32]).map(|(row, group)| softmax_source(dtype, row, false, group)));
+        all.extend(
+            rows.into_iter().zip([1, 32, 256, 32]).map(|(kind, group)| softmax_source(dtype, kind, false, group)),
+        );
         all.extend([768, 77, 4100].map(|len| norm_source(dtype, dtype, len, &[])));
         all.extend([false, true].map(|weighted| targets_source(dtype, 50257, weighted).0));
     }
@@ -117,7 +119,7 @@ pub(crate) fn sources() -> Vec<Source> {
 }
 
 /// How a row of a layer norm is dealt out.
-fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> Source {
+fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> KernelSource {
     let fits = |pack: &usize| {
         let aligned = first.iter().all(|first| first.addr().is_multiple_of(pack * dtype.size().max(weight.size())));
         len.is_multiple_of(*pack) && pack * dtype.size() <= WIDE && pack * weight.size() <= WIDE && aligned
@@ -126,7 +128,7 @@ fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> 
     let pack = [4, 2, 1].into_iter().find(fits).unwrap_or(1);
     // What a thread can hold of three rows without memory.
     let group = if len <= 32 * 32 { 32 } else { 256 };
-    Source::new(LAYER_NORM, compute_dtype(dtype), false)
+    KernelSource::new(LAYER_NORM, compute_dtype(dtype), false)
         .fused()
         .dtype("E", dtype)
         .dtype("V", weight)
@@ -141,7 +143,7 @@ fn rows_at_a_time(len: usize) -> usize {
     if len <= 32 * 32 { 8 } else { 1 }
 }
 
-/// As the processor's [`forward`](crate::backend::cpu::nn::layer_norm::forward); weight and bias are of any one dtype.
+/// As the CPU's [`forward`](crate::backend::cpu::nn::layer_norm::forward); weight and bias are of any one dtype.
 ///
 /// # Errors
 /// As for [`softmax`].
@@ -182,7 +184,7 @@ pub(crate) fn layer_norm_pieces(rows: usize, len: usize) -> usize {
     rows.div_ceil(rows_at_a_time(len)).clamp(1, 512)
 }
 
-/// As the processor's [`backward`](crate::backend::cpu::nn::layer_norm::backward); the weight is of any dtype.
+/// As the CPU's [`backward`](crate::backend::cpu::nn::layer_norm::backward); the weight is of any dtype.
 ///
 /// # Errors
 /// As for [`softmax`].
@@ -236,9 +238,9 @@ impl Targets<'_> {
 }
 
 /// The source for so many classes, and the threads of a block.
-fn targets_source(dtype: DType, classes: usize, weighted: bool) -> (Source, usize) {
+fn targets_source(dtype: DType, classes: usize, weighted: bool) -> (KernelSource, usize) {
     let threads = if classes <= 1024 { 128 } else { 512 };
-    let source = Source::new(CROSS_ENTROPY, compute_dtype(dtype), false)
+    let source = KernelSource::new(CROSS_ENTROPY, compute_dtype(dtype), false)
         .fused()
         .dtype("E", dtype)
         .set("PACK", WIDE / dtype.size())
@@ -247,7 +249,7 @@ fn targets_source(dtype: DType, classes: usize, weighted: bool) -> (Source, usiz
     (source, threads)
 }
 
-/// As the processor's [`forward`](crate::backend::cpu::nn::cross_entropy::forward); the weight of each row that counts is
+/// As the CPU's [`forward`](crate::backend::cpu::nn::cross_entropy::forward); the weight of each row that counts is
 /// written to `counted`. A class out of range is found out when the GPU is next waited for.
 ///
 /// # Errors
@@ -284,7 +286,7 @@ pub(crate) fn cross_entropy(
     unsafe { arguments.launch(op, gpu, function, Grid { blocks: [rows, 1], threads: [threads, 1], shared: 0 }) }
 }
 
-/// As the processor's [`backward`](crate::backend::cpu::nn::cross_entropy::backward); `total` is the sum of all weights
+/// As the CPU's [`backward`](crate::backend::cpu::nn::cross_entropy::backward); `total` is the sum of all weights
 /// in f64, if they count.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! Folding dimensions of strided elements.
 
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source, WIDE, is_wide, steps};
-use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::cpu::reduce::arg::Extreme;
+use crate::backend::cpu::reduce::{CenteredReduce, Reduce};
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::reduce::{Reduce, Shifted};
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide, steps};
+use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Shape, Walk};
 use crate::storage::Storage;
@@ -22,7 +22,7 @@ const SHORTEST: usize = 4096;
 #[derive(Clone, Copy)]
 enum Fold {
     Plain(Reduce),
-    Shifted(Shifted),
+    CenteredReduce(CenteredReduce),
     Choice(Extreme),
 }
 
@@ -34,8 +34,8 @@ impl Fold {
             Fold::Plain(Reduce::Prod) => 2,
             Fold::Plain(Reduce::Max) => 3,
             Fold::Plain(Reduce::Min) => 4,
-            Fold::Shifted(Shifted::Deviation(_)) => 5,
-            Fold::Shifted(Shifted::LogSumExp) => 6,
+            Fold::CenteredReduce(CenteredReduce::Deviation(_)) => 5,
+            Fold::CenteredReduce(CenteredReduce::LogSumExp) => 6,
             Fold::Choice(Extreme::Max) => 7,
             Fold::Choice(Extreme::Min) => 8,
         }
@@ -55,7 +55,7 @@ struct Results {
     numel: usize,
 }
 
-/// As the processor's [`reduce`](crate::backend::cpu::reduce::reduce).
+/// As the CPU's [`reduce`](crate::backend::cpu::reduce::reduce).
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -71,24 +71,24 @@ pub(crate) fn reduce(
     fold(op, ordinal, Fold::Plain(by), input, dims, &results)
 }
 
-/// As the processor's [`reduce_shifted`](crate::backend::cpu::reduce::reduce_shifted).
+/// As the CPU's [`reduce_centered`](crate::backend::cpu::reduce::reduce_centered).
 ///
 /// # Errors
 /// As for [`reduce`].
-pub(crate) fn reduce_shifted(
+pub(crate) fn reduce_centered(
     op: &'static str,
     ordinal: usize,
-    by: Shifted,
+    by: CenteredReduce,
     input: View<'_>,
     dims: &[usize],
     own: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let results = Results::new(Some(out), None, Some(own.first()));
-    fold(op, ordinal, Fold::Shifted(by), input, dims, &results)
+    fold(op, ordinal, Fold::CenteredReduce(by), input, dims, &results)
 }
 
-/// As the processor's [`arg`](crate::backend::cpu::reduce::arg::arg).
+/// As the CPU's [`arg`](crate::backend::cpu::reduce::arg::arg).
 ///
 /// # Errors
 /// As for [`reduce`].
@@ -139,8 +139,8 @@ fn pack(by: Fold, input: View<'_>, kept: &Walk<1>, folded: &Walk<1>) -> usize {
 }
 
 /// `ranks` are the numbers of the dimensions that stay and of those that go.
-fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [group, pack]: [usize; 2]) -> Source {
-    Source::new(FILES, compute_dtype(from), wide)
+fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [group, pack]: [usize; 2]) -> KernelSource {
+    KernelSource::new(FILES, compute_dtype(from), wide)
         .dtype("X", from)
         .dtype("Y", to)
         .set("FOLD", by.number())
@@ -152,12 +152,15 @@ fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [grou
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(crate) fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<KernelSource> {
     let plain = [Reduce::Sum, Reduce::Prod, Reduce::Max, Reduce::Min].map(Fold::Plain);
     let choices = [Extreme::Max, Extreme::Min].map(Fold::Choice);
-    let shifted =
-        [Fold::Plain(Reduce::Mean), Fold::Shifted(Shifted::Deviation(1.0)), Fold::Shifted(Shifted::LogSumExp)];
-    let some = |by: &[Fold], dtypes: &[DType]| -> Vec<Source> {
+    let shifted = [
+        Fold::Plain(Reduce::Mean),
+        Fold::CenteredReduce(CenteredReduce::Deviation(1.0)),
+        Fold::CenteredReduce(CenteredReduce::LogSumExp),
+    ];
+    let some = |by: &[Fold], dtypes: &[DType]| -> Vec<KernelSource> {
         let each = |&by: &Fold| {
             let pack = move |dtype: DType| if matches!(by, Fold::Choice(_)) { 1 } else { WIDE / dtype.size() };
             dtypes.iter().map(move |&d| source(by, [d; 2], d == DType::F64, [1, 2], [32, pack(d)]))
@@ -178,7 +181,7 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
     let (gpu, compute) = (gpu(op, ordinal)?, compute_dtype(input.dtype));
     let (kept, folded) = (walk(input.layout, |d| !dims.contains(&d)), walk(input.layout, |d| dims.contains(&d)));
     let (results, length) = (to.numel, folded.numel());
-    let count = if let Fold::Shifted(Shifted::Deviation(n)) = by { n } else { length as f64 };
+    let count = if let Fold::CenteredReduce(CenteredReduce::Deviation(n)) = by { n } else { length as f64 };
     // Which way brings neighbouring threads to neighbouring elements.
     let ([kept_step], [folded_step]) = (kept.inner(), folded.inner());
     let rows = results == 1 || (folded_step.unsigned_abs() <= kept_step.unsigned_abs() && length > 1);

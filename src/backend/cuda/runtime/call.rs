@@ -1,9 +1,9 @@
 //! Kernels that are written down, as opposed to those generated for chains: their sources, made for dtypes and sizes, and
 //! the arguments of a call.
 
+use crate::backend::cuda::elementwise::source::{name, opening};
 use crate::backend::cuda::runtime::compile::Function;
 use crate::backend::cuda::runtime::gpu::Gpu;
-use crate::backend::cuda::elementwise::source::{name, opening};
 use crate::layout::Walk;
 use crate::{DType, Result};
 use smallvec::SmallVec;
@@ -14,9 +14,9 @@ use std::fmt::{Display, Write};
 pub(crate) const WIDE: usize = 16;
 
 /// A file of kernels with what it leaves open.
-pub(crate) struct Source {
+pub(crate) struct KernelSource {
     files: &'static [&'static str],
-    /// The computing type.
+    /// The compute dtype.
     compute: DType,
     /// Whether positions need more than 32 bits.
     wide: bool,
@@ -32,29 +32,29 @@ pub(crate) fn is_wide(numel: usize) -> bool {
     numel >= 1 << 31
 }
 
-impl Source {
-    pub fn new(files: &'static [&'static str], compute: DType, wide: bool) -> Source {
-        Source { files, compute, wide, settings: String::new(), fused: false, bare: false }
+impl KernelSource {
+    pub fn new(files: &'static [&'static str], compute: DType, wide: bool) -> KernelSource {
+        KernelSource { files, compute, wide, settings: String::new(), fused: false, bare: false }
     }
 
     /// Files that begin with everything they need.
-    pub fn bare(files: &'static [&'static str]) -> Source {
-        Source { bare: true, ..Source::new(files, DType::F32, false) }
+    pub fn bare(files: &'static [&'static str]) -> KernelSource {
+        KernelSource { bare: true, ..KernelSource::new(files, DType::F32, false) }
     }
 
-    /// Lets the compiler contract products and sums, where no kernel of the processor gives the same bits anyway.
-    pub fn fused(mut self) -> Source {
+    /// Lets the compiler contract products and sums, where no kernel of the CPU gives the same bits anyway.
+    pub fn fused(mut self) -> KernelSource {
         self.fused = true;
         self
     }
 
-    pub fn dtype(mut self, symbol: &str, dtype: DType) -> Source {
+    pub fn dtype(mut self, symbol: &str, dtype: DType) -> KernelSource {
         // Writing to a string cannot fail.
         let _ = writeln!(self.settings, "typedef {} {symbol};", name(dtype));
         self
     }
 
-    pub fn set(mut self, symbol: &str, value: impl Display) -> Source {
+    pub fn set(mut self, symbol: &str, value: impl Display) -> KernelSource {
         let _ = writeln!(self.settings, "#define {symbol} {value}");
         self
     }

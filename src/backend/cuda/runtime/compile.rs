@@ -106,7 +106,7 @@ pub(crate) fn compile(op: &'static str, source: &str, arch: u32, fused: bool) ->
     let program = nvrtc::result::create_program(&source, None).map_err(|e| refused("starting the compiler", e))?;
     // From 9.0 on there are instructions that a GPU has only under its own name.
     let architecture = format!("--gpu-architecture=sm_{arch}{}", if arch >= 90 { "a" } else { "" });
-    // Products and sums are not contracted unless the caller asks for it: the processor's kernels do not do it either.
+    // Products and sums are not contracted unless the caller asks for it: the CPU's kernels do not do it either.
     let contracted = if fused { "--fmad=true" } else { "--fmad=false" };
     let options = [architecture.as_str(), contracted, "--std=c++17", "--device-int128"];
     // SAFETY: the program was just made, and is destroyed once, below.

@@ -1,6 +1,6 @@
 // Reports of what is found wrong while a kernel runs.
 
-// What the processor reads when it next waits for the GPU: the operation that met a wrong index first.
+// What the CPU reads when it next waits for the GPU: the operation that met a wrong index first.
 struct Fault { u64 op; i64 index, size; };
 
 __device__ inline bool outside(i64 index, i64 size, u64 op, u32* taken, Fault* fault) {

@@ -45,7 +45,7 @@ pub(crate) struct Gpu {
 }
 
 /// Where kernels report what they find wrong: a flag on the GPU for the first of them, and the report in memory that the
-/// processor reads.
+/// CPU reads.
 struct Faults {
     taken: u64,
     report: Handle<*mut Fault>,
@@ -127,7 +127,7 @@ fn zero() -> std::result::Result<u64, result::DriverError> {
 impl Faults {
     fn new() -> Result<Faults> {
         let e = |error| failed("cuda", "making room for reports", error);
-        // SAFETY: the context is this thread's. Memory of the processor that the GPU may write to has one address for both.
+        // SAFETY: the context is this thread's. Memory of the CPU that the GPU may write to has one address for both.
         unsafe {
             let taken = zero().map_err(e)?;
             let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;

@@ -1,4 +1,4 @@
-//! A GPU's memory: where its pool takes segments from, and copies to and from the processor's.
+//! A GPU's memory: where its pool takes segments from, and copies to and from the CPU's.
 
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::{Gpu, failed, gpu};
@@ -28,7 +28,7 @@ impl System for CudaSystem {
 
     fn unmap(&mut self, address: usize, _bytes: usize) {
         if gpu("cuda", self.ordinal).is_ok() {
-            // Waits for the work under way. A refusal means that the context has failed, and the memory with it.
+            // Waits for the work under way. A error_case means that the context has failed, and the memory with it.
             // SAFETY: `map` answered with this address, and nobody uses it any more.
             let _ = unsafe { result::free_sync(address as u64) };
         }
@@ -41,7 +41,7 @@ impl System for CudaSystem {
 }
 
 impl Gpu {
-    /// Copies bytes of the processor's memory to the GPU. They may be changed as soon as this returns, unless they are
+    /// Copies bytes of the CPU's memory to the GPU. They may be changed as soon as this returns, unless they are
     /// pinned.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Gpu {
             .map_err(|e| failed(op, "clearing memory", e))
     }
 
-    /// Copies bytes of the GPU to the processor's memory, after all work asked for so far.
+    /// Copies bytes of the GPU to the CPU's memory, after all work asked for so far.
     ///
     /// # Errors
     /// If that work has failed, or the driver refuses.
@@ -182,14 +182,14 @@ pub(crate) fn read(op: &'static str, ordinal: usize, from: View<'_>, position: u
     })
 }
 
-/// The bytes of contiguous elements of one dtype, between the processor and a GPU.
+/// The bytes of contiguous elements of one dtype, between the CPU and a GPU.
 ///
 /// # Errors
 /// If it is between two GPUs, earlier work has failed, or the driver refuses.
 pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     let bytes = to.layout.numel() * to.dtype.size();
     // SAFETY: both are contiguous and have as many elements (L2), of one dtype, on the devices that they say. The
-    // processor's memory is initialised where it is read, and nobody else uses it where it is written.
+    // CPU's memory is initialised where it is read, and nobody else uses it where it is written.
     unsafe {
         match (from.device(), to.device()) {
             (Device::Cpu, Device::Cuda(n)) => {

@@ -1,4 +1,4 @@
-// What every generated kernel begins with. Before it stand `typedef … T;`, the computing type, and `typedef … I;`, an
+// What every generated kernel begins with. Before it stand `typedef … T;`, the compute dtype, and `typedef … I;`, an
 // unsigned type for positions.
 
 typedef float f32;
@@ -15,7 +15,7 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct boolean { u8 bits; };
 
-// From an element's own type into the computing type. Half precision by instructions: the headers are not always there.
+// From an element's own type into the compute dtype. Half precision by instructions: the headers are not always there.
 __device__ inline float widen(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 __device__ inline float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 __device__ inline u8 widen(boolean x) { return x.bits != 0; }

@@ -14,7 +14,7 @@ pub(super) const STEP: usize = 2 * TILE;
 /// Elements of a packed panel for one step: two tiles.
 pub(super) const PANEL_STEP: usize = SIDE * STEP;
 
-/// Whether this processor has the tile unit and the instructions that packing uses, and the system lets us use them.
+/// Whether this CPU has the tile unit and the instructions that packing uses, and the system lets us use them.
 ///
 /// The first call asks Linux for the permission, which holds for all threads of the process, also those to come.
 pub(crate) fn available() -> bool {
@@ -79,7 +79,7 @@ impl Tiles {
     /// # Safety
     /// [`available`] has answered yes.
     pub unsafe fn configure() -> Self {
-        // SAFETY: the processor has the instruction, which reads the 64 bytes of a valid configuration.
+        // SAFETY: the CPU has the instruction, which reads the 64 bytes of a valid configuration.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly, preserves_flags));
         };
@@ -89,7 +89,7 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: the processor has the instruction, as it had `ldtilecfg`; nobody uses the tiles any more.
+        // SAFETY: the CPU has the instruction, as it had `ldtilecfg`; nobody uses the tiles any more.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Lines {
 /// zeros, so that it does not matter that the conversion does so too.
 ///
 /// # Safety
-/// The unsafe functions are called where the processor has AVX-512 with BW, VL and BF16. They touch no elements but those in
+/// The unsafe functions are called where the CPU has AVX-512 with BW, VL and BF16. They touch no elements but those in
 /// their masks, and put zeros in the others' places. They are `inline(always)` so that their callers' instruction
 /// sets hold for them.
 pub(crate) unsafe trait Source: Copy + Send + Sync {

@@ -81,7 +81,7 @@ impl<T> Kernels<T> {
 }
 
 /// # Safety
-/// The processor has `V`'s instructions; `a` has `M` rows and `k` columns, `b` has `k` rows, `out` has `M` rows, each of
+/// The CPU has `V`'s instructions; `a` has `M` rows and `k` columns, `b` has `k` rows, `out` has `M` rows, each of
 /// `N` vectors but for what `last` leaves out, as does the row to start from; nobody else uses that part of `out`.
 #[inline(always)]
 unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, zero: V::Item) {
@@ -167,7 +167,7 @@ unsafe fn dots_from<V: Vector, const R: usize, const X: usize, const H: usize>(
 /// Vector `h` of `left` elements, with zeros behind them.
 ///
 /// # Safety
-/// The processor has `V`'s instructions, and the elements are there.
+/// The CPU has `V`'s instructions, and the elements are there.
 #[inline(always)]
 unsafe fn part<V: Vector>(first: *const V::Item, h: usize, left: usize, zero: V::Item) -> V {
     // SAFETY: the caller's promise.
@@ -184,7 +184,7 @@ unsafe fn part<V: Vector>(first: *const V::Item, h: usize, left: usize, zero: V:
 /// wait for the last. What comes out for a row does not depend on `R`.
 ///
 /// # Safety
-/// The processor has `V`'s instructions; there are as many rows and others as that, and room for the results.
+/// The CPU has `V`'s instructions; there are as many rows and others as that, and room for the results.
 #[inline(always)]
 unsafe fn dots<V: Vector, const R: usize, const X: usize, const H: usize>(of: &Dots<V::Item>, zero: V::Item) {
     // SAFETY: the caller's promise.

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::{Generator, Result};
 
-    /// The kernels of every instruction set that this processor has.
+    /// The kernels of every instruction set that this CPU has.
     fn all_kernels() -> Vec<&'static Kernels<f32>> {
         let mut all = vec![&kernel::plain_f32::KERNELS];
         #[cfg(target_arch = "x86_64")]
@@ -203,7 +203,7 @@ mod tests {
                     start: Start::Zero,
                     by_column: true,
                 };
-                // SAFETY: all rows are there, and the processor has the instructions.
+                // SAFETY: all rows are there, and the CPU has the instructions.
                 unsafe { by_rows(&line, kernels, 0..len) };
                 for (at, got) in out.iter().enumerate() {
                     let (i, j) = (at % len, at / len);

@@ -118,7 +118,7 @@ impl<T: Copy, O: Copy> Product<T, O> {
 pub(crate) trait Number: Element + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self> {
     const ZERO: Self;
 
-    /// The kernels for this processor.
+    /// The kernels for this CPU.
     fn kernels() -> &'static Kernels<Self>;
 
     /// What turns the rows of a square of [`pack::SIDE`] into columns, if there is a way faster than one by one.
@@ -186,7 +186,7 @@ pub(crate) unsafe fn gemm<T: Number>(op: &'static str, product: &Product<T>) -> 
 /// As [`gemm`].
 unsafe fn shared<T: Number>(op: &'static str, product: &Product<T>) -> Result<()> {
     let kernels = T::kernels();
-    let plan = Plan::new(kernels, product);
+    let plan = GemmPlan::new(kernels, product);
     let most = product.work() / GRAIN;
     if num_threads() == 1 || most < 2 {
         // SAFETY: the caller's promise.
@@ -236,7 +236,7 @@ fn even(n: usize, most: usize) -> usize {
 }
 
 /// How a product is computed.
-struct Plan<'a, T: Number> {
+struct GemmPlan<'a, T: Number> {
     product: &'a Product<T>,
     kernels: &'static Kernels<T>,
     pack_a: bool,
@@ -248,7 +248,7 @@ struct Plan<'a, T: Number> {
 }
 
 /// The part of a product between its packed operands: a block of the inner dimension, of rows and of columns.
-struct Part<T> {
+struct GemmPart<T> {
     k: Range<usize>,
     i: Range<usize>,
     j: Range<usize>,
@@ -260,14 +260,14 @@ struct Part<T> {
     packed_b: *mut T,
 }
 
-impl<'a, T: Number> Plan<'a, T> {
-    fn new(kernels: &'static Kernels<T>, product: &'a Product<T>) -> Plan<'a, T> {
+impl<'a, T: Number> GemmPlan<'a, T> {
+    fn new(kernels: &'static Kernels<T>, product: &'a Product<T>) -> GemmPlan<'a, T> {
         let &Product { m, n, k, a, b, .. } = product;
         let panel = kernels.vectors() * kernels.lanes;
         // An element of `b` is read once for each panel of rows, one of `a` once for each panel of columns. Rows of
         // `a` can be read where they are, a block of one after the other; columns lie too far apart.
         let in_cache = k * n * size_of::<T>() <= 1 << 18;
-        Plan {
+        GemmPlan {
             product,
             kernels,
             pack_a: !matches!(a.col, 0 | 1) && n > 2 * panel && k > 16,
@@ -279,10 +279,10 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// The plan for a part of the product, which is packed as the whole would be.
-    fn for_part<'p>(&self, product: &'p Product<T>) -> Plan<'p, T> {
-        let &Plan { kernels, pack_a, pack_b, block, .. } = self;
+    fn for_part<'p>(&self, product: &'p Product<T>) -> GemmPlan<'p, T> {
+        let &GemmPlan { kernels, pack_a, pack_b, block, .. } = self;
         let (columns, rows) = (product.n.min(COLUMNS), product.m.min(ROWS));
-        Plan { product, kernels, pack_a, pack_b, block, columns, rows }
+        GemmPlan { product, kernels, pack_a, pack_b, block, columns, rows }
     }
 
     /// Whether the columns or the rows are dealt out to threads, and how many are a part, of which there are to be at most
@@ -336,7 +336,7 @@ impl<'a, T: Number> Plan<'a, T> {
                     let height = even(i.len(), self.kernels.rows());
                     let (high, wide) = (i.len().div_ceil(height), j.len().div_ceil(panel));
                     let k = p..k.min(p + self.block);
-                    let part = Part { k, i, j: j.clone(), height, high, wide, packed_a, packed_b };
+                    let part = GemmPart { k, i, j: j.clone(), height, high, wide, packed_a, packed_b };
                     // SAFETY: the caller's promise; the space has room for both packed operands of any part.
                     unsafe {
                         self.pack(&part);
@@ -351,7 +351,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// The first column of a panel of `b`, its columns, and their number with the padding. Panels have as many
     /// vectors as each other, or one more: a last panel of what is left would often be narrow, and narrow tiles are slow.
     #[inline(always)]
-    fn panel(&self, part: &Part<T>, at: usize) -> (usize, usize, usize) {
+    fn panel(&self, part: &GemmPart<T>, at: usize) -> (usize, usize, usize) {
         let lanes = self.kernels.lanes;
         let vectors = part.j.len().div_ceil(lanes);
         let (first, end) = (at * vectors / part.wide * lanes, (at + 1) * vectors / part.wide * lanes);
@@ -360,8 +360,8 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// # Safety
     /// As [`gemm`]; the part's packed operands have room.
-    unsafe fn pack(&self, part: &Part<T>) {
-        let Part { k, i, height, .. } = part;
+    unsafe fn pack(&self, part: &GemmPart<T>) {
+        let GemmPart { k, i, height, .. } = part;
         // The panels of `b` serve all rows.
         let panels_b = if self.pack_b && i.start == 0 { part.wide } else { 0 };
         let panels_a = if self.pack_a { part.high } else { 0 };
@@ -392,7 +392,7 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// # Safety
     /// As [`gemm`]; the part's operands are packed.
-    unsafe fn multiply(&self, part: &Part<T>) {
+    unsafe fn multiply(&self, part: &GemmPart<T>) {
         let width = part.j.len().div_ceil(part.wide);
         let wide = (NEAR / width).max(1);
         for first in (0..part.wide).step_by(wide) {
@@ -410,7 +410,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Share `at` of `shares` of a panel of `a`, which lies further off than the cache that holds `b`. Unless it is asked
     /// for, the first tile of the panel waits for every line of it.
     #[inline(always)]
-    fn ahead(&self, part: &Part<T>, i: usize, at: usize, shares: usize) -> Ahead<T> {
+    fn ahead(&self, part: &GemmPart<T>, i: usize, at: usize, shares: usize) -> Ahead<T> {
         let (a, k) = (self.product.a, part.k.len());
         let (first, end) = (at * part.height / shares, (at + 1) * part.height / shares);
         let rows = if self.pack_a || a.col == 1 { end - first } else { 0 };
@@ -424,9 +424,9 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Computes the tile of a panel of rows and a panel of columns.
     ///
     /// # Safety
-    /// As [`Plan::multiply`].
+    /// As [`GemmPlan::multiply`].
     #[inline(always)]
-    unsafe fn tile(&self, part: &Part<T>, i: usize, j: usize, ahead: Ahead<T>) {
+    unsafe fn tile(&self, part: &GemmPart<T>, i: usize, j: usize, ahead: Ahead<T>) {
         let Product { a, b, out, width, start, .. } = *self.product;
         let (row, k) = (part.i.start + i * part.height, part.k.len());
         let rows = part.height.min(part.i.end - row);
@@ -449,7 +449,7 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         let last = columns - (vectors - 1) * self.kernels.lanes;
         let out = out.wrapping_add(row * width + column);
-        // SAFETY: the caller's promise; the kernels are for this processor.
+        // SAFETY: the caller's promise; the kernels are for this CPU.
         unsafe {
             self.kernels.tiles[rows - 1][vectors - 1](&Tile {
                 k,

@@ -54,7 +54,7 @@ pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
     }
 }
 
-/// Rows between the one that is copied and the one that is asked for: they lie too far apart for the processor to see
+/// Rows between the one that is copied and the one that is asked for: they lie too far apart for the CPU to see
 /// which will be next.
 const AHEAD: usize = 12;
 
@@ -117,7 +117,7 @@ unsafe fn strided<T: Number>(from: Matrix<T>, rows: usize, columns: usize, to: *
 /// Turns a square of 16 by 16.
 ///
 /// # Safety
-/// The processor has AVX-512; `from` has 16 rows of 16 elements, `step` apart, and so has `to`, `width` apart.
+/// The CPU has AVX-512; `from` has 16 rows of 16 elements, `step` apart, and so has `to`, `width` apart.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn turn16(from: *const f32, step: isize, to: *mut f32, width: usize) {

@@ -6,7 +6,7 @@
 /// A register of [`LANES`](Vector::LANES) numbers.
 ///
 /// # Safety
-/// All functions may be called only where the processor has the implementation's instructions. `load` and `store` take
+/// All functions may be called only where the CPU has the implementation's instructions. `load` and `store` take
 /// pointers to `LANES` elements, the `_first` versions to `n`, of which there are at most `LANES`.
 pub(super) trait Vector: Copy {
     type Item: Copy;
@@ -17,7 +17,7 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut Self::Item);
     unsafe fn store_first(self, to: *mut Self::Item, n: usize);
     unsafe fn add(self, other: Self) -> Self;
-    /// `self * factor + sum`, rounded once where the processor can.
+    /// `self * factor + sum`, rounded once where the CPU can.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     /// Asks for the memory at an address, which may be anywhere.
     #[inline(always)]

@@ -1,21 +1,26 @@
 //! Many rows side by side, where they lie: memory is gone through in its own order, once for what each row has one of, a
 //! maximum and a sum, and once for the results.
 
-use super::{Operand, Row};
-use crate::backend::cpu::reduce::fold::{Fold, Max};
+use super::{Operand, SoftmaxKind};
 use crate::backend::cpu::nn::fused::Float;
+use crate::backend::cpu::reduce::fold::{Fold, Max};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::layout::Walk;
 
-/// Rows worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
+/// RowSet worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
 const WIDTH: usize = 512;
 /// Elements of all these rows that are worked on without interruption.
 const PIECE: usize = 1 << 16;
 
 /// All operands are of type C, and along the walk's innermost dimension their elements lie side by side.
-pub(super) fn columns<C: Float, const N: usize>(row: Row, x: [Operand; N], y: Operand, walk: &Walk<3>, length: usize)
-where
+pub(super) fn columns<C: Float, const N: usize>(
+    kind: SoftmaxKind,
+    x: [Operand; N],
+    y: Operand,
+    walk: &Walk<3>,
+    length: usize,
+) where
     Max: Fold<C>,
 {
     let (run, rows) = (walk.inner_len(), walk.numel());
@@ -30,8 +35,8 @@ where
     let part = |at: [isize; 3], first: usize, last: usize| {
         // SAFETY: the walk yields positions of rows (L2), which have elements up to `length`.
         unsafe {
-            Part::<C> {
-                row,
+            ColumnPart::<C> {
+                kind,
                 x: x[0].at(at[0], first).cast::<C>(),
                 y: x[N - 1].at(at[N - 1], first).cast::<C>(),
                 to: y.at(at[2], first).cast::<C>(),
@@ -49,7 +54,7 @@ where
                     let (max, sum) = (&mut max[..n], &mut sum[..n]);
                     let part = part(at, 0, length);
                     dispatch(Gather { part, max: &mut *max, sum: &mut *sum });
-                    finish(row, sum);
+                    finish(kind, sum);
                     dispatch(Spread { part, max, sum });
                 });
             }
@@ -77,9 +82,9 @@ where
             let [max, sum] = slices(0, start, end - start);
             for piece in 1..pieces {
                 let [other, part] = slices(piece, start, end - start);
-                dispatch(Join { row, max: &mut *max, sum: &mut *sum, other, part });
+                dispatch(Join { kind, max: &mut *max, sum: &mut *sum, other, part });
             }
-            finish(row, sum);
+            finish(kind, sum);
         }
     });
     parallel(units * pieces, 1, |range| {
@@ -98,19 +103,19 @@ where
 }
 
 /// From the sums, what [`Spread`] needs of them.
-fn finish<C: Float>(row: Row, sum: &mut [C]) {
-    match row {
-        Row::Softmax => sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum),
-        Row::LogSoftmax => sum.iter_mut().for_each(|sum| *sum = sum.ln()),
-        Row::SoftmaxGrad | Row::LogSoftmaxGrad => {}
+fn finish<C: Float>(kind: SoftmaxKind, sum: &mut [C]) {
+    match kind {
+        SoftmaxKind::Softmax => sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum),
+        SoftmaxKind::LogSoftmax => sum.iter_mut().for_each(|sum| *sum = sum.ln()),
+        SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad => {}
     }
 }
 
 /// Some elements, `length` of each, of neighbouring rows; `steps` lie between the elements of a row. `to` overlaps
 /// nothing else.
 #[derive(Clone, Copy)]
-struct Part<C> {
-    row: Row,
+struct ColumnPart<C> {
+    kind: SoftmaxKind,
     x: *const C,
     y: *const C,
     to: *mut C,
@@ -118,7 +123,7 @@ struct Part<C> {
     length: usize,
 }
 
-impl<C> Part<C> {
+impl<C> ColumnPart<C> {
     /// Element `i` of `n` rows of the first input.
     ///
     /// # Safety
@@ -145,7 +150,7 @@ const GROUP: usize = 8;
 
 /// Adds the part's elements to the maxima and sums of its rows.
 struct Gather<'a, C> {
-    part: Part<C>,
+    part: ColumnPart<C>,
     max: &'a mut [C],
     sum: &'a mut [C],
 }
@@ -161,8 +166,8 @@ where
         let (n, whole) = (sum.len(), part.length - part.length % GROUP);
         // SAFETY: whoever makes this has `length` elements in each of as many rows as there are sums.
         let (x, y) = (|i| unsafe { part.x(i, n) }, |i| unsafe { part.y(i, n) });
-        match part.row {
-            Row::Softmax | Row::LogSoftmax => {
+        match part.kind {
+            SoftmaxKind::Softmax | SoftmaxKind::LogSoftmax => {
                 for i in (0..whole).step_by(GROUP) {
                     add_exponentials::<C, GROUP, FMA>(std::array::from_fn(|k| x(i + k)), max, sum);
                 }
@@ -170,7 +175,7 @@ where
                     add_exponentials::<C, 1, FMA>([x(i)], max, sum);
                 }
             }
-            Row::SoftmaxGrad => {
+            SoftmaxKind::SoftmaxGrad => {
                 for i in (0..whole).step_by(GROUP) {
                     let pairs = std::array::from_fn(|k| (x(i + k), y(i + k)));
                     add_products::<C, GROUP>(pairs, sum);
@@ -179,7 +184,7 @@ where
                     add_products::<C, 1>([(x(i), y(i))], sum);
                 }
             }
-            Row::LogSoftmaxGrad => {
+            SoftmaxKind::LogSoftmaxGrad => {
                 for i in 0..part.length {
                     sum.iter_mut().zip(x(i)).for_each(|(sum, &g)| *sum = *sum + g);
                 }
@@ -228,7 +233,7 @@ fn add_products<C: Float, const G: usize>(pairs: [(&[C], &[C]); G], sum: &mut [C
 
 /// Adds the maxima and sums of another part of the same rows.
 struct Join<'a, C> {
-    row: Row,
+    kind: SoftmaxKind,
     max: &'a mut [C],
     sum: &'a mut [C],
     other: &'a [C],
@@ -242,8 +247,8 @@ where
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Join { row, max, sum, other, part } = self;
-        if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) {
+        let Join { kind, max, sum, other, part } = self;
+        if matches!(kind, SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad) {
             return sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = *sum + part);
         }
         for ((max, sum), (&other, &part)) in max.iter_mut().zip(sum).zip(other.iter().zip(part)) {
@@ -257,7 +262,7 @@ where
 
 /// Writes the results of the part from what is known of its rows.
 struct Spread<'a, C> {
-    part: Part<C>,
+    part: ColumnPart<C>,
     max: &'a [C],
     sum: &'a [C],
 }
@@ -275,11 +280,13 @@ impl<C: Float> Job for Spread<'_, C> {
                 let to = std::slice::from_raw_parts_mut(part.to.offset(i as isize * part.steps[2]), n);
                 (part.x(i, n), part.y(i, n), to)
             };
-            match part.row {
-                Row::Softmax => (0..n).for_each(|i| to[i] = (x[i] - max[i]).exp_nonpositive::<FMA>() * sum[i]),
-                Row::LogSoftmax => (0..n).for_each(|i| to[i] = x[i] - max[i] - sum[i]),
-                Row::SoftmaxGrad => (0..n).for_each(|i| to[i] = y[i] * (x[i] - sum[i])),
-                Row::LogSoftmaxGrad => (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i]),
+            match part.kind {
+                SoftmaxKind::Softmax => (0..n).for_each(|i| to[i] = (x[i] - max[i]).exp_nonpositive::<FMA>() * sum[i]),
+                SoftmaxKind::LogSoftmax => (0..n).for_each(|i| to[i] = x[i] - max[i] - sum[i]),
+                SoftmaxKind::SoftmaxGrad => (0..n).for_each(|i| to[i] = y[i] * (x[i] - sum[i])),
+                SoftmaxKind::LogSoftmaxGrad => {
+                    (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i])
+                }
             }
         }
     }

@@ -4,19 +4,19 @@ use super::*;
 use crate::backend::cpu::reduce::tests::{arrangements, on_threads};
 use crate::{Generator, Tensor};
 
-fn run(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Tensor> {
+fn run(kind: SoftmaxKind, inputs: &[&Tensor], dim: Option<usize>) -> Result<Tensor> {
     let mut out = Tensor::empty("softmax", inputs[0].layout().shape().clone(), inputs[0].dtype(), inputs[0].device())?;
     let mut to = out.as_view_mut("softmax")?;
     match inputs {
-        [x] => softmax("softmax", row, [x.as_view()?], dim, &mut to)?,
-        [g, y, ..] => softmax("softmax", row, [g.as_view()?, y.as_view()?], dim, &mut to)?,
+        [x] => softmax("softmax", kind, [x.as_view()?], dim, &mut to)?,
+        [g, y, ..] => softmax("softmax", kind, [g.as_view()?, y.as_view()?], dim, &mut to)?,
         [] => {}
     }
     Ok(out)
 }
 
 /// The specification: the formulas, row by row and index by index, in f64.
-fn reference(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Vec<f64>> {
+fn reference(kind: SoftmaxKind, inputs: &[&Tensor], dim: Option<usize>) -> Result<Vec<f64>> {
     let x = inputs[0];
     let read = |t: &Tensor| -> Result<Vec<f64>> { t.to_dtype(DType::F64)?.to_vec::<f64>() };
     let (a, b) = (read(x)?, read(inputs[inputs.len() - 1])?);
@@ -29,18 +29,19 @@ fn reference(row: Row, inputs: &[&Tensor], dim: Option<usize>) -> Result<Vec<f64
         let exps: f64 = all().map(|i| (a[i] - max).exp()).sum();
         let (sum, dot): (f64, f64) = (all().map(|i| a[i]).sum(), all().map(|i| a[i] * b[i]).sum());
         for i in all() {
-            out[i] = match row {
-                Row::Softmax => (a[i] - max).exp() / exps,
-                Row::LogSoftmax => a[i] - max - exps.ln(),
-                Row::SoftmaxGrad => b[i] * (a[i] - dot),
-                Row::LogSoftmaxGrad => a[i] - b[i].exp() * sum,
+            out[i] = match kind {
+                SoftmaxKind::Softmax => (a[i] - max).exp() / exps,
+                SoftmaxKind::LogSoftmax => a[i] - max - exps.ln(),
+                SoftmaxKind::SoftmaxGrad => b[i] * (a[i] - dot),
+                SoftmaxKind::LogSoftmaxGrad => a[i] - b[i].exp() * sum,
             };
         }
     }
     Ok(out)
 }
 
-const ALL: [Row; 4] = [Row::Softmax, Row::LogSoftmax, Row::SoftmaxGrad, Row::LogSoftmaxGrad];
+const ALL: [SoftmaxKind; 4] =
+    [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::SoftmaxGrad, SoftmaxKind::LogSoftmaxGrad];
 
 #[test]
 fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
@@ -56,12 +57,12 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
                 let other = if name == "flipped" { other.copied("test")? } else { other };
                 let dims = (0..x.rank()).map(Some);
                 for dim in dims.chain((x.rank() == 0).then_some(None)) {
-                    for row in ALL {
-                        let two = matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad);
+                    for kind in ALL {
+                        let two = matches!(kind, SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad);
                         let inputs = if two { vec![&x, &other] } else { vec![&x] };
-                        let got = run(row, &inputs, dim)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
-                        for (i, (got, want)) in got.iter().zip(reference(row, &inputs, dim)?).enumerate() {
-                            let what = format!("{row:?} of {dtype} {:?} {name} along {dim:?} at {i}", x.shape());
+                        let got = run(kind, &inputs, dim)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                        for (i, (got, want)) in got.iter().zip(reference(kind, &inputs, dim)?).enumerate() {
+                            let what = format!("{kind:?} of {dtype} {:?} {name} along {dim:?} at {i}", x.shape());
                             assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{what}: {got} for {want}");
                         }
                     }
@@ -79,9 +80,9 @@ fn rows_without_a_finite_maximum_are_nan_side_by_side_too() -> Result<()> {
     let x = Tensor::from_vec(columns.concat(), [16, 2])?;
     let side_by_side = x.with_layout(x.layout().transpose("t", 0, 1)?).copied("test")?;
     for (x, dim) in [(&x, 1), (&side_by_side, 0)] {
-        for row in [Row::Softmax, Row::LogSoftmax] {
-            let (got, want) = (run(row, &[x], Some(dim))?.to_vec::<f64>()?, reference(row, &[x], Some(dim))?);
-            assert_eq!(format!("{got:?}"), format!("{want:?}"), "{row:?}");
+        for kind in [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax] {
+            let (got, want) = (run(kind, &[x], Some(dim))?.to_vec::<f64>()?, reference(kind, &[x], Some(dim))?);
+            assert_eq!(format!("{got:?}"), format!("{want:?}"), "{kind:?}");
             assert_eq!(got.iter().filter(|x| x.is_nan()).count(), 24);
         }
     }
@@ -96,13 +97,17 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     let [tall, other] = [10, 11].map(|seed| Generator::seed(seed).randn_with([9000, 20], DType::F32));
     let (tall, other) = (tall?, other?);
     for (x, y, dim) in [(&x, &y, 0), (&x, &y, 1), (&x, &y, 2), (&tall, &other, 0)] {
-        for row in ALL {
-            let inputs = if matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad) { vec![x, y] } else { vec![x] };
-            let bits = |threads| on_threads(threads, || run(row, &inputs, Some(dim))?.to_vec::<f32>());
+        for kind in ALL {
+            let inputs = if matches!(kind, SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad) {
+                vec![x, y]
+            } else {
+                vec![x]
+            };
+            let bits = |threads| on_threads(threads, || run(kind, &inputs, Some(dim))?.to_vec::<f32>());
             let one: Vec<u32> = bits(1)?.iter().map(|x| x.to_bits()).collect();
             for threads in [2, 5] {
                 let more: Vec<u32> = bits(threads)?.iter().map(|x| x.to_bits()).collect();
-                assert!(one == more, "{row:?} along {dim} on {threads} threads");
+                assert!(one == more, "{kind:?} along {dim} on {threads} threads");
             }
         }
     }
@@ -123,13 +128,13 @@ fn long_rows_side_by_side_are_joined_from_their_pieces() -> Result<()> {
     }
     let x = Tensor::from_vec(values, [length, n])?;
     let y = Generator::seed(13).randn_with([length, n], DType::F64)?.mul(0.01)?;
-    for row in ALL {
-        let grad = matches!(row, Row::SoftmaxGrad | Row::LogSoftmaxGrad);
+    for kind in ALL {
+        let grad = matches!(kind, SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad);
         let inputs = if grad { vec![&y, &y] } else { vec![&x] };
-        let (got, want) = (run(row, &inputs, Some(0))?.to_vec::<f64>()?, reference(row, &inputs, Some(0))?);
+        let (got, want) = (run(kind, &inputs, Some(0))?.to_vec::<f64>()?, reference(kind, &inputs, Some(0))?);
         for (i, (got, want)) in got.iter().zip(&want).enumerate() {
             let same = got == want || (got.is_nan() && want.is_nan());
-            assert!(same || (got - want).abs() <= 1e-11 * want.abs().max(1e-3), "{row:?} at {i}: {got} for {want}");
+            assert!(same || (got - want).abs() <= 1e-11 * want.abs().max(1e-3), "{kind:?} at {i}: {got} for {want}");
         }
         assert_eq!(got.iter().filter(|x| x.is_nan()).count(), if grad { 0 } else { length });
     }

@@ -1,33 +1,25 @@
 //! Attention by ordinary arithmetic in full precision, for the dtypes and sizes that tensor cores do not take.
 
-use super::{Rows, WithRows, check_sizes, size};
+use super::{HeadRows, WithRows, check_sizes, size};
 use crate::backend::cpu::nn::attention::Inputs;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cuda::runtime::call::{Arguments, Grid, Source, WIDE};
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const FORWARD: &[&str] = &[
-    include_str!("heads.cu"),
-    include_str!("tiles.cu"),
-    include_str!("tiles_forward.cu"),
-];
-const BACKWARD: &[&str] = &[
-    include_str!("heads.cu"),
-    include_str!("tiles.cu"),
-    include_str!("tiles_backward.cu"),
-];
+const FORWARD: &[&str] = &[include_str!("heads.cu"), include_str!("tiles.cu"), include_str!("tiles_forward.cu")];
+const BACKWARD: &[&str] = &[include_str!("heads.cu"), include_str!("tiles.cu"), include_str!("tiles_backward.cu")];
 
 /// The largest size of a key or a value.
 pub(super) const LARGEST: usize = 256;
 
-/// Bytes that each of two blocks can share where a processor has as much as on the Hopper generation.
+/// Bytes that each of two blocks can share where a CPU has as much as on the Hopper generation.
 const SHARED_BY_TWO: usize = 113 << 10;
 
-/// Registers of a processor, and the most that one thread can have.
+/// Registers of a CPU, and the most that one thread can have.
 const REGISTERS: (usize, usize) = (1 << 16, 255);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +28,7 @@ enum Pass {
     Backward,
 }
 
-/// How a block goes about its rows, as told in the kernels' source, and how many blocks a processor is to have room
+/// How a block goes about its rows, as told in the kernels' source, and how many blocks a CPU is to have room
 /// for.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
@@ -53,7 +45,7 @@ const fn tile(warps: usize, rows: usize, columns: usize, blocks: usize) -> Tile 
 /// For so few queries that most rows of other tiles would be empty.
 const FEW: Tile = tile(4, 1, 8, 2);
 
-/// From those that read least of what they compute, and keep a processor busy, to those that need least room; in the
+/// From those that read least of what they compute, and keep a CPU busy, to those that need least room; in the
 /// order of their times on a GPU of the Hopper generation.
 const FORWARD_TILES: &[Tile] = &[
     tile(4, 4, 8, 2),
@@ -77,7 +69,7 @@ const BACKWARD_TILES: &[Tile] = &[
 ];
 
 impl Tile {
-    /// Rows of a block, and rows that come by at a time.
+    /// HeadRows of a block, and rows that come by at a time.
     fn heights(self) -> (usize, usize) {
         (self.warps * 4 * self.rows, 8 * self.columns)
     }
@@ -129,9 +121,9 @@ struct Form {
 }
 
 impl Form {
-    fn source(self, pass: Pass, tile: Tile, pack: usize) -> Source {
+    fn source(self, pass: Pass, tile: Tile, pack: usize) -> KernelSource {
         let files = if pass == Pass::Forward { FORWARD } else { BACKWARD };
-        Source::new(files, compute_dtype(self.dtype), false)
+        KernelSource::new(files, compute_dtype(self.dtype), false)
             .dtype("X", self.dtype)
             .set("D", self.sizes[0])
             .set("E", self.sizes[1])
@@ -146,7 +138,7 @@ impl Form {
 
     /// How many neighbours can be read and written at a time: they must not be parted by the end of a row, and lie at a
     /// multiple of their bytes.
-    fn pack(self, operands: &[&Rows]) -> usize {
+    fn pack(self, operands: &[&HeadRows]) -> usize {
         let fits = |pack: &usize| {
             let steps = operands.iter().flat_map(|rows| rows.steps).all(|step| step.is_multiple_of(*pack as u64));
             let bytes = pack * self.dtype.size();
@@ -161,7 +153,7 @@ impl Form {
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
-pub(super) fn sources() -> Vec<Source> {
+pub(super) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
     let mut all = Vec::new();
     for dtype in floats() {
@@ -185,7 +177,7 @@ pub(super) fn sources() -> Vec<Source> {
 }
 
 /// A problem on a GPU.
-struct Problem<'a> {
+struct TiledAttention<'a> {
     op: &'static str,
     gpu: &'a Gpu,
     form: Form,
@@ -197,8 +189,8 @@ struct Problem<'a> {
     scale: f64,
 }
 
-impl<'a> Problem<'a> {
-    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<Problem<'a>> {
+impl<'a> TiledAttention<'a> {
+    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<TiledAttention<'a>> {
         let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(|view| view.layout);
         check_sizes(op, inputs)?;
         let form = Form {
@@ -209,7 +201,7 @@ impl<'a> Problem<'a> {
         };
         let (heads, pairs) = (size(query, 3), size(query, 4) * size(query, 3));
         let (queries, keys, scale) = (size(query, 2), size(key, 2), inputs.scale);
-        Ok(Problem { op, gpu: gpu(op, ordinal)?, form, heads, pairs, queries, keys, scale })
+        Ok(TiledAttention { op, gpu: gpu(op, ordinal)?, form, heads, pairs, queries, keys, scale })
     }
 
     fn width(&self) -> usize {
@@ -237,7 +229,7 @@ impl<'a> Problem<'a> {
     unsafe fn run(
         &self,
         name: &str,
-        (pass, tile, source): (Pass, Tile, &Source),
+        (pass, tile, source): (Pass, Tile, &KernelSource),
         rows: usize,
         arguments: Arguments,
     ) -> Result<()> {
@@ -249,7 +241,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// As [`forward`](super::forward), with `sums` and the mask of the computing type.
+/// As [`forward`](super::forward), with `sums` and the mask of the compute dtype.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -260,9 +252,9 @@ pub(super) fn forward(
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let problem = Problem::new(op, ordinal, inputs)?;
-    let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| Rows::as_they_lie(op, ordinal, view));
-    let (q, k, v, to) = (q?, k?, v?, Rows::of(out.first().cast_const(), out.layout, None));
+    let problem = TiledAttention::new(op, ordinal, inputs)?;
+    let [q, k, v] = [inputs.query, inputs.key, inputs.value].map(|view| HeadRows::as_they_lie(op, ordinal, view));
+    let (q, k, v, to) = (q?, k?, v?, HeadRows::of(out.first().cast_const(), out.layout, None));
     let (pass, tile) = (Pass::Forward, problem.tile(Pass::Forward)?);
     let source = problem.form.source(pass, tile, problem.form.pack(&[&q, &k, &v, &to]));
     let arguments =
@@ -283,13 +275,13 @@ pub(super) fn backward(
     [sums, out, g]: [View<'_>; 3],
     grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {
-    let problem = Problem::new(op, ordinal, inputs)?;
-    let rows = |view: View<'_>| Rows::as_they_lie(op, ordinal, view);
+    let problem = TiledAttention::new(op, ordinal, inputs)?;
+    let rows = |view: View<'_>| HeadRows::as_they_lie(op, ordinal, view);
     let (q, k, v) = (rows(inputs.query)?, rows(inputs.key)?, rows(inputs.value)?);
     let (out, g) = (rows(out)?, rows(g)?);
-    let targets = grads.map(|to| to.map(|to| Rows::of(to.first().cast_const(), to.layout, None)));
+    let targets = grads.map(|to| to.map(|to| HeadRows::of(to.first().cast_const(), to.layout, None)));
     let (pass, tile) = (Pass::Backward, problem.tile(Pass::Backward)?);
-    let operands: Vec<&Rows> = [&q, &k, &v, &g].into_iter().chain(targets.iter().flatten()).collect();
+    let operands: Vec<&HeadRows> = [&q, &k, &v, &g].into_iter().chain(targets.iter().flatten()).collect();
     let source = problem.form.source(pass, tile, problem.form.pack(&operands));
     let all = problem.pairs * problem.queries;
     let room = || Storage::new(op, Device::Cuda(ordinal), all * problem.width());

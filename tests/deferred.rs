@@ -1,11 +1,11 @@
-//! Large elementwise operations are put off and computed together. Nobody should be able to tell, but for the time and
+//! Large elementwise operations are deferred and computed together. Nobody should be able to tell, but for the time and
 //! the memory that it takes.
 
 use cotangent::autograd::no_grad;
 use cotangent::{DType, Device, Error, Generator, Result, Scalar, Tensor, memory, with_num_threads};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Elements that are certainly put off, in an awkward number: not a multiple of any tile, piece or vector.
+/// Elements that are certainly deferred, in an awkward number: not a multiple of any tile, piece or vector.
 const ROWS: usize = 181;
 const COLUMNS: usize = 199;
 /// Elements that are certainly done at once.
@@ -58,7 +58,7 @@ const FORMULAS: [Formula; 7] = [
     }),
 ];
 
-/// A formula of slices that are too short to be put off, joined.
+/// A formula of slices that are too short to be deferred, joined.
 fn piece_by_piece(formula: fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<Tensor> {
     let numel = inputs[0].numel();
     let flat = inputs.iter().map(|x| x.contiguous()?.reshape([numel])).collect::<Result<Vec<_>>>()?;

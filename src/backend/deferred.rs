@@ -1,4 +1,4 @@
-//! Elementwise operations that are put off, so that a chain of them goes through memory once.
+//! Elementwise operations that are deferred, so that a chain of them goes through memory once.
 //!
 //! An operation on a large tensor costs what it takes to bring its operands in and its result out, not the arithmetic
 //! between. So its result is at first only a [`Step`]: the kernel, and handles to the operands. When someone wants the
@@ -17,8 +17,8 @@
 
 use super::View;
 use super::cpu::elementwise::chain;
-use super::cpu::runtime::convert::compute_dtype;
 use super::cpu::elementwise::map::Tile;
+use super::cpu::runtime::convert::compute_dtype;
 use super::cpu::runtime::threads::GRAIN;
 use crate::layout::Layout;
 use crate::storage::Storage;
@@ -63,12 +63,12 @@ pub(crate) struct Input {
     pub dtype: DType,
 }
 
-/// An operation that is put off. Its result is contiguous.
+/// An operation that is deferred. Its result is contiguous.
 pub(crate) struct Step {
     /// For messages.
     pub op: &'static str,
     pub kernel: Kernel,
-    /// Of the inputs' common type, which the kernel is run for; on the processor f32 or f64.
+    /// Of the inputs' common type, which the kernel is run for; on the CPU f32 or f64.
     pub compute: DType,
     pub dtype: DType,
     pub device: Device,
@@ -81,21 +81,21 @@ impl Step {
     ///
     /// # Errors
     /// If memory runs out while operands are computed that cannot be part of the chain.
-    pub fn put_off(mut self) -> Result<Storage> {
+    pub fn defer(mut self) -> Result<Storage> {
         self.compute = compute_dtype(self.compute);
         for input in &self.inputs {
-            if input.storage.pending().is_some_and(|late| !late.joins(&self, input)) {
-                input.storage.settle()?;
+            if input.storage.pending().is_some_and(|deferred| !deferred.joins(&self, input)) {
+                input.storage.materialize()?;
             }
         }
         let (steps, operands) = self.extent();
         if steps > MOST_STEPS || operands.len() > MOST_OPERANDS {
             let pending: SmallVec<[&Storage; 3]> =
                 self.inputs.iter().map(|input| &input.storage).filter(|storage| storage.pending().is_some()).collect();
-            settle(&pending)?;
+            materialize(&pending)?;
         }
         let bytes = self.numel * self.dtype.size();
-        Ok(Storage::late(self, bytes))
+        Ok(Storage::deferred(self, bytes))
     }
 
     /// How many steps, at most, a chain up to this one has, and the tensors of its size that it keeps alive.
@@ -104,10 +104,10 @@ impl Step {
         for input in &self.inputs {
             let own = [input.storage.id()];
             let behind = match input.storage.pending() {
-                Some(late) if late.number.is_some() => &[],
-                Some(late) => {
-                    steps = steps.saturating_add(late.steps);
-                    &late.operands[..]
+                Some(deferred) if deferred.number.is_some() => &[],
+                Some(deferred) => {
+                    steps = steps.saturating_add(deferred.steps);
+                    &deferred.operands[..]
                 }
                 // What is broadcast is small.
                 None if input.storage.bytes() >= self.numel * input.dtype.size() => &own,
@@ -124,24 +124,24 @@ impl Step {
 }
 
 /// One kernel of a chain.
-pub(crate) struct Part<'a> {
+pub(crate) struct ChainPart<'a> {
     pub kernel: &'a Kernel,
-    pub operands: SmallVec<[Operand<'a>; 3]>,
+    pub operands: SmallVec<[ChainOperand<'a>; 3]>,
     pub dtype: DType,
     /// Fresh memory for all of the result, if it is kept.
     pub to: Option<*mut u8>,
 }
 
 /// What a part reads.
-pub(crate) enum Operand<'a> {
+pub(crate) enum ChainOperand<'a> {
     /// The result of an earlier part.
     Part(usize),
     /// Elements in memory, under a layout with as many elements as the chain.
     Memory(View<'a>),
 }
 
-/// The state of a storage that is computed late.
-pub(crate) struct Late {
+/// The state of a storage that is computed deferred.
+pub(crate) struct Deferred {
     memory: OnceLock<Storage>,
     /// Gone when there is memory, and while a thread computes it.
     step: Mutex<Option<Box<Step>>>,
@@ -157,16 +157,16 @@ pub(crate) struct Late {
     /// What all elements are, if they are one number.
     number: Option<Scalar>,
     /// Whether somebody is known to read it later.
-    expected: AtomicBool,
+    needed: AtomicBool,
     /// Whether it was computed on the way to something else, and not written.
-    passed: AtomicBool,
+    recomputed: AtomicBool,
 }
 
-impl Late {
-    pub fn new(step: Step) -> Late {
+impl Deferred {
+    pub fn new(step: Step) -> Deferred {
         static AGE: AtomicU64 = AtomicU64::new(0);
         let (steps, operands) = step.extent();
-        Late {
+        Deferred {
             memory: OnceLock::new(),
             age: AGE.fetch_add(1, Ordering::Relaxed),
             numel: step.numel,
@@ -177,15 +177,15 @@ impl Late {
             number: if let Kernel::Number(number) = step.kernel { Some(number) } else { None },
             step: Mutex::new(Some(Box::new(step))),
             changed: Condvar::new(),
-            expected: AtomicBool::new(false),
-            passed: AtomicBool::new(false),
+            needed: AtomicBool::new(false),
+            recomputed: AtomicBool::new(false),
         }
     }
 
     /// Tells that it will be read: it is written when it is first computed.
     #[inline]
-    pub fn expect(&self) {
-        self.expected.store(true, Ordering::Relaxed);
+    pub fn mark_needed(&self) {
+        self.needed.store(true, Ordering::Relaxed);
     }
 
     /// The computed contents.
@@ -240,17 +240,17 @@ struct Taken {
     step: Box<Step>,
     /// Where its result goes, if it is kept.
     memory: Option<Storage>,
-    fate: Fate,
+    disposition: Disposition,
 }
 
 /// What becomes of a step once its chain is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Disposition {
     /// Its result was written.
     Written,
     /// It is pending as before.
     Left,
-    /// As [`Left`](Fate::Left), for the sake of a step that is.
+    /// As [`Left`](Disposition::Left), for the sake of a step that is.
     Needed,
     /// Nobody has it.
     Gone,
@@ -261,7 +261,7 @@ enum Fate {
 /// # Errors
 /// If memory runs out; everything that was pending still is.
 #[inline(never)]
-pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
+pub(crate) fn materialize(wanted: &[&Storage]) -> Result<()> {
     let mut taken = take_chain(wanted);
     while let Some(last) = taken.last() {
         // Only what has as many elements, and is computed in the same type, can share a pass.
@@ -284,16 +284,16 @@ pub(crate) fn settle(wanted: &[&Storage]) -> Result<()> {
 /// `dtype`.
 ///
 /// # Errors
-/// As [`settle`].
-pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>])) -> Result<bool> {
-    if watched.pending().is_none_or(|late| late.compute != dtype || late.dtype != dtype) {
+/// As [`materialize`].
+pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[ChainPart<'_>])) -> Result<bool> {
+    if watched.pending().is_none_or(|deferred| deferred.compute != dtype || deferred.dtype != dtype) {
         return Ok(false);
     }
     let mut chain = take_chain(&[watched]);
     if chain.is_empty() {
         return Ok(false);
     }
-    // All of it is computed in one pass, or it would not have been put off; the youngest comes last.
+    // All of it is computed in one pass, or it would not have been deferred; the youngest comes last.
     let outcome = compute_chain(&mut chain, &[], |_, parts| {
         pass(parts);
         Ok(())
@@ -308,19 +308,19 @@ pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[Part<'_>
 
 impl Taken {
     fn put_back(self) {
-        if let Some(late) = self.storage.pending() {
-            late.put_back(self.step);
+        if let Some(deferred) = self.storage.pending() {
+            deferred.put_back(self.step);
         }
     }
 
     fn done(self) {
-        match (self.fate, self.storage.pending(), self.memory) {
-            (Fate::Written, Some(late), Some(memory)) => late.finish(memory),
-            (Fate::Left, Some(late), _) => {
-                late.passed.store(true, Ordering::Relaxed);
-                late.put_back(self.step);
+        match (self.disposition, self.storage.pending(), self.memory) {
+            (Disposition::Written, Some(deferred), Some(memory)) => deferred.finish(memory),
+            (Disposition::Left, Some(deferred), _) => {
+                deferred.recomputed.store(true, Ordering::Relaxed);
+                deferred.put_back(self.step);
             }
-            (Fate::Needed, Some(late), _) => late.put_back(self.step),
+            (Disposition::Needed, Some(deferred), _) => deferred.put_back(self.step),
             _ => (),
         }
     }
@@ -330,18 +330,18 @@ impl Taken {
 fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
     let mut waiting = BTreeMap::new();
     let add = |waiting: &mut BTreeMap<u64, Storage>, storage: &Storage| {
-        if let Some(late) = storage.pending() {
-            waiting.entry(late.age).or_insert_with(|| storage.clone());
+        if let Some(deferred) = storage.pending() {
+            waiting.entry(deferred.age).or_insert_with(|| storage.clone());
         }
     };
     wanted.iter().for_each(|storage| add(&mut waiting, storage));
     let mut taken = Vec::new();
     while let Some((_, storage)) = waiting.pop_last() {
-        if let Some(step) = storage.pending().and_then(Late::take) {
+        if let Some(step) = storage.pending().and_then(Deferred::take) {
             // Numbers are not taken but copied: they belong to many chains.
-            let pending = |input: &&Input| input.storage.pending().is_some_and(|late| late.number.is_none());
+            let pending = |input: &&Input| input.storage.pending().is_some_and(|deferred| deferred.number.is_none());
             step.inputs.iter().filter(pending).for_each(|input| add(&mut waiting, &input.storage));
-            taken.push(Taken { storage, step, memory: None, fate: Fate::Gone });
+            taken.push(Taken { storage, step, memory: None, disposition: Disposition::Gone });
         }
     }
     taken.reverse();
@@ -357,22 +357,22 @@ fn decide(chain: &mut [Taken], wanted: &[&Storage]) {
         taken.step.inputs.iter().for_each(|input| inside.count(&input.storage));
     }
     for at in (0..chain.len()).rev() {
-        let Taken { storage, step, fate, .. } = &chain[at];
+        let Taken { storage, step, disposition, .. } = &chain[at];
         let asked = wanted.iter().any(|wanted| wanted.ptr_eq(storage));
-        let fate = match storage.pending() {
-            Some(late) if !asked && inside.is_held(storage) => {
-                let due = late.expected.load(Ordering::Relaxed) || late.passed.load(Ordering::Relaxed);
+        let disposition = match storage.pending() {
+            Some(deferred) if !asked && inside.is_held(storage) => {
+                let due = deferred.needed.load(Ordering::Relaxed) || deferred.recomputed.load(Ordering::Relaxed);
                 let small = || !super::is_recording(step.device) && inside.kept_alive_by(chain, at) <= 1;
-                if !due && small() { Fate::Left } else { Fate::Written }
+                if !due && small() { Disposition::Left } else { Disposition::Written }
             }
-            Some(_) if !asked => *fate,
-            _ => Fate::Written,
+            Some(_) if !asked => *disposition,
+            _ => Disposition::Written,
         };
-        chain[at].fate = fate;
-        if matches!(fate, Fate::Left | Fate::Needed) {
+        chain[at].disposition = disposition;
+        if matches!(disposition, Disposition::Left | Disposition::Needed) {
             let behind = |input: &Input| inside.places.get(&input.storage.id()).copied();
             let behind: SmallVec<[usize; 3]> = chain[at].step.inputs.iter().filter_map(behind).collect();
-            behind.into_iter().for_each(|input| chain[input].fate = Fate::Needed);
+            behind.into_iter().for_each(|input| chain[input].disposition = Disposition::Needed);
         }
     }
 }
@@ -416,39 +416,39 @@ impl Inside {
     }
 }
 
-/// Has `pass` compute steps of one size and computing type. Nothing has changed if this fails.
+/// Has `pass` compute steps of one size and compute dtype. Nothing has changed if this fails.
 fn compute_chain(
     chain: &mut [Taken],
     wanted: &[&Storage],
-    pass: impl FnOnce(&Step, &[Part<'_>]) -> Result<()>,
+    pass: impl FnOnce(&Step, &[ChainPart<'_>]) -> Result<()>,
 ) -> Result<()> {
     decide(chain, wanted);
-    for Taken { storage, step, memory, fate } in chain.iter_mut() {
-        if *fate == Fate::Written {
+    for Taken { storage, step, memory, disposition } in chain.iter_mut() {
+        if *disposition == Disposition::Written {
             *memory = Some(Storage::new(step.op, step.device, storage.bytes())?);
         }
     }
     let targets: Vec<_> = chain.iter_mut().map(|taken| taken.memory.as_mut().and_then(Storage::get_mut)).collect();
     let numbers = numbers(chain);
     let mut places: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut parts: Vec<Part<'_>> = Vec::with_capacity(chain.len() + numbers.len());
+    let mut parts: Vec<ChainPart<'_>> = Vec::with_capacity(chain.len() + numbers.len());
     for (&id, (kernel, dtype)) in &numbers {
         places.insert(id, parts.len());
-        parts.push(Part { kernel, operands: SmallVec::new(), dtype: *dtype, to: None });
+        parts.push(ChainPart { kernel, operands: SmallVec::new(), dtype: *dtype, to: None });
     }
     for (Taken { storage, step, .. }, to) in chain.iter().zip(targets) {
         let operands = step.inputs.iter().map(|input| match places.get(&input.storage.id()) {
-            Some(&at) => Operand::Part(at),
-            None => Operand::Memory(View { storage: &input.storage, layout: &input.layout, dtype: input.dtype }),
+            Some(&at) => ChainOperand::Part(at),
+            None => ChainOperand::Memory(View { storage: &input.storage, layout: &input.layout, dtype: input.dtype }),
         });
         let operands = operands.collect();
         places.insert(storage.id(), parts.len());
-        parts.push(Part { kernel: &step.kernel, operands, dtype: step.dtype, to });
+        parts.push(ChainPart { kernel: &step.kernel, operands, dtype: step.dtype, to });
     }
     chain.last().map_or(Ok(()), |Taken { step, .. }| pass(step, &parts))
 }
 
-fn evaluate(last: &Step, parts: &[Part<'_>]) -> Result<()> {
+fn evaluate(last: &Step, parts: &[ChainPart<'_>]) -> Result<()> {
     match last.device {
         Device::Cpu => {
             chain::compute(last.compute, last.numel, parts);
@@ -480,6 +480,6 @@ mod tests {
     #[test]
     fn what_is_put_off_can_cross_threads() {
         fn assert_send_sync<T: Send + Sync>() {}
-        assert_send_sync::<Late>();
+        assert_send_sync::<Deferred>();
     }
 }
