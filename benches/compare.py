@@ -25,8 +25,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 TARGET = ROOT / "target"
 OURS = "cotangent"
-PEERS = ["torch", "candle", "burn"]
-NAMES = {OURS: "Cotangent", "torch": "PyTorch", "candle": "candle", "burn": "Burn"}
+PEERS = ["torch", "torch_compile", "candle", "burn"]
+NAMES = {OURS: "Cotangent", "torch": "PyTorch", "torch_compile": "compiled PyTorch", "candle": "candle", "burn": "Burn"}
 WORKLOADS = [
     "overhead", "overhead_fwd_nograd", "mlp_small", "mlp_large", "mlp_large_bf16",
     "matmul_64", "matmul_256", "matmul_1024", "matmul_2048", "matmul_1024_fb",
@@ -34,6 +34,10 @@ WORKLOADS = [
 ]  # fmt: skip
 # candle and Burn do not train in mixed precision, and two programs are enough to find the machine's limits.
 MISSING = {peer: {"mlp_large_bf16", "gpt_tiny_bf16", "limits"} for peer in ("candle", "burn")}
+# A single product or an optimiser's step is the same kernel, and a thousand operations unrolled take minutes to compile.
+MISSING["torch_compile"] = {
+    "overhead", "overhead_fwd_nograd", "matmul_64", "matmul_256", "matmul_1024", "matmul_2048", "adamw", "limits",
+}  # fmt: skip
 TIMEOUT_S = 600
 
 
@@ -86,6 +90,8 @@ def programs(peers, python):
             commands[peer] = [build_ours()]
         elif peer == "torch":
             commands[peer] = [python, str(HERE / "peers" / "torch.py")]
+        elif peer == "torch_compile":
+            commands[peer] = [python, str(HERE / "peers" / "torch.py"), "--compile"]
         else:
             commands[peer] = [build_peer(peer)]
     return commands
@@ -101,6 +107,7 @@ def versions(peers, python):
     read = {
         OURS: lambda: re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.M).group(1),
         "torch": lambda: output(python, "-c", "import torch; print(torch.__version__)"),
+        "torch_compile": lambda: output(python, "-c", "import torch; print(torch.__version__)"),
         "candle": lambda: locked_version("candle", "candle-core"),
         "burn": lambda: locked_version("burn", "burn"),
     }
@@ -133,7 +140,7 @@ def measure(command, peer, workload, threads):
     """The rows of one workload, from a process of its own."""
     count = str(threads)
     environment = os.environ | {"COTANGENT_NUM_THREADS": count, "RAYON_NUM_THREADS": count, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-    command = [*command, *(["--threads", count] if peer == "torch" else []), workload]
+    command = [*command, *(["--threads", count] if peer.startswith("torch") else []), workload]
     failed = {"peer": peer, "workload": workload, "threads": threads}
     try:
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -351,7 +358,7 @@ def main():
     else:
         rows, path = [], results_file()
         peers = [OURS, *arguments.peers]
-        python = (arguments.python or torch_python()) if "torch" in peers else sys.executable
+        python = (arguments.python or torch_python()) if {"torch", "torch_compile"} & set(peers) else sys.executable
         commands = programs(peers, python) if arguments.workloads else {}
         with path.open("w") as file:
 
@@ -362,7 +369,7 @@ def main():
 
             keep(header(peers, python))
             if arguments.startup:
-                for peer in peers:
+                for peer in (peer for peer in peers if peer != "torch_compile"):
                     say("building and starting the minimal program of", NAMES[peer])
                     keep(startup(peer, python, arguments.under))
             if commands:

@@ -6,7 +6,7 @@ use cotangent::autograd::no_grad;
 use cotangent::data::{Digits, digits};
 use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{AdamW, Optimizer};
-use cotangent::{CrossEntropy, DType, Generator, Result};
+use cotangent::{CrossEntropyOptions, DType, Generator, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 
@@ -17,9 +17,9 @@ const BATCH: usize = 64;
 /// The share of images whose digit the model names.
 fn accuracy(model: &mut Sequential, data: &Digits) -> Result<f64> {
     model.eval();
-    let guessed = no_grad(|| model.forward(&data.images)?.argmax_dim(1, false))?;
+    let guessed = no_grad(|| model.forward(&data.images)?.argmax(1))?;
     model.train();
-    Ok(f64::from(guessed.eq(&data.labels)?.to_dtype(DType::F32)?.mean()?.item::<f32>()?))
+    guessed.eq(&data.labels)?.to_dtype(DType::F32)?.mean(..)?.item::<f64>()
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", model.summary());
 
     let mut optimizer = AdamW::new(RATE);
-    let options = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    let options = CrossEntropyOptions::new().label_smoothing(0.1);
     let mut shuffle = Generator::seed(7);
     let bar = ProgressBar::new(EPOCHS as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  loss {msg}  {elapsed}")?);
@@ -47,11 +47,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut total = 0.0;
         for positions in train.batches(BATCH, &mut shuffle)? {
             let batch = train.pick(&positions)?;
-            let loss = model.forward(&batch.images)?.cross_entropy(&batch.labels, &options)?;
+            let loss = model.forward(&batch.images)?.cross_entropy_with(&batch.labels, options.clone())?;
             model.zero_grad();
             loss.backward()?;
             optimizer.step(&mut model)?;
-            total += f64::from(loss.item::<f32>()?) * batch.len() as f64;
+            total += loss.item::<f64>()? * batch.len() as f64;
         }
         bar.set_message(format!("{:.4}", total / train.len() as f64));
         bar.inc(1);

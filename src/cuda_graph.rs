@@ -3,6 +3,7 @@
 use crate::backend::cuda::runtime::capture::{Recorded, record};
 use crate::error::bail;
 use crate::{Device, Result, Tensor};
+use cotangent_macros::named;
 use std::cell::RefCell;
 
 /// A step whose work on a GPU was recorded once and can be asked for again with one call: the GPU then waits for nobody, where
@@ -17,7 +18,7 @@ use std::cell::RefCell;
 /// ```no_run
 /// # use cotangent::nn::{Forward, Linear, Module};
 /// # use cotangent::optim::{AdamW, Optimizer};
-/// # use cotangent::{CrossEntropy, CudaGraph, Device, Generator, Result, Tensor};
+/// # use cotangent::{CudaGraph, Device, Generator, Result, Tensor};
 /// # fn main() -> Result<()> {
 /// let gpu = Device::cuda(0);
 /// let mut model = Linear::new(784, 10)?;
@@ -31,7 +32,7 @@ use std::cell::RefCell;
 /// // Runs the step once, then records it.
 /// let (mut step, _loss) = CudaGraph::record(&[&x, &y], |inputs| {
 ///     model.zero_grad();
-///     let loss = model.forward(&inputs[0])?.cross_entropy(&inputs[1], &CrossEntropy::default())?;
+///     let loss = model.forward(&inputs[0])?.cross_entropy(&inputs[1])?;
 ///     loss.backward()?;
 ///     optimizer.step(&mut model)?;
 ///     Ok(vec![loss])
@@ -45,6 +46,7 @@ use std::cell::RefCell;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "CUDAGraph")]
 pub struct CudaGraph {
     recorded: Recorded,
     inputs: Vec<Tensor>,
@@ -87,7 +89,16 @@ impl CudaGraph {
     ///
     /// # Errors
     /// If the inputs are not on a GPU, `step` fails, or does what cannot be recorded.
+    #[track_caller]
     pub fn record(
+        inputs: &[&Tensor],
+        step: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<(CudaGraph, Vec<Tensor>)> {
+        // An error of the step's keeps its own name and line.
+        crate::error::placed(CudaGraph::recorded(inputs, step))
+    }
+
+    fn recorded(
         inputs: &[&Tensor],
         mut step: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>,
     ) -> Result<(CudaGraph, Vec<Tensor>)> {
@@ -119,6 +130,7 @@ impl CudaGraph {
     ///
     /// # Errors
     /// If the inputs are not like those recorded, or a parameter that the step changes was replaced or has another handle.
+    #[named("CudaGraph::replay")]
     pub fn replay(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let kinds = |x: &Tensor| (x.shape().to_vec(), x.dtype());
         if inputs.len() != self.inputs.len() {

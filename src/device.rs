@@ -3,6 +3,13 @@
 use std::fmt;
 
 /// A place that holds tensors and computes on them.
+///
+/// ```
+/// use cotangent::{Device, Tensor};
+/// let device = if Device::cuda(0).is_available() { Device::cuda(0) } else { Device::Cpu };
+/// assert_eq!(Tensor::zeros_with([2], device)?.device(), device);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Device {
@@ -15,6 +22,11 @@ pub enum Device {
 
 impl Device {
     /// The NVIDIA GPU of this number.
+    ///
+    /// ```
+    /// use cotangent::Device;
+    /// assert_eq!(Device::cuda(1).to_string(), "cuda:1");
+    /// ```
     pub const fn cuda(ordinal: usize) -> Device {
         Device::Cuda(ordinal)
     }

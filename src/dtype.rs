@@ -5,6 +5,13 @@ use half::{bf16, f16};
 use std::fmt;
 
 /// The type of a tensor's elements.
+///
+/// ```
+/// use cotangent::{DType, Tensor};
+/// let x = Tensor::zeros_with([2], DType::BF16)?;
+/// assert_eq!((x.dtype(), x.dtype().size(), x.dtype().name()), (DType::BF16, 2, "bf16"));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -52,6 +59,13 @@ impl DType {
     ];
 
     /// Bytes an element takes.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!((DType::F16.size(), DType::I64.size()), (2, 8));
+    /// ```
+    #[doc(alias = "itemsize")]
+    #[doc(alias = "element_size")]
     #[inline]
     pub const fn size(self) -> usize {
         match self {
@@ -63,6 +77,11 @@ impl DType {
     }
 
     /// The short name used in messages and printing: `f32`, `i64`, `bool`.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!(DType::F32.name(), "f32");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -82,12 +101,23 @@ impl DType {
     }
 
     /// Whether this is a floating point type, the only kind that can carry a gradient.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert!(DType::BF16.is_float() && !DType::I64.is_float());
+    /// ```
+    #[doc(alias = "is_floating_point")]
     #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
     /// Whether this is an integer type (bool is not).
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert!(DType::U8.is_int() && !DType::Bool.is_int());
+    /// ```
     pub const fn is_int(self) -> bool {
         !self.is_float() && !matches!(self, DType::Bool)
     }
@@ -101,6 +131,11 @@ impl DType {
     }
 
     /// The dtype in which functions of real numbers answer for this one: itself if floating, else the default `f32`.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!((DType::F16.to_float(), DType::I64.to_float()), (DType::F16, DType::F32));
+    /// ```
     pub const fn to_float(self) -> DType {
         if self.is_float() { self } else { DType::F32 }
     }
@@ -126,6 +161,8 @@ impl DType {
     ///
     /// # Errors
     /// `u64` has no common integer type with the signed integers.
+    #[doc(alias = "promote_types")]
+    #[doc(alias = "result_type")]
     pub fn promote(self, other: DType) -> Result<DType> {
         use DType::{BF16, Bool, F16, F32, U64};
         if self == other {
@@ -145,6 +182,35 @@ impl DType {
                 wider(signed, signed_above(unsigned))
             }
         })
+    }
+
+    /// Whether every value of this dtype is one of `other`, exactly.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert!(DType::F32.fits_into(DType::F64) && DType::U8.fits_into(DType::I16));
+    /// assert!(!DType::I64.fits_into(DType::F64) && !DType::U8.fits_into(DType::I8));
+    /// ```
+    #[doc(alias = "can_cast")]
+    pub const fn fits_into(self, other: DType) -> bool {
+        // Bits of a whole number that a float holds without rounding.
+        const fn exact_bits(float: DType) -> usize {
+            match float {
+                DType::F64 => 53,
+                DType::F32 => 24,
+                DType::F16 => 11,
+                _ => 8,
+            }
+        }
+        match (self, other) {
+            (DType::Bool, _) => true,
+            (_, DType::Bool) => matches!(self, DType::Bool),
+            (DType::F16, DType::BF16) | (DType::BF16, DType::F16) => false,
+            (a, b) if a.is_float() => b.is_float() && a.size() <= b.size(),
+            (a, b) if b.is_float() => 8 * a.size() - a.is_signed() as usize <= exact_bits(b),
+            (a, b) if a.is_signed() == b.is_signed() => a.size() <= b.size(),
+            (a, b) => b.is_signed() && a.size() < b.size(),
+        }
     }
 
     const fn is_signed(self) -> bool {
@@ -178,6 +244,19 @@ mod sealed {
 /// A Rust type that is the element type of some [`DType`].
 ///
 /// The trait is sealed: the list of dtypes is fixed, and kernels rely on `DTYPE` naming the type's exact layout.
+///
+/// ```
+/// use cotangent::{DType, Element, Result, Tensor, tensor};
+///
+/// /// The sum, in whatever type the caller reads it.
+/// fn total<T: Element>(x: &Tensor) -> Result<T> {
+///     x.sum(..)?.to_dtype(T::DTYPE)?.item()
+/// }
+///
+/// assert_eq!(total::<u8>(&tensor!([1.0, 2.0])?)?, 3);
+/// assert_eq!(<f32 as Element>::DTYPE, DType::F32);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + 'static {
     /// The dtype of this type.
     const DTYPE: DType;
@@ -230,8 +309,14 @@ elements! {
     u8 => U8, I64, |x| i64::from(x), |f| f as i64 as u8, |i| i as u8, |u| u as u8;
     u16 => U16, I64, |x| i64::from(x), |f| f as i64 as u16, |i| i as u16, |u| u as u16;
     u32 => U32, I64, |x| i64::from(x), |f| f as i64 as u32, |i| i as u32, |u| u as u32;
-    u64 => U64, U64, |x| x, |f| if f < 0.0 { f as i64 as u64 } else { f as u64 }, |i| i as u64, |u| u;
+    u64 => U64, U64, |x| x, |f| float_to_u64(f), |i| i as u64, |u| u;
     bool => Bool, Bool, |x| x, |f| f != 0.0, |i| i != 0, |u| u != 0;
+}
+
+/// A float as an unsigned number: towards zero, and negative ones wrap around, as they do for all integer dtypes.
+#[inline(always)]
+pub(crate) fn float_to_u64(x: f64) -> u64 {
+    if x < 0.0 { x as i64 as u64 } else { x as u64 }
 }
 
 /// Runs a block with a type alias bound to the Rust type of a dtype: `with_dtype!(dtype, T => body)`.
@@ -296,6 +381,13 @@ macro_rules! with_dtype {
 pub(crate) use with_dtype;
 
 /// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
+///
+/// ```
+/// use cotangent::{Scalar, tensor};
+/// assert_eq!(Scalar::from(2_u8), Scalar::I64(2));
+/// assert_eq!(tensor!([1.5, 2.5])?.at(&[1])?, Scalar::F64(2.5));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Scalar {
@@ -307,6 +399,11 @@ pub enum Scalar {
 
 impl Scalar {
     /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64` or `bool`.
+    ///
+    /// ```
+    /// use cotangent::{DType, Scalar};
+    /// assert_eq!((Scalar::from(1.5).default_dtype(), Scalar::from(1).default_dtype()), (DType::F32, DType::I64));
+    /// ```
     pub const fn default_dtype(self) -> DType {
         match self {
             Scalar::F64(_) => DType::F32,
@@ -323,6 +420,11 @@ impl Scalar {
     }
 
     /// This number as a float.
+    ///
+    /// ```
+    /// use cotangent::Scalar;
+    /// assert_eq!((Scalar::I64(3).to_f64(), Scalar::Bool(true).to_f64()), (3.0, 1.0));
+    /// ```
     pub fn to_f64(self) -> f64 {
         f64::from_scalar(self)
     }

@@ -69,17 +69,42 @@ pub struct Generator {
 
 impl Generator {
     /// A generator at the start of the sequence that belongs to `seed`.
+    ///
+    /// ```
+    /// use cotangent::Generator;
+    /// let (mut a, mut b) = (Generator::seed(7), Generator::seed(7));
+    /// assert!(a.rand([3])?.equal(&b.rand([3])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "manual_seed")]
     pub fn seed(seed: u64) -> Self {
         Generator { seed, offset: 0 }
     }
 
     /// The seed and the number of counters drawn so far, from which [`Generator::from_state`]
     /// makes a generator that continues from here.
+    ///
+    /// ```
+    /// use cotangent::Generator;
+    /// let mut generator = Generator::seed(7);
+    /// let state = generator.state();
+    /// let first = generator.rand([3])?;
+    /// let (seed, offset) = state;
+    /// assert!(Generator::from_state(seed, offset).rand([3])?.equal(&first)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "get_state")]
     pub fn state(&self) -> (u64, u64) {
         (self.seed, self.offset)
     }
 
     /// A generator that continues where the one with this [`Generator::state`] stood.
+    ///
+    /// ```
+    /// use cotangent::Generator;
+    /// assert_eq!(Generator::from_state(7, 0), Generator::seed(7));
+    /// ```
+    #[doc(alias = "set_state")]
     pub fn from_state(seed: u64, offset: u64) -> Self {
         Generator { seed, offset }
     }
@@ -127,11 +152,30 @@ pub fn manual_seed(seed: u64) {
 
 /// The [`Generator::state`] of the generator that draws now use, to be given to [`set_rng_state`]
 /// or, for a part of a program that is run again, to [`with_generator`].
+///
+/// ```
+/// use cotangent::{Tensor, rng_state, set_rng_state};
+/// let state = rng_state();
+/// let first = Tensor::rand([3])?;
+/// set_rng_state(state);
+/// assert!(Tensor::rand([3])?.equal(&first)?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "get_rng_state")]
 pub fn rng_state() -> (u64, u64) {
     with_current(|generator| generator.state())
 }
 
 /// Lets the generator that draws now use continue from an earlier [`rng_state`].
+///
+/// ```
+/// use cotangent::{Tensor, rng_state, set_rng_state};
+/// let state = rng_state();
+/// let first = Tensor::randn([3])?;
+/// set_rng_state(state);
+/// assert!(Tensor::randn([3])?.equal(&first)?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub fn set_rng_state((seed, offset): (u64, u64)) {
     with_current(|generator| *generator = Generator::from_state(seed, offset));
 }
@@ -143,6 +187,14 @@ pub(crate) fn next_range(counters: u64) -> (u64, u64) {
 
 /// Runs `body` with `generator` in place of the default one, on this thread only. Afterwards
 /// `generator` stands where the body's last draw left it, even if the body panicked.
+///
+/// ```
+/// use cotangent::{Generator, Tensor, with_generator};
+/// let draw = |seed| with_generator(&mut Generator::seed(seed), || Tensor::rand([3]));
+/// assert!(draw(1)?.equal(&draw(1)?)? && !draw(1)?.equal(&draw(2)?)?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "fork_rng")]
 pub fn with_generator<R>(generator: &mut Generator, body: impl FnOnce() -> R) -> R {
     struct Restore<'a>(&'a mut Generator);
     impl Drop for Restore<'_> {

@@ -1,4 +1,4 @@
-//! The bytes behind tensors: reference-counted buffers, and the one door to them.
+//! The bytes behind tensors: reference-counted buffers, and the only way to reach them.
 //!
 //! Invariants:
 //!
@@ -12,10 +12,10 @@
 //!    never changes. Until then it has none: whoever reads or writes calls [`Storage::materialize`] first.
 
 #[cfg(feature = "cuda")]
-use crate::backend::cuda::runtime::{capture, gpu::gpu, memory as cuda_memory};
+use crate::backend::cuda::runtime::{capture, gpu::gpu, memory as cuda_memory, stream, stream::Uses};
 use crate::backend::deferred::{self, Deferred, Step};
-use crate::memory::pool::Block;
-use crate::memory::{CPU, magazine};
+use crate::memory::pool::{Block, System};
+use crate::memory::{CPU, CpuSystem, magazine};
 use crate::{Device, Result};
 use std::any::Any;
 use std::fmt;
@@ -42,6 +42,9 @@ enum Origin {
     /// Memory that the system does not move, so that a GPU can copy from it while the program goes on.
     #[cfg(feature = "cuda")]
     Pinned,
+    /// A block of a GPU's pool, with the streams that use it.
+    #[cfg(feature = "cuda")]
+    Stream(Uses),
     /// Memory of recorded work.
     #[cfg(feature = "cuda")]
     Recorded(Arc<capture::Memory>),
@@ -88,17 +91,19 @@ impl Drop for Buffer {
             #[cfg(feature = "cuda")]
             (Origin::Pinned, _) => cuda_memory::give_pinned(self.block()),
             #[cfg(feature = "cuda")]
-            (Origin::Class(_) | Origin::Pool, Device::Cuda(ordinal)) => {
+            (Origin::Stream(uses), Device::Cuda(ordinal)) => {
                 if let Ok(gpu) = gpu("drop", ordinal) {
+                    uses.end(gpu);
                     gpu.arena.counter.sub(None, self.capacity);
                     gpu.give_back(self.block());
                 }
             }
             #[cfg(feature = "cuda")]
             (Origin::Recorded(memory), _) => memory.arena.pool().release(self.block()),
-            // Without the feature there is no such buffer.
-            #[cfg(not(feature = "cuda"))]
+            // There is no such buffer.
             (_, Device::Cuda(_)) => {}
+            #[cfg(feature = "cuda")]
+            (Origin::Stream(_), Device::Cpu) => {}
         }
     }
 }
@@ -178,6 +183,9 @@ impl Storage {
 
     #[inline]
     fn cpu(op: &'static str, bytes: usize) -> Result<Storage> {
+        if !CpuSystem::CACHED {
+            return Self::cpu_from_pool(op, bytes, bytes, Origin::Pool);
+        }
         if bytes.wrapping_sub(1) < magazine::LARGEST {
             let class = magazine::class_of(bytes);
             if let Some(buffer) = magazine::take(class) {
@@ -208,14 +216,18 @@ impl Storage {
     fn cuda(op: &'static str, ordinal: usize, bytes: usize) -> Result<Storage> {
         let gpu = gpu(op, ordinal)?;
         if let Some(memory) = capture::memory(ordinal) {
-            let block = memory.arena.allocate(op, bytes, bytes, || ())?;
+            let block = memory.arena.allocate(op, 0, [bytes; 2], || ())?;
             let buffer = Buffer::from_block(block, Device::Cuda(ordinal), Origin::Recorded(memory));
             return Ok(Self::from_buffer(Arc::new(buffer), bytes));
         }
-        let block = gpu.arena.allocate(op, bytes, bytes, || ())?;
+        let lane = stream::current(ordinal);
+        let block = gpu.arena.allocate(op, lane, [bytes; 2], || ())?;
         gpu.handed_out(&block);
         gpu.arena.counter.add(None, block.bytes);
-        Ok(Self::from_buffer(Arc::new(Buffer::from_block(block, Device::Cuda(ordinal), Origin::Pool)), bytes))
+        Ok(Self::from_buffer(
+            Arc::new(Buffer::from_block(block, Device::Cuda(ordinal), Origin::Stream(Uses::by(lane)))),
+            bytes,
+        ))
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -225,7 +237,7 @@ impl Storage {
 
     #[cold]
     fn cpu_from_pool(op: &'static str, bytes: usize, rounded: usize, origin: Origin) -> Result<Storage> {
-        let block = CPU.allocate(op, bytes, rounded, magazine::empty_all)?;
+        let block = CPU.allocate(op, 0, [bytes, rounded], magazine::empty_all)?;
         magazine::count(block.bytes);
         Ok(Self::from_buffer(Arc::new(Buffer::from_block(block, Device::Cpu, origin)), bytes))
     }
@@ -270,7 +282,24 @@ impl Storage {
     /// [materialized](Self::materialize). Not to be written through: that takes [`get_mut`](Self::get_mut).
     #[inline]
     pub(crate) fn as_ptr(&self) -> *const u8 {
+        #[cfg(feature = "cuda")]
+        self.for_stream(Uses::read);
         self.start().as_ptr()
+    }
+
+    /// Puts what this thread's stream is about to do with memory of a GPU in order with other streams.
+    #[cfg(feature = "cuda")]
+    #[inline]
+    fn for_stream(&self, order: fn(&Uses, usize)) {
+        if let Device::Cuda(ordinal) = self.buffer.device {
+            let own = match &self.buffer.origin {
+                Origin::Deferred(deferred) => deferred.memory().map(|memory| &memory.buffer.origin),
+                own => Some(own),
+            };
+            if let Some(Origin::Stream(uses)) = own {
+                order(uses, ordinal);
+            }
+        }
     }
 
     #[inline]
@@ -298,7 +327,12 @@ impl Storage {
     /// `None` when another handle shares the buffer, or when the memory is foreign: then the writer makes a copy.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<*mut u8> {
-        self.is_unique().then(|| self.start().as_ptr())
+        if !self.is_unique() {
+            return None;
+        }
+        #[cfg(feature = "cuda")]
+        self.for_stream(Uses::write);
+        Some(self.start().as_ptr())
     }
 
     /// Whether [`get_mut`](Self::get_mut) would answer. Only with `&mut` can one rely on it staying so.

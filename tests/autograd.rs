@@ -21,7 +21,7 @@ mod threads;
 #[path = "autograd/transforms.rs"]
 mod transforms;
 
-use cotangent::{DType, Generator, Result, Shape, Tensor};
+use cotangent::{DType, Error, Generator, Result, Shape, Tensor};
 
 /// A leaf of these numbers, as `f64`.
 fn leaf<const N: usize>(numbers: [f64; N]) -> Result<Tensor> {
@@ -58,9 +58,13 @@ fn bits(x: &Tensor) -> Result<Vec<u64>> {
     Ok(x.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
 }
 
-/// The message of a call that must fail, with all of `parts` in it.
+/// The message of a call that must fail, with all of `parts` in it. The error says on which line of these tests it was.
+#[track_caller]
 fn refused<T>(result: Result<T>, parts: &[&str]) {
-    let message = result.err().map_or_else(|| "no error".to_string(), |error| error.to_string());
+    let error = result.err();
+    let place = error.as_ref().and_then(Error::place).map_or_else(|| "nowhere".to_string(), ToString::to_string);
+    let message = error.map_or_else(|| "no error".to_string(), |error| error.to_string());
+    assert!(place.contains("tests/autograd/"), "{message:?} is from {place}");
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in the message {message:?}");
     }

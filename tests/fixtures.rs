@@ -1,27 +1,44 @@
 //! Every op against PyTorch: values, dtypes, shapes, gradients and, for views, strides and offsets.
 //!
-//! The reference values are made by `tools/fixtures.py`, whose documentation says what the files hold. A test runs all
-//! cases of its file and then reports all that failed.
+//! The reference values are made by `tools/fixtures.py`, whose documentation says what the files hold: one file for each
+//! op, whose cases are called through the list of ops. A test runs all cases and then reports all that failed.
 
-#[path = "common/dispatch.rs"]
-mod dispatch;
+#[path = "common/args.rs"]
+mod args;
 #[path = "common/json.rs"]
 mod json;
 
-use cotangent::{DType, Scalar, Tensor};
-use dispatch::{call, inputs};
+use args::arg;
+use cotangent::autograd::BackwardOptions;
+use cotangent::ops::{self, Arg, Op};
+use cotangent::{DType, Result, Scalar, Tensor};
 use json::{compare, dtype, list, parse, signed, tensor, text};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
-const FILES: [(&str, &str); 5] = [
-    ("elementwise", include_str!("fixtures/elementwise.json")),
-    ("reductions", include_str!("fixtures/reductions.json")),
-    ("indexing", include_str!("fixtures/indexing.json")),
-    ("nn", include_str!("fixtures/nn.json")),
-    ("views", include_str!("fixtures/views.json")),
-];
+type Fault<T = ()> = std::result::Result<T, String>;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn read(path: &Path) -> Fault<Value> {
+    std::fs::read_to_string(path).map(|text| parse(&text)).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Every op that has a file, with its cases.
+fn all_cases() -> Fault<Vec<(&'static Op, Value)>> {
+    let files = std::fs::read_dir(fixtures().join("ops")).map_err(|error| error.to_string())?;
+    let mut paths =
+        files.map(|file| file.map(|f| f.path())).collect::<std::io::Result<Vec<_>>>().map_err(|e| e.to_string())?;
+    paths.sort();
+    let with_op = |path: &PathBuf| {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        Ok((ops::find(name).ok_or_else(|| format!("there is no op {name}"))?, read(path)?))
+    };
+    paths.iter().map(with_op).collect()
+}
 
 /// How an input lies in memory; its values are the same in all.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,30 +56,81 @@ enum Arrangement {
 }
 
 impl Arrangement {
-    fn of(self, x: &Tensor) -> cotangent::Result<Tensor> {
+    fn of(self, x: &Tensor) -> Result<Tensor> {
         let last_to_first: Vec<isize> = (0..x.rank() as isize).rev().collect();
         match self {
             Arrangement::Plain => Ok(x.clone()),
-            Arrangement::Transposed => x.permute(&last_to_first)?.contiguous()?.permute(&last_to_first),
+            Arrangement::Transposed => x.permute(&last_to_first[..])?.contiguous()?.permute(&last_to_first[..]),
             Arrangement::Offset => Tensor::stack(&[x, x, x], 0)?.select(0, 1),
-            Arrangement::Stepped => Tensor::stack(&[x, x], x.rank() as isize)?.select(-1, 1),
-            Arrangement::Reversed => x.flip(&last_to_first)?.contiguous()?.flip(&last_to_first),
+            Arrangement::Stepped => Tensor::stack(&[x, x], x.rank())?.select(-1, 1),
+            Arrangement::Reversed => x.flip(..)?.contiguous()?.flip(..),
         }
     }
 }
 
-/// Runs one case; what it says is the first thing that is wrong with it.
-fn check(case: &Value, arrangement: Arrangement) -> Result<(), String> {
-    let says = |what: &'static str| move |e: cotangent::Error| format!("{what}: {e}");
-    let mut leaves = Vec::new();
-    for (x, grad) in inputs(case).map_err(says("input"))?.iter().zip(list(&case["grad"])) {
-        let x = arrangement.of(x).map_err(says("input"))?;
-        leaves.push(if *grad == true { x.requires_grad_(true).map_err(says("requires_grad_"))? } else { x });
+/// The tensors of a case that gradients are asked for, in the order of the parameters.
+struct Leaves<'a> {
+    grads: std::slice::Iter<'a, Value>,
+    arrangement: Arrangement,
+    all: Vec<Tensor>,
+}
+
+impl Leaves<'_> {
+    fn add(&mut self, x: &Tensor) -> Result<Tensor> {
+        let x = self.arrangement.of(x)?;
+        let wanted = self.grads.next().is_some_and(|grad| *grad == true);
+        let x = if wanted { x.requires_grad_(true)? } else { x };
+        self.all.push(x.clone());
+        Ok(x)
     }
-    let Some(outputs) = call(text(&case["op"]), &case["args"], &leaves) else {
-        return Err("tests/common/dispatch.rs does not know this op".into());
-    };
-    let outputs = outputs.map_err(says("refused"))?;
+
+    /// The arguments of a call that the file gives by name.
+    fn bind(&mut self, op: &Op, args: &Value, first: Option<&Tensor>) -> Result<Vec<Arg>> {
+        let mut named: Vec<(&str, Arg)> = Vec::new();
+        for param in op.params() {
+            match (args.get(param.name), first) {
+                (Some(value), _) => named.push((param.name, arg(param.kind, value, &mut |x| self.add(&x))?)),
+                (None, Some(first)) if param.name == "self" => named.push(("self", Arg::from(first))),
+                _ => {}
+            }
+        }
+        let unknown = args
+            .as_object()
+            .into_iter()
+            .flat_map(|args| args.keys())
+            .filter(|key| op.params().all(|param| param.name != key.as_str()));
+        named.extend(unknown.map(|key| (key.as_str(), Arg::None)));
+        op.bind(&[], &named)
+    }
+}
+
+fn says(what: &'static str) -> impl Fn(cotangent::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Runs one case; what it says is the first thing that is wrong with it.
+fn check(op: &'static Op, case: &Value, arrangement: Arrangement) -> Fault {
+    let mut leaves = Leaves { grads: list(&case["grad"]).iter(), arrangement, all: Vec::new() };
+    let args = leaves.bind(op, &case["args"], None).map_err(says("arguments"))?;
+    let outputs = op.call(&args).map_err(says("refused"))?;
+    check_results(case, arrangement, &leaves.all, &outputs)
+}
+
+/// Runs views of views.
+fn check_chain(case: &Value) -> Fault {
+    let arrangement = Arrangement::Plain;
+    let mut leaves = Leaves { grads: list(&case["grad"]).iter(), arrangement, all: Vec::new() };
+    let mut x = tensor(&case["args"]["self"]).and_then(|x| leaves.add(&x)).map_err(says("input"))?;
+    for step in list(&case["args"]["steps"]) {
+        let name = text(&step[0]);
+        let op = ops::find(name).ok_or_else(|| format!("there is no op {name}"))?;
+        let args = leaves.bind(op, &step[1], Some(&x)).map_err(says("arguments"))?;
+        x = op.call(&args).map_err(says("refused"))?.swap_remove(0);
+    }
+    check_results(case, arrangement, &leaves.all, &[x])
+}
+
+fn check_results(case: &Value, arrangement: Arrangement, leaves: &[Tensor], outputs: &[Tensor]) -> Fault {
     let expected = one_or_several(&case["output"]);
     if outputs.len() != expected.len() {
         return Err(format!("{} results and should be {}", outputs.len(), expected.len()));
@@ -73,10 +141,13 @@ fn check(case: &Value, arrangement: Arrangement) -> Result<(), String> {
             same_layout(got, want).map_err(|e| format!("output {i}: {e}"))?;
         }
     }
-    check_gradients(case, &leaves, &outputs)
+    if leaves.len() != list(&case["grad"]).len() {
+        return Err(format!("{} tensors, of {} that the case has", leaves.len(), list(&case["grad"]).len()));
+    }
+    check_gradients(case, leaves, outputs)
 }
 
-fn check_gradients(case: &Value, leaves: &[Tensor], outputs: &[Tensor]) -> Result<(), String> {
+fn check_gradients(case: &Value, leaves: &[Tensor], outputs: &[Tensor]) -> Fault {
     let wanted = list(&case["grad"]).iter().any(|g| *g == true);
     if !wanted {
         return match outputs.iter().position(Tensor::requires_grad) {
@@ -92,7 +163,9 @@ fn check_gradients(case: &Value, leaves: &[Tensor], outputs: &[Tensor]) -> Resul
             continue;
         }
         let cotangent = tensor(cotangent).map_err(|e| format!("cotangent: {e}"))?;
-        output.backward_with(&cotangent).map_err(|e| format!("backward: {e}"))?;
+        output
+            .backward_with(BackwardOptions::new().gradient(&cotangent).retain_graph(true))
+            .map_err(|e| format!("backward: {e}"))?;
     }
     for (i, (leaf, want)) in leaves.iter().zip(list(&case["grads"])).enumerate() {
         match (leaf.grad(), want.is_null()) {
@@ -110,7 +183,7 @@ fn one_or_several(value: &Value) -> &[Value] {
 }
 
 /// Strides and offset, where they mean something: not of dims of size 1, nor of empty tensors.
-fn same_layout(got: &Tensor, want: &Value) -> Result<(), String> {
+fn same_layout(got: &Tensor, want: &Value) -> Fault {
     if want["strides"].is_null() || got.numel() == 0 {
         return Ok(());
     }
@@ -127,23 +200,16 @@ fn same_layout(got: &Tensor, want: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the cases of a file that `choose` picks and collects what is wrong with them; a panic is one fault among others.
-fn faults(file: &str, content: &str, arrangement: Arrangement, choose: impl Fn(&str) -> bool) -> Vec<String> {
-    let parsed = parse(content);
+/// What is wrong with the cases; a panic is one fault among others.
+fn faults(op: &str, cases: &Value, arrangement: Arrangement, check: impl Fn(&Value) -> Fault) -> Vec<String> {
     let mut faults = Vec::new();
-    for (number, case) in list(&parsed["cases"]).iter().enumerate().filter(|(_, c)| choose(text(&c["op"]))) {
-        let result =
-            catch_unwind(AssertUnwindSafe(|| check(case, arrangement))).unwrap_or_else(|_| Err("panicked".into()));
+    for (number, case) in list(&cases["cases"]).iter().enumerate() {
+        let result = catch_unwind(AssertUnwindSafe(|| check(case))).unwrap_or_else(|_| Err("panicked".into()));
         if let Err(what) = result {
-            let shapes: Vec<String> =
-                list(&case["inputs"]).iter().map(|i| format!("{}{}", text(&i["dtype"]), i["shape"])).collect();
+            let mut args = case["args"].to_string();
+            args.truncate(300);
             let note = case["note"].as_str().map_or(String::new(), |n| format!(" ({n})"));
-            let op = text(&case["op"]);
-            faults.push(format!(
-                "{file} #{number} {op}{} {arrangement:?} of {}{note}: {what}",
-                case["args"],
-                shapes.join(", ")
-            ));
+            faults.push(format!("{op} #{number} {arrangement:?} of {args}{note}: {what}"));
         }
     }
     faults
@@ -153,59 +219,44 @@ fn none_of(faults: &[String]) {
     assert!(faults.is_empty(), "{} cases differ from PyTorch:\n{}", faults.len(), faults.join("\n"));
 }
 
-fn file_agrees(index: usize) {
-    let (name, content) = FILES[index];
-    none_of(&faults(name, content, Arrangement::Plain, |_| true));
+#[test]
+fn every_op_agrees_with_pytorch() -> Fault {
+    let mut all = Vec::new();
+    for (op, cases) in all_cases()? {
+        all.extend(faults(op.name, &cases, Arrangement::Plain, |case| check(op, case, Arrangement::Plain)));
+    }
+    none_of(&all);
+    Ok(())
 }
 
 #[test]
-fn elementwise_ops_agree_with_pytorch() {
-    file_agrees(0);
-}
-
-#[test]
-fn reductions_agree_with_pytorch() {
-    file_agrees(1);
-}
-
-#[test]
-fn matmul_joining_and_indexing_agree_with_pytorch() {
-    file_agrees(2);
-}
-
-#[test]
-fn losses_and_layers_agree_with_pytorch() {
-    file_agrees(3);
-}
-
-#[test]
-fn views_agree_with_pytorch() {
-    file_agrees(4);
+fn views_of_views_agree_with_pytorch() -> Fault {
+    none_of(&faults("chain", &read(&fixtures().join("chains.json"))?, Arrangement::Plain, check_chain));
+    Ok(())
 }
 
 /// The same values in other places in memory give the same results.
 #[test]
-fn results_do_not_depend_on_the_layout_of_the_inputs() {
-    // These speak of memory itself.
-    let about_layout = ["view", "as_strided", "chain"];
+fn results_do_not_depend_on_the_layout_of_the_inputs() -> Fault {
     let mut all = Vec::new();
-    for arrangement in [Arrangement::Transposed, Arrangement::Offset, Arrangement::Stepped, Arrangement::Reversed] {
-        for (name, content) in FILES {
-            all.extend(faults(name, content, arrangement, |op| !about_layout.contains(&op)));
+    for (op, cases) in all_cases()?.iter().filter(|(op, _)| !op.reads_layout) {
+        for arrangement in [Arrangement::Transposed, Arrangement::Offset, Arrangement::Stepped, Arrangement::Reversed] {
+            all.extend(faults(op.name, cases, arrangement, |case| check(op, case, arrangement)));
         }
     }
     none_of(&all);
+    Ok(())
 }
 
+/// Random numbers are drawn in an order of our own.
 #[test]
-fn every_op_has_a_fixture() {
-    let mut in_fixtures = BTreeSet::new();
-    for (_, content) in FILES {
-        in_fixtures.extend(list(&parse(content)["cases"]).iter().map(|case| text(&case["op"]).to_owned()));
-    }
-    let missing: Vec<&str> =
-        cotangent::ops::list().iter().map(|op| op.name).filter(|name| !in_fixtures.contains(*name)).collect();
+fn every_op_has_a_fixture() -> Fault {
+    let cases = all_cases()?;
+    let has_cases =
+        |op: &Op| cases.iter().any(|(known, cases)| known.name == op.name && !list(&cases["cases"]).is_empty());
+    let missing: Vec<&str> = ops::list().iter().filter(|op| !op.random && !has_cases(op)).map(|op| op.name).collect();
     assert!(missing.is_empty(), "no fixtures for {missing:?}: add cases to tools/fixture_cases");
+    Ok(())
 }
 
 /// The dtype of `a + b`, for every pair of dtypes that PyTorch can add. A 0-d tensor counts like any other, as in the

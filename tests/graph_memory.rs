@@ -1,8 +1,8 @@
 //! What the graph keeps alive, and for how long. Statistics are of the whole process, so that everything here runs one
 //! after the other.
 
-use cotangent::autograd::{Backward, checkpoint, grad_with, graph_stats, no_grad};
-use cotangent::{CrossEntropy, DType, Device, Generator, Result, Tensor, memory};
+use cotangent::autograd::{BackwardOptions, GradOptions, checkpoint, grad_with, graph_stats, no_grad};
+use cotangent::{DType, Device, Generator, Result, Tensor, memory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -89,9 +89,11 @@ fn without_gradients_nothing_is_kept() -> Result<()> {
     let computed = |y: Tensor| y.compute().map(|()| y);
     let (result, most) = peak(|| computed(deep(x.clone())?))?;
     assert!(!result.requires_grad());
-    assert!((MIB..=2 * MIB).contains(&most), "at most an operation's input and its result, not {most} bytes");
+    // A worker that has not computed a chain before takes its registers, a few dozen KiB.
+    let scratch = MIB / 8;
+    assert!((MIB..=2 * MIB + scratch).contains(&most), "at most an operation's input and its result, not {most} bytes");
     let (_, most) = peak(|| no_grad(|| computed(deep(w.mul(1.0)?)?)))?;
-    assert!((MIB..=2 * MIB + 256).contains(&most), "{most}");
+    assert!((MIB..=2 * MIB + scratch).contains(&most), "{most}");
     Ok(())
 }
 
@@ -120,14 +122,14 @@ fn everything_is_given_back() -> Result<()> {
     assert_eq!(in_use()?, before);
     // Retained, and dropped without a pass, and with a recorded one.
     let y = chain(&x, 10)?;
-    y.backward_opts(Some(&cotangent), Backward::RETAIN)?;
+    y.backward_with(BackwardOptions::new().gradient(&cotangent).retain_graph(true))?;
     assert_eq!(in_use()?, before + 11 * MIB);
     drop(y);
     x.zero_grad();
     drop(chain(&x, 10)?);
     assert_eq!(in_use()?, before);
     let y = chain(&x, 3)?;
-    let grads = grad_with(&y, &[&x], Some(&cotangent), Backward::CREATE)?;
+    let grads = grad_with(&y, &[&x], GradOptions::new().gradient(&cotangent).create_graph(true))?;
     assert!(grads[0].as_ref().is_some_and(Tensor::requires_grad));
     drop((y, grads));
     assert_eq!(in_use()?, before, "a recorded pass makes a cycle");
@@ -162,7 +164,7 @@ fn cotangents_and_saved_values_go_during_the_pass() -> Result<()> {
     x.zero_grad();
     // Retained, the saved values stay, but cotangents still go.
     let y = chain(&x, 20)?;
-    let ((), most) = peak(|| y.backward_opts(Some(&cotangent), Backward::RETAIN))?;
+    let ((), most) = peak(|| y.backward_with(BackwardOptions::new().gradient(&cotangent).retain_graph(true)))?;
     assert!(most <= 2 * MIB, "{} MiB at the peak", most as f64 / MIB as f64);
     x.zero_grad();
     // A wide graph: twenty contributions to one leaf are added as they come.
@@ -214,7 +216,7 @@ fn ten_thousand_training_steps_in_flat_memory() -> Result<()> {
     let mut step = || -> Result<f32> {
         let h = x.matmul(&parameters[0])?.add(&parameters[1])?.tanh()?;
         let y = h.matmul(&parameters[2])?.add(&parameters[3])?;
-        let loss = y.sub(&target)?.square()?.mean()?;
+        let loss = y.sub(&target)?.square()?.mean(..)?;
         loss.backward()?;
         for parameter in &mut parameters {
             let change = parameter.take_grad().map_or_else(|| parameter.zeros_like(), |g| g.mul(0.05))?;
@@ -253,13 +255,13 @@ fn gradients_of_logits() -> Result<()> {
     let x = Generator::seed(1).randn([SIDE, 64])?.requires_grad_(true)?;
     let w = Generator::seed(2).randn([64, SIDE])?.requires_grad_(true)?;
     let target = Generator::seed(3).randint(0, SIDE as i64, [SIDE])?;
-    let loss = |logits: &Tensor| logits.cross_entropy(&target, &CrossEntropy::default());
+    let loss = |logits: &Tensor| logits.cross_entropy(&target);
     let once = loss(&x.matmul(&w)?)?;
     let ((), taken) = peak(|| once.backward())?;
     assert!(taken < MIB / 2, "{taken} bytes beside the logits");
     // But not where they are needed again, or somebody holds them.
     let again = loss(&x.matmul(&w)?)?;
-    let (_, taken) = peak(|| grad_with(&again, &[&x], None, Backward::RETAIN))?;
+    let (_, taken) = peak(|| grad_with(&again, &[&x], GradOptions::new().retain_graph(true)))?;
     assert!(taken >= MIB);
     let logits = x.matmul(&w)?;
     let held = loss(&logits)?;

@@ -3,7 +3,7 @@
 use cotangent::io::StateDict;
 use cotangent::nn::{self, *};
 use cotangent::optim::{Optimizer, Sgd};
-use cotangent::{DType, Error, Generator, Result, Tensor, with_generator};
+use cotangent::{DType, Error, ErrorKind, Generator, Result, Tensor, tensor, with_generator};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +19,10 @@ struct Everything<A: Module> {
     boxed: Box<dyn Layer>,
     heads: BTreeMap<String, Linear>,
     generic: A,
-    #[module(param)]
-    scale: Tensor,
-    #[module(param)]
-    rest: Vec<Tensor>,
-    #[module(buffer)]
-    running_mean: Tensor,
-    #[module(buffer)]
-    seen: Option<Tensor>,
+    scale: Parameter,
+    rest: Vec<Parameter>,
+    running_mean: Buffer,
+    seen: Option<Buffer>,
     width: usize,
     label: Option<String>,
     sizes: [(usize, f64); 2],
@@ -42,18 +38,19 @@ struct Block {
 }
 
 #[derive(Module)]
-struct Pair(Linear, ReLU, #[module(param)] Tensor);
+struct Pair(Linear, ReLU, Parameter);
 
-fn leaf(shape: impl Into<cotangent::Shape>) -> Result<Tensor> {
-    Tensor::ones(shape)?.requires_grad_(true)
+fn ones(shape: impl Into<cotangent::Shape>) -> Result<Parameter> {
+    Parameter::new(Tensor::ones(shape)?)
+}
+
+fn without_bias(inputs: usize, outputs: usize) -> Result<Linear> {
+    Linear::new_with(inputs, outputs, LinearOptions::new().bias(false))
 }
 
 fn block() -> Result<Block> {
-    let mlp = Sequential::new()
-        .add(Linear::new(2, 4)?)
-        .add(GELU::default())
-        .add(Dropout::new(0.5)?)
-        .add(Linear::without_bias(4, 2)?);
+    let mlp =
+        Sequential::new().add(Linear::new(2, 4)?).add(GELU::default()).add(Dropout::new(0.5)?).add(without_bias(4, 2)?);
     Ok(Block { norm: LayerNorm::new(2)?, mlp })
 }
 
@@ -61,25 +58,25 @@ fn everything() -> Result<Everything<Pair>> {
     Ok(Everything {
         first: Linear::new(3, 2)?,
         blocks: vec![block()?, block()?],
-        pair: [Linear::without_bias(2, 2)?, Linear::without_bias(2, 2)?],
+        pair: [without_bias(2, 2)?, without_bias(2, 2)?],
         absent: None,
-        present: Some(Box::new(Linear::without_bias(2, 2)?)),
+        present: Some(Box::new(without_bias(2, 2)?)),
         boxed: Box::new(Sequential::new().add(Embedding::new(5, 2)?)),
-        heads: BTreeMap::from([("a".to_string(), Linear::without_bias(2, 1)?)]),
-        generic: Pair(Linear::without_bias(2, 2)?, ReLU, leaf([2])?),
-        scale: leaf(())?,
-        rest: vec![leaf([1])?, leaf([1])?],
-        running_mean: Tensor::zeros([2])?,
-        seen: Some(Tensor::new(0)?),
+        heads: BTreeMap::from([("a".to_string(), without_bias(2, 1)?)]),
+        generic: Pair(without_bias(2, 2)?, ReLU, ones([2])?),
+        scale: ones(())?,
+        rest: vec![ones([1])?, ones([1])?],
+        running_mean: Buffer::new(Tensor::zeros([2])?),
+        seen: Some(Buffer::new(tensor!(0)?)),
         width: 2,
         label: None,
         sizes: [(1, 2.0); 2],
         counter: Arc::default(),
-        r#type: Linear::without_bias(1, 1)?,
+        r#type: without_bias(1, 1)?,
     })
 }
 
-fn names(parts: &[(String, &Tensor)]) -> Vec<String> {
+fn names<T>(parts: &[(String, &T)]) -> Vec<String> {
     parts.iter().map(|(name, _)| name.clone()).collect()
 }
 
@@ -146,7 +143,7 @@ struct Tied {
 impl Tied {
     fn new() -> Result<Tied> {
         let embedding = Embedding::new(5, 3)?;
-        let output = Linear { weight: embedding.weight.clone(), bias: None };
+        let output = Linear { weight: embedding.weight.tie(), bias: None };
         Ok(Tied { embedding, inner: Linear::new(3, 3)?, output })
     }
 
@@ -163,11 +160,11 @@ fn a_tied_parameter_is_listed_counted_and_updated_once() -> Result<()> {
     assert!(model.state_dict().get("output.weight").is_some(), "PyTorch's state has both names");
 
     let before = model.embedding.weight.to_vec::<f32>()?;
-    let indices = Tensor::new([0, 1, 4])?;
+    let indices = tensor!([0, 1, 4])?;
     let mut optimizer = Sgd::new(0.5);
     for _ in 0..3 {
         model.zero_grad();
-        model.forward(&indices)?.square()?.mean()?.backward()?;
+        model.forward(&indices)?.square()?.mean(..)?.backward()?;
         optimizer.step(&mut model)?;
         assert!(model.embedding.weight.is_same(&model.output.weight), "still the same bytes");
     }
@@ -178,17 +175,88 @@ fn a_tied_parameter_is_listed_counted_and_updated_once() -> Result<()> {
     let mut other = Tied::new()?;
     other.load_state_dict(&model.state_dict())?;
     model.zero_grad();
-    model.forward(&indices)?.square()?.mean()?.backward()?;
+    model.forward(&indices)?.square()?.mean(..)?.backward()?;
     let grad = model.embedding.weight.grad().ok_or_else(no_gradient)?;
     let expected = model.embedding.weight.detach().sub(grad.mul(0.5)?)?;
     optimizer.step(&mut model)?;
-    assert!(model.output.weight.allclose(&expected, 0.0, 1e-6)?);
-    assert!(!other.output.weight.allclose(&expected, 0.0, 1e-6)?, "the copy is not trained with the original");
+    assert!(model.output.weight.allclose_with(&expected, (0.0, 1e-6))?);
+    assert!(!other.output.weight.allclose_with(&expected, (0.0, 1e-6))?, "the copy is not trained with the original");
+    Ok(())
+}
+
+#[test]
+fn a_tied_parameter_is_not_changed_through_one_of_its_handles() -> Result<()> {
+    let mut model = Tied::new()?;
+    let before = model.embedding.weight.to_vec::<f32>()?;
+    let alone = "is tied to 1 other places, which would keep the old values: change it through parameters_mut";
+    let by_hand = [
+        text(model.embedding.weight.update(|w| w.zero_())),
+        text(model.output.weight.set(&Tensor::zeros([5, 3])?)),
+        text(model.output.weight.set_requires_grad(false)),
+    ];
+    for (refused, op) in by_hand.iter().zip(["update: ", "set: ", "set_requires_grad: "]) {
+        assert!(refused.contains(alone) && refused.starts_with(op), "{refused}");
+    }
+    assert_eq!(model.output.weight.to_vec::<f32>()?, before);
+    // All handles together, and alone again once the others are gone.
+    for mut parameter in model.parameters_mut() {
+        parameter.update(|values| values.fill_(0.5))?;
+    }
+    assert!(model.embedding.weight.is_same(&model.output.weight));
+    assert_eq!(model.output.weight.to_vec::<f32>()?, [0.5; 15]);
+    let Tied { mut embedding, output, .. } = model;
+    // A model that holds some of the handles cannot be trained, cast or frozen: the others would be left behind.
+    embedding.forward(&tensor!([1])?)?.sum(..)?.backward()?;
+    let outside = "weight is tied to 1 places outside of this module";
+    for refused in [
+        text(Sgd::new(0.1).step(&mut embedding)),
+        text(embedding.to_dtype(DType::F64)),
+        text(embedding.requires_grad_(false)),
+    ] {
+        assert!(refused.contains(outside), "{refused}");
+    }
+    drop(output);
+    embedding.weight.update(|w| w.zero_())?;
+    assert_eq!(embedding.weight.to_vec::<f32>()?, [0.0; 15]);
+    Ok(())
+}
+
+#[test]
+fn a_failed_update_of_a_parameter_changes_nothing() -> Result<()> {
+    let mut weight = Parameter::new(tensor!([1.0, 2.0])?)?;
+    let hook = weight.register_hook(|g| Ok(Some(g.clone())))?;
+    let failed = weight.update(|w| {
+        w.mul_(3)?;
+        w.add_(Tensor::ones([5])?)
+    });
+    let error = failed.err().ok_or_else(no_gradient)?;
+    // The error is the inner call's, with its own line.
+    assert_eq!((error.op(), error.place().map(cotangent::Place::line)), ("add_", Some(line!() - 4)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        weight.update(|w| {
+            w.mul_(3)?;
+            std::panic::panic_any("on purpose")
+        })
+    }));
+    assert!(panicked.is_err());
+    assert!(
+        weight
+            .update(|w| w.fill_(7.0).and_then(|()| {
+                *w = w.reshape([1, 2])?;
+                Ok(())
+            }))
+            .is_err()
+    );
+    assert_eq!(weight.to_vec::<f32>()?, [1.0, 2.0]);
+    assert!(weight.requires_grad() && weight.is_leaf());
+    weight.mul(2.0)?.sum(..)?.backward()?;
+    assert_eq!(weight.grad().ok_or_else(no_gradient)?.to_vec::<f32>()?, [2.0, 2.0]);
+    hook.remove();
     Ok(())
 }
 
 fn no_gradient() -> Error {
-    Error::Graph { op: "test", message: "no gradient arrived".to_string() }
+    Error::new(ErrorKind::Graph, "test", "no gradient arrived")
 }
 
 #[test]
@@ -245,7 +313,7 @@ fn dropout_drops_in_training_only_however_deep_it_lies() -> Result<()> {
     model.train();
     assert!(model.is_training());
     let refused = text(Dropout::new(1.5));
-    assert_eq!(refused, "dropout: 1.5 is not a probability");
+    assert_eq!(refused, "Dropout: 1.5 is not a probability");
     Ok(())
 }
 
@@ -264,7 +332,7 @@ fn gradients_and_hooks_reach_the_first_layer_through_dropout_and_layer_norm() ->
         .add(Dropout::new(0.5)?)
         .add(Sequential::new().add(Tanh).add(Linear::new(8, 1)?));
     let x = Generator::seed(1).randn([32, 4])?;
-    model.forward(&x)?.square()?.mean()?.backward()?;
+    model.forward(&x)?.square()?.mean(..)?.backward()?;
     for (name, parameter) in model.named_parameters() {
         let grad = parameter.grad().ok_or_else(no_gradient)?;
         assert_eq!(grad.shape(), parameter.shape(), "{name}");
@@ -279,29 +347,37 @@ fn gradients_and_hooks_reach_the_first_layer_through_dropout_and_layer_norm() ->
 #[test]
 fn a_state_goes_from_one_model_to_another() -> Result<()> {
     let (source, mut target) = (block()?, block()?);
-    let leaf = target.norm.weight.clone();
+    let leaf = target.norm.weight.as_deref().cloned();
+    // A handle outside of the model would keep the old values.
+    let handle = target.norm.weight.as_ref().map(Parameter::tie);
+    let refused = text(target.load_state_dict(&source.state_dict()));
+    assert!(refused.contains("norm.weight is tied to 1 places outside of this module"), "{refused}");
+    drop(handle);
     target.load_state_dict(&source.state_dict())?;
     for ((name, a), (_, b)) in source.named_parameters().into_iter().zip(target.named_parameters()) {
         assert!(a.equal(b)?, "{name}");
         assert!(b.requires_grad() && b.is_leaf(), "{name}");
     }
-    // The leaf is the one it was: a gradient is seen through the old handle.
-    let x = Tensor::new([[1.0, 2.0]])?;
-    target.norm.forward(&x)?.sum()?.backward()?;
+    // The parameter is the one it was: a gradient is seen through the old handle.
+    let x = tensor!([[1.0, 2.0]])?;
+    target.norm.forward(&x)?.sum(..)?.backward()?;
     assert!(leaf.as_ref().and_then(Tensor::grad).is_some());
+    // But the old handle has the old values: it cannot be differentiated by mistake.
+    let stale = leaf.map(|leaf| text(leaf.mul(2.0))).unwrap_or_default();
+    assert!(stale.contains("made before the leaf was changed"), "{stale}");
     // Training the target changes neither the dictionary nor the source.
     let dict = target.state_dict();
     let before = dict.get("norm.weight").map(Tensor::to_vec::<f32>).transpose()?;
     Sgd::new(1.0).step(&mut target)?;
-    assert_ne!(target.norm.weight.as_ref().map(Tensor::to_vec::<f32>).transpose()?, before);
+    assert_ne!(target.norm.weight.as_deref().map(Tensor::to_vec::<f32>).transpose()?, before);
     assert_eq!(dict.get("norm.weight").map(Tensor::to_vec::<f32>).transpose()?, before);
-    assert_eq!(source.norm.weight.as_ref().map(Tensor::to_vec::<f32>).transpose()?, before);
+    assert_eq!(source.norm.weight.as_deref().map(Tensor::to_vec::<f32>).transpose()?, before);
     Ok(())
 }
 
 #[test]
 fn a_state_that_does_not_fit_is_reported_whole_and_changes_nothing() -> Result<()> {
-    let mut model = Sequential::new().add(Linear::new(2, 3)?).add(Linear::new(3, 1)?).add(Linear::without_bias(1, 1)?);
+    let mut model = Sequential::new().add(Linear::new(2, 3)?).add(Linear::new(3, 1)?).add(without_bias(1, 1)?);
     let before: Vec<Vec<f32>> = model.parameters().iter().map(|t| t.to_vec::<f32>()).collect::<Result<_>>()?;
     let dict: StateDict = [
         ("0.weight", Tensor::zeros([3, 2])?),
@@ -318,7 +394,7 @@ fn a_state_that_does_not_fit_is_reported_whole_and_changes_nothing() -> Result<(
   missing 1.bias
   unexpected 2.bias";
     assert_eq!(text(model.load_state_dict(&dict)), expected);
-    let lenient = "load_state_dict: nothing was loaded:
+    let lenient = "load_matching: nothing was loaded:
   0.bias has shape [4], the module's has [3]
   1.weight is f64, the module's is f32";
     assert_eq!(text(model.load_matching(&dict)), lenient);
@@ -341,7 +417,7 @@ fn loading_what_fits_says_what_did_not_and_never_succeeds_with_nothing() -> Resu
 
     let strangers: StateDict = [("weight", Tensor::ones([3, 2])?)].into_iter().collect();
     let message = text(model.load_matching(&strangers));
-    assert_eq!(message, "load_state_dict: no name fits: the module has 0.weight, 0.bias; the dictionary has weight");
+    assert_eq!(message, "load_matching: no name fits: the module has 0.weight, 0.bias; the dictionary has weight");
     assert!(text(model.load_matching(&StateDict::new())).contains("no name fits"));
     assert!(text(model.load_state_dict(&StateDict::new())).contains("missing 0.weight"));
     Ok(())
@@ -360,7 +436,7 @@ fn parameters_begin_as_in_pytorch() -> Result<()> {
         Ok((mean, variance.sqrt(), values.iter().fold(0.0, |most: f64, x| most.max(x.abs()))))
     };
     let bound = 1.0 / 400_f64.sqrt();
-    for t in [Some(&linear.weight), linear.bias.as_ref()].into_iter().flatten() {
+    for t in [Some(&*linear.weight), linear.bias.as_deref()].into_iter().flatten() {
         let (mean, std, most) = statistics(t)?;
         assert!(most <= bound && most > 0.95 * bound, "{most} of {bound}");
         assert!(mean.abs() < 0.12 * bound && (std - bound / 3_f64.sqrt()).abs() < 0.05 * bound, "{mean} {std}");
@@ -413,7 +489,7 @@ fn initialisers_have_the_spread_they_promise() -> Result<()> {
 #[test]
 fn the_summary_is_a_table_with_totals() -> Result<()> {
     let mut tied = Tied::new()?;
-    tied.inner.bias = tied.inner.bias.map(|bias| bias.requires_grad_(false)).transpose()?;
+    tied.inner.bias.as_mut().map(|bias| bias.set_requires_grad(false)).transpose()?;
     let expected = "\
 name              kind       shape   parameters
 -----------------------------------------------
@@ -428,7 +504,7 @@ output.weight     tied       [5, 3]
 -----------------------------------------------
 27 parameters, 3 of them frozen, 0.00 MiB";
     assert_eq!(tied.summary(), expected);
-    let large = Linear::without_bias(1024, 1024)?.summary();
+    let large = without_bias(1024, 1024)?.summary();
     assert!(large.ends_with("1 048 576 parameters, 4.00 MiB"), "{large}");
     let model = everything()?.summary();
     assert!(model.contains("running_mean           buffer"), "{model}");
@@ -454,20 +530,20 @@ fn a_model_is_saved_and_loaded() -> Result<(), Box<dyn std::error::Error>> {
 
 #[test]
 fn activations_are_layers() -> Result<()> {
-    let x = Tensor::new([[-2.0, -0.5], [0.0, 3.0]])?;
+    let x = tensor!([[-2.0, -0.5], [0.0, 3.0]])?;
     let pairs: [(Box<dyn Layer>, Tensor); 12] = [
         (Box::new(ReLU), x.relu()?),
         (Box::new(SiLU), x.silu()?),
         (Box::new(Tanh), x.tanh()?),
         (Box::new(Sigmoid), x.sigmoid()?),
         (Box::new(Identity), x.clone()),
-        (Box::new(GELU::default()), x.gelu(cotangent::Gelu::Erf)?),
-        (Box::new(LeakyReLU::default()), x.leaky_relu(0.01)?),
-        (Box::new(ELU::default()), x.elu(1.0)?),
-        (Box::new(Softplus::default()), x.softplus(1.0, 20.0)?),
-        (Box::new(Softmax { dim: -1 }), x.softmax(-1)?),
-        (Box::new(LogSoftmax { dim: 0 }), x.log_softmax(0)?),
-        (Box::new(Flatten { start_dim: 0, end_dim: -1 }), x.flatten(0, -1)?),
+        (Box::new(GELU::default()), x.gelu_with(cotangent::Gelu::Erf)?),
+        (Box::new(LeakyReLU::default()), x.leaky_relu_with(0.01)?),
+        (Box::new(ELU::default()), x.elu_with(1.0)?),
+        (Box::new(Softplus::default()), x.softplus_with(cotangent::SoftplusOptions::new().beta(1.0).threshold(20.0))?),
+        (Box::new(Softmax::new(-1)?), x.softmax(-1)?),
+        (Box::new(LogSoftmax::new(0)?), x.log_softmax(0)?),
+        (Box::new(Flatten::new_with(FlattenOptions::new().start_dim(0))), x.flatten(0, -1)?),
     ];
     for (layer, expected) in pairs {
         assert!(layer.forward(&x)?.equal(&expected)?);

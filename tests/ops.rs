@@ -1,12 +1,18 @@
-//! Every operation of the list, through one harness: derivatives to second order, layouts, dtypes, extreme values,
-//! refused inputs, and samples that prove something.
+//! Every operation of the list, through one harness: derivatives to second order, layouts, dtypes, extreme values, error
+//! cases, and samples that prove something. What an operation is excepted from, its entry says.
 
 // A helper of tests may panic like a test.
 #![allow(clippy::panic)]
 
-use cotangent::autograd::{Backward, GradCheck, grad_with, gradcheck, gradgradcheck};
-use cotangent::ops::{Op, Sample, list};
-use cotangent::{DType, Device, Generator, Result, Slice, Tensor};
+#[path = "common/call.rs"]
+mod call;
+#[path = "../examples/ops/table.rs"]
+mod table;
+
+use call::{Call, LAYOUTS, close, relaid};
+use cotangent::autograd::{gradcheck, gradgradcheck};
+use cotangent::ops::{Derivative, Op, Sample, list};
+use cotangent::{DType, Device, Result, Tensor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,294 +22,338 @@ fn devices() -> Vec<Device> {
     all.into_iter().filter(|device| device.is_available()).collect()
 }
 
-/// Calls `check` for every sample of every operation on every device and reports all faults together.
-fn for_all_samples(check: impl Fn(&Op, &Sample) -> Result<(), String>) {
-    let mut faults = Vec::new();
-    let mut count = 0;
+fn samples(op: &Op) -> Vec<Sample> {
+    let samples = op.samples().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
+    assert!(!samples.is_empty(), "{} has no samples", op.name);
+    samples
+}
+
+/// Calls `check` for every sample of every operation on every device and reports all faults together. What `check` returns
+/// says whether there was something to check.
+fn for_all_samples(check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
+    let (mut faults, mut count) = (Vec::new(), 0);
     for op in list() {
-        let samples = (op.samples)().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
-        assert!(!samples.is_empty(), "{} has no samples", op.name);
-        for (sample, device) in samples.iter().flat_map(|sample| devices().into_iter().map(move |on| (sample, on))) {
-            let sample = sample.on(device).unwrap_or_else(|e| panic!("{} cannot be brought to {device}: {e}", op.name));
-            count += 1;
-            if let Err(fault) = check(op, &sample) {
-                faults.push(format!("{} on {device}: {sample:?}: {fault}", op.name));
+        for (sample, device) in samples(op).iter().flat_map(|sample| devices().into_iter().map(move |on| (sample, on)))
+        {
+            let call = Call::new(op, sample, device)
+                .unwrap_or_else(|e| panic!("{}{sample:?} cannot be called on {device}: {e}", op.name));
+            match check(&call, sample) {
+                Ok(checked) => count += usize::from(checked),
+                Err(fault) => faults.push(format!("{}{sample:?} on {device}: {fault}", op.name)),
             }
         }
     }
-    assert!(faults.is_empty(), "{} faults in {count} samples:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 100, "only {count} samples were found");
+    assert!(faults.is_empty(), "{} faults beside {count} good samples:\n{}", faults.len(), faults.join("\n"));
+    assert!(count > 150, "only {count} samples were checked");
 }
 
 fn text<T>(result: Result<T>) -> Result<T, String> {
     result.map_err(|e| e.to_string())
 }
 
-/// The inputs with those of floating point as leaves.
-fn leaves(inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    inputs.iter().map(|x| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) }).collect()
+/// The call as a function of its tensors with one result: the results of floating point after one another.
+fn joined(call: &Call, tensors: &[Tensor]) -> Result<Tensor> {
+    let results = call.with(tensors)?.run()?;
+    let flat = |y: &Tensor| y.reshape([-1]);
+    let floats = results.iter().filter(|y| y.dtype().is_float()).map(flat).collect::<Result<Vec<_>>>()?;
+    if let [only] = &floats[..] { Ok(only.clone()) } else { Tensor::cat(&floats, 0) }
 }
 
-/// The gradients of the call, contracted with a fixed random cotangent; `None` if the result carries none.
-fn gradients(sample: &Sample, inputs: &[Tensor]) -> Result<Option<(Tensor, Vec<Option<Tensor>>)>> {
-    let leaves = leaves(inputs)?;
-    let y = sample.run(&leaves)?;
-    if !y.requires_grad() {
-        return Ok(None);
-    }
-    let cotangent = Generator::seed(99).randn_with(y.shape(), (DType::F64, y.device()))?.to_dtype(y.dtype())?;
-    let wanted: Vec<&Tensor> = leaves.iter().filter(|x| x.requires_grad()).collect();
-    let grads = grad_with(&y, &wanted, Some(&cotangent), Backward::default())?;
-    Ok(Some((y.detach(), grads)))
+/// Whether there is a derivative to compare with differences: not where there are no elements to move.
+fn is_differentiable(call: &Call) -> Result<bool> {
+    Ok(call.op.derivative != Derivative::None && !call.is_empty() && call.gradients()?.1.is_some())
 }
 
-/// Whether there is a derivative to check: where all inputs are empty there is no direction to differ in.
-fn differentiable(sample: &Sample) -> Result<bool> {
-    let empty = sample.inputs().iter().all(|x| x.numel() == 0);
-    Ok(!empty && gradients(sample, sample.inputs())?.is_some())
+fn owned(call: &Call) -> Vec<Tensor> {
+    call.tensors().into_iter().cloned().collect()
 }
 
 #[test]
 fn first_derivatives_agree_with_differences() {
-    for_all_samples(|_, sample| {
-        if !text(differentiable(sample))? {
-            return Ok(());
+    for_all_samples(|call, _| {
+        if !text(is_differentiable(call))? {
+            return Ok(false);
         }
-        text(gradcheck(|x| sample.run(x), sample.inputs(), &GradCheck::default()))
+        let inputs = owned(call);
+        text(gradcheck(|x| joined(call, x), &inputs))?;
+        // Each result alone, so that a rule sees that nobody asked for the others.
+        let results = text(call.run())?;
+        if results.len() > 1 {
+            for at in (0..results.len()).filter(|&at| results[at].dtype().is_float()) {
+                text(gradcheck(|x| call.with(x)?.run().map(|mut all| all.swap_remove(at)), &inputs))?;
+            }
+        }
+        Ok(true)
     });
 }
 
 #[test]
 fn second_derivatives_agree_with_differences() {
-    for_all_samples(|_, sample| {
-        if !text(differentiable(sample))? {
-            return Ok(());
+    for_all_samples(|call, _| {
+        if !text(is_differentiable(call))? {
+            return Ok(false);
         }
-        text(gradgradcheck(|x| sample.run(x), sample.inputs(), &GradCheck::default()))
+        text(gradgradcheck(|x| joined(call, x), &owned(call)))?;
+        Ok(true)
     });
 }
 
 #[test]
 fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
-    for_all_samples(|_, sample| {
-        let Some((_, grads)) = text(gradients(sample, sample.inputs()))? else { return Ok(()) };
-        let floats = sample.inputs().iter().filter(|x| x.dtype().is_float());
-        let mut informative = sample.inputs().iter().all(|x| x.numel() == 0);
+    for_all_samples(|call, sample| {
+        let (results, grads) = text(call.gradients())?;
+        let Some(grads) = grads else {
+            let expected = call.op.derivative == Derivative::None
+                || call.tensors().iter().all(|x| !x.dtype().is_float())
+                || results.iter().all(|y| !y.dtype().is_float());
+            return if expected { Ok(false) } else { Err("no result carries a gradient".into()) };
+        };
+        if call.op.derivative == Derivative::None {
+            return Err("there is a gradient, and the entry says that there is none".into());
+        }
+        let tensors = call.tensors();
+        // Without elements there is nothing to say.
+        let says = |y: &&Tensor| y.dtype().is_float() && y.numel() > 0;
+        let elements = results.iter().any(|y| says(&y)) && tensors.iter().any(says);
+        let mut informative = false;
+        let floats = tensors.iter().filter(|x| x.dtype().is_float());
         for (x, g) in floats.zip(&grads) {
             let Some(g) = g else { return Err("an input got no gradient".into()) };
             if g.shape() != x.shape() || g.dtype() != x.dtype() {
-                return Err(format!(
-                    "an input of {:?} {} got a gradient of {:?} {}",
-                    x.shape(),
-                    x.dtype(),
-                    g.shape(),
-                    g.dtype()
-                ));
+                let (a, b) = (x.shape(), g.shape());
+                return Err(format!("an input of {a:?} {} got a gradient of {b:?} {}", x.dtype(), g.dtype()));
             }
-            informative |= text(g.to_vec::<f64>())?.iter().any(|&v| v != 0.0) || g.numel() == 0;
+            informative |= text(g.to_vec::<f64>())?.iter().any(|&v| v != 0.0);
         }
-        match (informative, sample.has_zero_derivative()) {
-            (false, false) => Err("all gradients are zero, so the sample proves nothing".into()),
-            (true, true) if grads.iter().flatten().any(|g| g.numel() > 0) => {
-                Err("the derivative was declared zero and is not".into())
-            }
-            _ => Ok(()),
+        let declared_zero = sample.has_zero_derivative() || call.op.derivative == Derivative::Zero;
+        match (informative, declared_zero) {
+            (false, false) if elements => Err("all gradients are zero, so the sample proves nothing".into()),
+            (true, true) => Err("the derivative was declared zero and is not".into()),
+            _ => Ok(true),
         }
     });
 }
 
-/// The same values in other layouts: transposed, with an offset, with a step, reversed.
-fn relaid(x: &Tensor, way: usize) -> Result<Tensor> {
-    let x = x.detach();
-    if x.rank() == 0 {
-        // A 0-d tensor can only be moved.
-        return Tensor::stack(&[&x, &x, &x], 0)?.select(0, 1);
+#[test]
+fn every_operation_with_a_derivative_has_a_sample_that_shows_it() {
+    for op in list().iter().filter(|op| op.derivative == Derivative::Rule) {
+        let shows = |sample: &Sample| {
+            !sample.has_zero_derivative()
+                && Call::new(op, sample, Device::Cpu)
+                    .and_then(|call| Ok(!call.is_empty() && call.gradients()?.1.is_some()))
+                    .unwrap_or(false)
+        };
+        assert!(samples(op).iter().any(shows), "no sample of {} has a derivative", op.name);
     }
-    let last = x.rank() as isize - 1;
-    match way {
-        0 if x.rank() > 1 => x.transpose(0, last)?.contiguous()?.transpose(0, last),
-        0 | 1 => Tensor::cat(&[&x, &x, &x], 0)?.narrow(0, x.shape()[0] as isize, x.shape()[0]),
-        2 => {
-            let doubled = Tensor::stack(&[&x, &x.zeros_like()?], last + 1)?;
-            doubled
-                .reshape(
-                    doubled.shape()[..x.rank() - 1]
-                        .iter()
-                        .copied()
-                        .chain([2 * x.shape()[x.rank() - 1]])
-                        .collect::<Vec<usize>>(),
-                )?
-                .slice(last, Slice::from(..).step(2))
+}
+
+/// Results and gradients of both calls agree.
+fn same_answers(a: &Call, b: &Call, tolerance: f64) -> Result<(), String> {
+    let ((a, a_grads), (b, b_grads)) = (text(a.gradients())?, text(b.gradients())?);
+    if a.len() != b.len() {
+        return Err(format!("{} results instead of {}", a.len(), b.len()));
+    }
+    for (a, b) in a.iter().zip(&b) {
+        if !text(close(a, b, tolerance))? {
+            return Err(format!("{a:?} instead of {b:?}"));
         }
-        _ => x.flip(..)?.contiguous()?.flip(..),
     }
-}
-
-fn same_bits(a: &Tensor, b: &Tensor) -> Result<bool> {
-    let bits = |t: &Tensor| -> Result<Vec<u64>> {
-        Ok(t.to_dtype(DType::F64)?.to_vec::<f64>()?.iter().map(|x| x.to_bits()).collect())
-    };
-    Ok(a.shape() == b.shape() && a.dtype() == b.dtype() && bits(&a.detach())? == bits(&b.detach())?)
-}
-
-fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
-    Ok(a.shape() == b.shape()
-        && a.detach().to_dtype(DType::F64)?.allclose(&b.detach().to_dtype(DType::F64)?, tolerance, tolerance)?)
+    for (a, b) in a_grads.into_iter().flatten().zip(b_grads.into_iter().flatten()) {
+        match (a, b) {
+            (Some(a), Some(b)) if text(close(&a, &b, tolerance))? => {}
+            (None, None) => {}
+            (a, b) => return Err(format!("a gradient of {a:?} instead of {b:?}")),
+        }
+    }
+    Ok(())
 }
 
 #[test]
 fn results_and_gradients_do_not_depend_on_the_layout() {
-    for_all_samples(|op, sample| {
-        // Reinterpreting memory is what these are for.
-        if matches!(op.name, "as_strided" | "view") {
-            return Ok(());
+    for_all_samples(|call, _| {
+        if call.op.reads_layout || call.tensors().is_empty() {
+            return Ok(false);
         }
-        let plain = text(sample.run(sample.inputs()))?;
-        let plain_grads = text(gradients(sample, sample.inputs()))?;
-        for way in 0..4 {
-            let inputs = text(sample.inputs().iter().map(|x| relaid(x, way)).collect::<Result<Vec<_>>>())?;
-            for (x, original) in inputs.iter().zip(sample.inputs()) {
-                assert!(same_bits(x, original).unwrap_or(false), "relaying changed the values");
+        for layout in 0..LAYOUTS {
+            let other = text(call.map(|x| relaid(x, layout)))?;
+            for (x, original) in other.tensors().into_iter().zip(call.tensors()) {
+                assert!(close(x, original, 0.0).unwrap_or(false), "laying {original} out changed the values");
             }
-            let result = text(sample.run(&inputs))?;
             // Matrix products and sums may add in another order.
-            if !text(close(&result, &plain, 1e-12))? || result.dtype() != plain.dtype() {
-                return Err(format!("layout {way}: {result} instead of {plain}"));
-            }
-            if let (Some((_, expected)), Some((_, found))) = (&plain_grads, text(gradients(sample, &inputs))?) {
-                for (e, f) in expected.iter().flatten().zip(found.iter().flatten()) {
-                    if !text(close(f, e, 1e-12))? {
-                        return Err(format!("layout {way}: gradient {f} instead of {e}"));
-                    }
-                }
-            }
+            same_answers(&other, call, 1e-12 * call.op.tolerance).map_err(|e| format!("layout {layout}: {e}"))?;
         }
-        Ok(())
+        Ok(true)
     });
 }
 
 #[test]
 fn repeated_elements_of_stride_zero_are_read_like_any_others() {
-    for_all_samples(|op, sample| {
-        if matches!(op.name, "as_strided" | "view") || sample.inputs().iter().any(|x| !x.dtype().is_float()) {
-            return Ok(());
+    for_all_samples(|call, _| {
+        if call.op.reads_layout || call.tensors().iter().any(|x| !x.dtype().is_float()) {
+            return Ok(false);
         }
-        let repeat = |x: &Tensor| -> Result<Tensor> {
+        let repeat = |x: &Tensor| {
             if x.rank() == 0 || x.shape()[0] == 0 { Ok(x.clone()) } else { x.narrow(0, 0, 1)?.expand(x.shape()) }
         };
-        let repeated = text(sample.inputs().iter().map(repeat).collect::<Result<Vec<_>>>())?;
-        let copied = text(
-            repeated
-                .iter()
-                .map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())?.to_device(x.device()))
-                .collect::<Result<Vec<_>>>(),
-        )?;
-        let (a, b) = (text(sample.run(&repeated))?, text(sample.run(&copied))?);
-        if text(close(&a, &b, 1e-12))? { Ok(()) } else { Err(format!("{a} instead of {b}")) }
+        let repeated = text(call.map(repeat))?;
+        let copied = text(repeated.map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())?.to_device(x.device())))?;
+        let (a, b) = (text(repeated.run())?, text(copied.run())?);
+        for (a, b) in a.iter().zip(&b) {
+            if !text(close(a, b, 1e-12 * call.op.tolerance))? {
+                return Err(format!("{a:?} instead of {b:?}"));
+            }
+        }
+        Ok(true)
     });
 }
 
 #[test]
 fn every_float_dtype_gives_the_same_answer_to_its_precision() {
-    for_all_samples(|_, sample| {
-        let exact = text(sample.run(sample.inputs()))?;
+    for_all_samples(|call, _| {
+        // What only draws gives other numbers for other dtypes.
+        let drawn = call.op.random && call.op.derivative == Derivative::None;
+        if drawn || call.tensors().iter().all(|x| !x.dtype().is_float()) {
+            return Ok(false);
+        }
         for (dtype, epsilon) in [(DType::F32, 1e-5), (DType::F16, 8e-3), (DType::BF16, 6e-2)] {
-            let cast = |x: &Tensor| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) };
-            let inputs = text(sample.inputs().iter().map(cast).collect::<Result<Vec<_>>>())?;
+            let epsilon = epsilon * call.op.tolerance;
+            let cast = text(call.cast(dtype))?;
             // The exact answer for the rounded inputs, so that rounding at a jump does not count.
-            let rounded = text(
-                inputs
-                    .iter()
-                    .map(|x| if x.dtype().is_float() { x.to_dtype(DType::F64) } else { Ok(x.clone()) })
-                    .collect::<Result<Vec<_>>>(),
-            )?;
-            let expected = text(sample.run(&rounded))?;
-            let result = text(sample.run(&inputs))?;
-            let wants_float = exact.dtype().is_float() && inputs.iter().any(|x| x.dtype().is_float());
-            let is_cast = sample.label().starts_with("to f64") || sample.label().starts_with("of an integer");
-            if wants_float && !is_cast && result.dtype() != dtype {
-                return Err(format!("{dtype} inputs gave a result of {}", result.dtype()));
+            let expected = text(text(cast.cast(DType::F64))?.run())?;
+            let (results, grads) = text(cast.gradients())?;
+            for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| expected.dtype().is_float())
+            {
+                let wanted = call.named_dtype().unwrap_or(dtype);
+                if result.dtype() != wanted {
+                    return Err(format!("{dtype} inputs gave a result of {}", result.dtype()));
+                }
+                if !text(close(&text(result.to_dtype(DType::F64))?, &text(expected.to_dtype(DType::F64))?, epsilon))? {
+                    return Err(format!("in {dtype}: {result:?} instead of {expected:?}"));
+                }
             }
-            if exact.dtype().is_float() && !text(close(&result, &expected, epsilon))? {
-                return Err(format!("in {dtype}: {result} instead of {expected}"));
-            }
-            if let Some((_, grads)) = text(gradients(sample, &inputs))? {
-                let floats = inputs.iter().filter(|x| x.dtype().is_float());
-                for (x, g) in floats.zip(grads.iter()) {
-                    let fits = g.as_ref().is_some_and(|g| g.dtype() == x.dtype() && g.shape() == x.shape());
-                    if !fits {
-                        return Err(format!("in {dtype} a gradient has not its leaf's shape and dtype"));
-                    }
+            let tensors = cast.tensors();
+            let floats = tensors.iter().filter(|x| x.dtype().is_float());
+            for (x, g) in floats.zip(grads.iter().flatten()) {
+                if !g.as_ref().is_some_and(|g| g.dtype() == x.dtype() && g.shape() == x.shape()) {
+                    return Err(format!("in {dtype} a gradient has not its leaf's shape and dtype"));
                 }
             }
         }
-        Ok(())
+        Ok(true)
+    });
+}
+
+/// Narrow integers are refused, or give what wide ones give, as long as the numbers are small.
+#[test]
+fn every_integer_dtype_gives_the_same_answer() {
+    for_all_samples(|call, _| {
+        if call.op.reads_layout || call.op.random || call.tensors().iter().all(|x| !x.dtype().is_float()) {
+            return Ok(false);
+        }
+        let as_ints = |dtype: DType| call.map(|x| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) });
+        let wide = text(as_ints(DType::I64))?.run();
+        for dtype in [DType::I32, DType::I16, DType::I8] {
+            match (&wide, text(as_ints(dtype))?.run()) {
+                (Err(_), Err(_)) => {}
+                (Ok(wide), Ok(narrow)) => {
+                    for (wide, narrow) in wide.iter().zip(&narrow) {
+                        let narrow = text(narrow.to_dtype(wide.dtype()))?;
+                        if !text(close(&narrow, wide, 1e-6))? {
+                            return Err(format!("in {dtype}: {narrow:?} instead of {wide:?}"));
+                        }
+                    }
+                }
+                (wide, narrow) => return Err(format!("in {dtype}: {narrow:?} where i64 gives {wide:?}")),
+            }
+        }
+        Ok(wide.is_ok())
     });
 }
 
 #[test]
 fn extreme_values_pass_through_every_layout_alike() {
     const EXTREMES: [f64; 8] = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300, -1e300, 5e-324, -0.0, 0.0];
-    for_all_samples(|op, sample| {
-        if matches!(op.name, "as_strided" | "view") {
-            return Ok(());
+    for_all_samples(|call, _| {
+        if call.op.reads_layout || call.tensors().iter().all(|x| x.dtype() != DType::F64) {
+            return Ok(false);
         }
-        let poison = |(k, x): (usize, &Tensor)| -> Result<Tensor> {
+        let mut number = 0;
+        let extreme = text(call.map(|x| {
             if x.dtype() != DType::F64 {
                 return Ok(x.clone());
             }
             let mut values = x.to_vec::<f64>()?;
             for (i, v) in values.iter_mut().enumerate().filter(|(i, _)| i % 2 == 0) {
-                *v = EXTREMES[(i / 2 + 3 * k) % EXTREMES.len()];
+                *v = EXTREMES[(i / 2 + number) % EXTREMES.len()];
             }
+            number += 3;
             Tensor::from_vec(values, x.shape())?.to_device(x.device())
-        };
-        let inputs = text(sample.inputs().iter().enumerate().map(poison).collect::<Result<Vec<_>>>())?;
+        }))?;
         // Some functions refuse such values, but none may panic, and all must answer alike in every layout.
-        let plain = sample.run(&inputs);
-        for way in 0..4 {
-            let other = text(inputs.iter().map(|x| relaid(x, way)).collect::<Result<Vec<_>>>())?;
-            match (&plain, sample.run(&other)) {
-                (Ok(a), Ok(b)) if text(close(a, &b, 1e-9))? => {}
+        let plain = extreme.run();
+        for layout in 0..LAYOUTS {
+            match (&plain, text(extreme.map(|x| relaid(x, layout)))?.run()) {
+                (Ok(a), Ok(b)) => {
+                    for (a, b) in a.iter().zip(&b) {
+                        if !text(close(b, a, 1e-9 * call.op.tolerance))? {
+                            return Err(format!("layout {layout}: {b:?} instead of {a:?}"));
+                        }
+                    }
+                }
                 (Err(_), Err(_)) => {}
-                (a, b) => return Err(format!("layout {way}: {b:?} instead of {a:?}")),
+                (a, b) => return Err(format!("layout {layout}: {b:?} instead of {a:?}")),
             }
         }
-        Ok(())
+        Ok(true)
     });
 }
 
 #[test]
 fn nothing_is_recorded_where_no_gradient_is_required() {
-    for_all_samples(|_, sample| {
-        let y = text(sample.run(sample.inputs()))?;
-        if y.requires_grad() || y.grad_fn().is_some() { Err("the result carries a graph".into()) } else { Ok(()) }
+    for_all_samples(|call, _| {
+        let graph = text(call.run())?.iter().any(|y| y.requires_grad() || y.grad_fn().is_some());
+        if graph { Err("a result carries a graph".into()) } else { Ok(true) }
     });
 }
 
 #[test]
+fn views_share_the_memory_of_their_first_argument() {
+    for op in list().iter().filter(|op| op.view) {
+        for sample in samples(op) {
+            let call = Call::new(op, &sample, Device::Cpu).unwrap_or_else(|e| panic!("{}: {e}", op.name));
+            let results = call.run().unwrap_or_else(|e| panic!("{}{sample:?}: {e}", op.name));
+            let first = call.tensors().first().copied().cloned().expect("a view is one of a tensor");
+            let shares = |y: &Tensor| y.numel() == 0 || y.shares_memory(&first);
+            assert!(results.iter().all(shares), "{}{sample:?} is no view", op.name);
+        }
+    }
+}
+
+#[test]
 fn bad_inputs_are_refused_by_name_and_value() {
-    let mut faults = Vec::new();
-    let mut count = 0;
+    let (mut faults, mut count) = (Vec::new(), 0);
     for op in list() {
-        for error_case in
-            (op.error_cases)().unwrap_or_else(|e| panic!("the error_cases of {} cannot be made: {e}", op.name))
-        {
+        let cases = op.error_cases().unwrap_or_else(|e| panic!("the error cases of {} cannot be made: {e}", op.name));
+        for case in cases {
             count += 1;
-            match error_case.run() {
-                Ok(y) => faults.push(format!("{}: {error_case:?} gave {y:?}", op.name)),
+            // Arguments that do not bind are refused, too.
+            match case.call.bind(op).and_then(|args| op.call(&args)) {
+                Ok(y) => faults.push(format!("{}: {case:?} gave {y:?}", op.name)),
                 Err(e) => {
                     let message = e.to_string();
-                    let missing: Vec<_> = error_case.message.iter().filter(|part| !message.contains(*part)).collect();
-                    if !missing.is_empty() || error_case.message.is_empty() {
-                        faults.push(format!("{}: {error_case:?}: {message:?} does not say {missing:?}", op.name));
+                    let missing: Vec<_> = case.message.iter().filter(|part| !message.contains(*part)).collect();
+                    if !missing.is_empty() || case.message.is_empty() {
+                        faults.push(format!("{}: {case:?}: {message:?} does not say {missing:?}", op.name));
+                    }
+                    if e.op() != op.name || !message.starts_with(op.name) {
+                        faults.push(format!("{}: {case:?}: {message:?} names {:?}", op.name, e.op()));
                     }
                 }
             }
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 30, "only {count} error_cases were found");
+    assert!(count > 90, "only {count} error cases were found");
 }
 
 #[test]
@@ -311,22 +361,15 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| -> Vec<(String, Vec<u64>)> {
         let all = cotangent::with_num_threads(threads, || {
             let mut all = Vec::new();
-            for op in list() {
-                for sample in (op.samples)().expect("samples") {
-                    if let Some((y, grads)) = gradients(&sample, sample.inputs()).expect("gradients") {
-                        let mut bits = Vec::new();
-                        for t in std::iter::once(&y).chain(grads.iter().flatten()) {
-                            bits.extend(
-                                t.to_dtype(DType::F64)
-                                    .and_then(|t| t.to_vec::<f64>())
-                                    .expect("values")
-                                    .iter()
-                                    .map(|x| x.to_bits()),
-                            );
-                        }
-                        all.push((format!("{}: {sample:?}", op.name), bits));
-                    }
+            for (op, sample) in list().iter().flat_map(|op| samples(op).into_iter().map(move |sample| (op, sample))) {
+                let call = Call::new(op, &sample, Device::Cpu).expect("arguments that fit");
+                let (results, grads) = call.gradients().expect("gradients");
+                let mut bits = Vec::new();
+                for t in results.iter().chain(grads.iter().flatten().flatten()) {
+                    let values = t.to_dtype(DType::F64).and_then(|t| t.to_vec::<f64>()).expect("values");
+                    bits.extend(values.iter().map(|x| x.to_bits()));
                 }
+                all.push((format!("{}: {sample:?}", op.name), bits));
             }
             all
         });
@@ -339,14 +382,9 @@ fn results_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// Whether values are alike, where a sum of many may differ in its last digits; NaN and infinities are themselves.
-fn alike(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
-    Ok(a.dtype() == b.dtype() && close(a, &b.to_device(a.device())?, tolerance)?)
-}
-
 /// Every operation on a GPU against the CPU: values and gradients, in every float dtype and layout.
 #[test]
-fn a_gpu_gives_the_processors_answers() {
+fn a_gpu_gives_the_cpus_answers() {
     let gpu = Device::cuda(0);
     if !gpu.is_available() {
         return eprintln!("skipped: there is no GPU");
@@ -368,17 +406,16 @@ fn a_gpu_gives_the_processors_answers() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-fn compare_everywhere(op: &Op, gpu: Device) -> Vec<String> {
+fn compare_everywhere(op: &'static Op, gpu: Device) -> Vec<String> {
     let mut faults = Vec::new();
-    let samples = (op.samples)().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
-    for sample in samples {
+    for sample in samples(op) {
         for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 8e-2)] {
-            for way in 0..5 {
-                if way < 4 && matches!(op.name, "as_strided" | "view") {
+            for layout in 0..=LAYOUTS {
+                if layout < LAYOUTS && op.reads_layout {
                     continue;
                 }
-                if let Err(fault) = text(compare(&sample, gpu, dtype, way, tolerance)).and_then(|found| found) {
-                    faults.push(format!("{} in {dtype}, layout {way}: {sample:?}: {fault}", op.name));
+                if let Err(fault) = compare(op, &sample, gpu, dtype, layout, tolerance * op.tolerance) {
+                    faults.push(format!("{}{sample:?} in {dtype}, layout {layout}: {fault}", op.name));
                 }
             }
         }
@@ -386,29 +423,29 @@ fn compare_everywhere(op: &Op, gpu: Device) -> Vec<String> {
     faults
 }
 
-fn compare(sample: &Sample, gpu: Device, dtype: DType, way: usize, tolerance: f64) -> Result<Result<(), String>> {
-    let cast = |x: &Tensor| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) };
-    let here = sample.inputs().iter().map(cast).collect::<Result<Vec<_>>>()?;
-    let lay = |x: &Tensor| {
-        let there = x.to_device(gpu)?;
-        if way < 4 { relaid(&there, way) } else { Ok(there) }
-    };
-    let there = here.iter().map(lay).collect::<Result<Vec<_>>>()?;
-    let (a, b) = (sample.run(&there)?, sample.run(&here)?);
-    if a.device() != gpu {
-        return Ok(Err(format!("the result is on {}", a.device())));
+fn compare(
+    op: &'static Op,
+    sample: &Sample,
+    gpu: Device,
+    dtype: DType,
+    layout: usize,
+    tolerance: f64,
+) -> Result<(), String> {
+    let here = text(Call::new(op, sample, Device::Cpu).and_then(|call| call.cast(dtype)))?;
+    let there = text(Call::new(op, sample, gpu).and_then(|call| call.cast(dtype)))?;
+    let there = text(there.map(|x| if layout < LAYOUTS { relaid(x, layout) } else { Ok(x.clone()) }))?;
+    let (results, grads) = text(there.gradients())?;
+    if let Some(y) = results.iter().chain(grads.iter().flatten().flatten()).find(|y| y.device() != gpu) {
+        return Err(format!("a result is on {}", y.device()));
     }
-    if !alike(&a, &b, tolerance)? {
-        return Ok(Err(format!("{a} instead of {b}")));
-    }
-    let (a, b) = (gradients(sample, &there)?, gradients(sample, &here)?);
-    let (Some((_, a)), Some((_, b))) = (a, b) else { return Ok(Ok(())) };
-    for (a, b) in a.iter().zip(&b) {
-        match (a, b) {
-            (Some(a), Some(b)) if a.device() == gpu && alike(a, b, tolerance)? => {}
-            (None, None) => {}
-            (a, b) => return Ok(Err(format!("a gradient of {a:?} instead of {b:?}"))),
-        }
-    }
-    Ok(Ok(()))
+    same_answers(&there, &here, tolerance)
+}
+
+#[test]
+fn the_table_in_the_documentation_is_made_from_the_list() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops/TABLE.md");
+    // Git may have written the lines as Windows ends them.
+    let file = std::fs::read_to_string(path).unwrap_or_default().replace('\r', "");
+    let command = "cargo run --example ops -- --markdown > src/ops/TABLE.md";
+    assert!(file == table::markdown(), "src/ops/TABLE.md is not what the list gives; make it anew: {command}");
 }

@@ -5,11 +5,9 @@
 mod json;
 
 use cotangent::io::{StateDict, safetensors};
-use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential, Tanh};
+use cotangent::nn::{Forward, Linear, LinearOptions, Module, Parameter, ReLU, Sequential, Tanh};
 use cotangent::optim::{Adam, AdamW, Optimizer, Sgd, clip_grad_norm, clip_grad_norm_with, clip_grad_value};
-use cotangent::{
-    CrossEntropy, DType, Device, Error, Gelu, Generator, Reduction, Result, Tensor, memory, with_generator,
-};
+use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, tensor, with_generator};
 use json::{float, list, parse, tensor, text};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -17,13 +15,12 @@ use std::path::PathBuf;
 /// Parameters without a network.
 #[derive(Module)]
 struct Bag {
-    #[module(param)]
-    params: Vec<Tensor>,
+    params: Vec<Parameter>,
 }
 
 impl Bag {
     fn of(values: &Value) -> Result<Bag> {
-        let params = list(values).iter().map(|value| tensor(value)?.requires_grad_(true)).collect::<Result<_>>()?;
+        let params = list(values).iter().map(|value| Parameter::new(tensor(value)?)).collect::<Result<_>>()?;
         Ok(Bag { params })
     }
 
@@ -32,7 +29,7 @@ impl Bag {
         for (param, grad) in self.params.iter().zip(list(grads)) {
             param.zero_grad();
             if !grad.is_null() {
-                param.set_grad(tensor(grad)?)?;
+                param.set_grad(&tensor(grad)?)?;
             }
         }
         Ok(())
@@ -77,7 +74,7 @@ fn message(result: Result<impl Sized>) -> String {
 }
 
 fn bits(model: &dyn Module) -> Result<Vec<Vec<u32>>> {
-    let values = model.parameters().into_iter().map(Tensor::to_vec::<f32>);
+    let values = model.parameters().into_iter().map(|t| t.to_vec::<f32>());
     Ok(values.collect::<Result<Vec<_>>>()?.into_iter().map(|v| v.into_iter().map(f32::to_bits).collect()).collect())
 }
 
@@ -109,7 +106,7 @@ fn gradients_are_clipped_as_pytorch_does() -> Result<()> {
     let fixtures = fixtures();
     for case in list(&fixtures["clip"]) {
         let zeros = |g: &Value| if g.is_null() { Tensor::zeros_with((), DType::F64) } else { tensor(g)?.zeros_like() };
-        let params = list(&case["grads"]).iter().map(|g| zeros(g)?.requires_grad_(true)).collect::<Result<_>>()?;
+        let params = list(&case["grads"]).iter().map(|g| Parameter::new(zeros(g)?)).collect::<Result<_>>()?;
         let model = Bag { params };
         model.set_grads(&case["grads"])?;
         if case["kind"] == "norm" {
@@ -131,10 +128,10 @@ fn gradients_are_clipped_as_pytorch_does() -> Result<()> {
 
 #[test]
 fn clipping_refuses_what_is_no_bound_and_sees_long_gradients_whole() -> Result<()> {
-    let model = Bag { params: vec![Tensor::zeros([3, 50_000])?.requires_grad_(true)?] };
+    let model = Bag { params: vec![Parameter::new(Tensor::zeros([3, 50_000])?)?] };
     let grad = Generator::seed(1).randn([3, 50_000])?;
     let held = grad.clone();
-    model.params[0].set_grad(grad)?;
+    model.params[0].set_grad(&grad)?;
     for (refused, part) in
         [(clip_grad_norm(&model, -1.0), "cannot be -1"), (clip_grad_norm_with(&model, 1.0, 0.0), "order 0")]
     {
@@ -148,8 +145,8 @@ fn clipping_refuses_what_is_no_bound_and_sees_long_gradients_whole() -> Result<(
     assert!((clip_grad_norm(&model, 10.0)? - 1.0).abs() < 1e-5);
     assert!(held.to_vec::<f32>()?[0] == values[0] as f32, "another handle to the gradient keeps its values");
     // Half precision is summed in f32 and wider.
-    let half = Bag { params: vec![Tensor::zeros_with([4], DType::BF16)?.requires_grad_(true)?] };
-    half.params[0].set_grad(Tensor::full_with([4], 3.0, DType::BF16)?)?;
+    let half = Bag { params: vec![Parameter::new(Tensor::zeros_with([4], DType::BF16)?)?] };
+    half.params[0].set_grad(&Tensor::full_with([4], 3.0, DType::BF16)?)?;
     assert_eq!(clip_grad_norm(&half, 100.0)?, 6.0);
     Ok(())
 }
@@ -169,7 +166,7 @@ impl Forward for Mlp {
                 x = match self.activation.as_str() {
                     "relu" => x.relu()?,
                     "tanh" => x.tanh()?,
-                    _ => x.gelu(Gelu::Erf)?,
+                    _ => x.gelu()?,
                 };
             }
         }
@@ -182,21 +179,15 @@ fn a_network_is_trained_as_pytorch_trains_it() -> Result<()> {
     let fixtures = fixtures();
     for case in list(&fixtures["mlp"]) {
         let layer = |two: &[Value]| -> Result<Linear> {
-            Ok(Linear {
-                weight: tensor(&two[0])?.requires_grad_(true)?,
-                bias: Some(tensor(&two[1])?.requires_grad_(true)?),
-            })
+            Ok(Linear { weight: Parameter::new(tensor(&two[0])?)?, bias: Some(Parameter::new(tensor(&two[1])?)?) })
         };
         let layers = list(&case["initial"]).chunks(2).map(layer).collect::<Result<_>>()?;
         let mut model = Mlp { layers, activation: text(&case["activation"]).to_string() };
         let (mut optimizer, x, target) = (optimizer(case), tensor(&case["x"])?, tensor(&case["target"])?);
         for (at, step) in list(&case["steps"]).iter().enumerate() {
             let out = model.forward(&x)?;
-            let loss = if case["loss"] == "cross_entropy" {
-                out.cross_entropy(&target, &CrossEntropy::default())?
-            } else {
-                out.mse_loss(&target, Reduction::Mean)?
-            };
+            let loss =
+                if case["loss"] == "cross_entropy" { out.cross_entropy(&target)? } else { out.mse_loss(&target)? };
             let (got, want) = (loss.item::<f64>()?, float(&step["loss"]));
             assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "the loss of step {at} is {got} and not {want}");
             optimizer.zero_grad(&model);
@@ -226,7 +217,7 @@ fn small() -> Result<(Sequential, Tensor, Tensor)> {
 fn train(model: &mut Sequential, optimizer: &mut dyn Optimizer, x: &Tensor, y: &Tensor, steps: usize) -> Result<f64> {
     let mut last = 0.0;
     for _ in 0..steps {
-        let loss = model.forward(x)?.mse_loss(y, Reduction::Mean)?;
+        let loss = model.forward(x)?.mse_loss(y)?;
         model.zero_grad();
         loss.backward()?;
         clip_grad_norm(model, 1.0)?;
@@ -297,7 +288,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() -> Result<()> {
     bad.insert("0.weight.momentum_buffer", Tensor::zeros([1])?);
     let refused = message(adam.load_state_dict(&bad));
     for part in [
-        "adamw: nothing was loaded",
+        "load_state_dict: AdamW: nothing was loaded",
         "missing lr",
         "missing 0.bias.step",
         "unexpected 0.weight.momentum_buffer",
@@ -314,11 +305,11 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() -> Result<()> {
     let mut loaded = AdamW::new(0.01);
     loaded.load_state_dict(&good)?;
     let before = bits(&stranger)?;
-    stranger.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+    stranger.forward(&x)?.mse_loss(&y)?.backward()?;
     assert!(message(loaded.step(&mut stranger)).contains("2.bias, which is no parameter of the model"));
     let mut wide =
         Sequential::new().add(Linear::new(6, 8)?).add(Tanh).add(Linear::new(8, 16)?).add(ReLU).add(Linear::new(16, 2)?);
-    wide.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+    wide.forward(&x)?.mse_loss(&y)?.backward()?;
     let refused = message(loaded.step(&mut wide));
     assert!(
         refused.contains("the state of 0.weight is f32 of shape [16, 6], its gradient is f32 of shape [8, 6]"),
@@ -331,16 +322,16 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() -> Result<()> {
 #[test]
 fn settings_out_of_their_domain_are_refused() -> Result<()> {
     let (mut model, x, y) = small()?;
-    model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.backward()?;
+    model.forward(&x)?.mse_loss(&y)?.backward()?;
     let before = bits(&model)?;
     let wrong: [(Box<dyn Optimizer>, &str); 8] = [
-        (Box::new(Sgd::new(-1.0)), "sgd: the learning rate cannot be -1"),
+        (Box::new(Sgd::new(-1.0)), "step: Sgd: the learning rate cannot be -1"),
         (Box::new(Sgd::new(f64::NAN)), "the learning rate cannot be NaN"),
         (Box::new(Sgd::new(0.1).momentum(-0.1)), "the momentum cannot be -0.1"),
         (Box::new(Sgd::new(0.1).nesterov(true)), "nesterov needs a momentum and no dampening, not 0 and 0"),
         (Box::new(Sgd::new(0.1).weight_decay(-1.0)), "the weight decay cannot be -1"),
-        (Box::new(Adam::new(0.1).betas(0.9, 1.0)), "adam: the betas are from 0 up to but without 1, not 0.9 and 1"),
-        (Box::new(AdamW::new(0.1).eps(-1.0)), "adamw: eps cannot be -1"),
+        (Box::new(Adam::new(0.1).betas(0.9, 1.0)), "step: Adam: a beta of 1 is not at least 0 and below 1"),
+        (Box::new(AdamW::new(0.1).eps(-1.0)), "step: AdamW: the eps cannot be -1"),
         (Box::new(AdamW::new(0.1).weight_decay(f64::NAN)), "the weight decay cannot be NaN"),
     ];
     for (mut optimizer, part) in wrong {
@@ -358,7 +349,7 @@ fn parameters_without_a_gradient_and_those_spared_do_not_decay() -> Result<()> {
     // Gradients of zero: only the decay is left.
     for name in ["0.weight", "0.bias"] {
         let (_, tensor) = model.named_parameters().into_iter().find(|(n, _)| n == name).ok_or_else(absent)?;
-        tensor.set_grad(tensor.zeros_like()?)?;
+        tensor.set_grad(&tensor.zeros_like()?)?;
     }
     let before: Vec<Vec<f32>> = model.parameters().iter().map(|t| t.to_vec::<f32>()).collect::<Result<_>>()?;
     optimizer.step(&mut model)?;
@@ -369,32 +360,103 @@ fn parameters_without_a_gradient_and_those_spared_do_not_decay() -> Result<()> {
 }
 
 #[test]
-fn a_parameter_that_is_no_leaf_is_refused_by_name() -> Result<()> {
+fn a_parameter_is_always_a_leaf() -> Result<()> {
     let (mut model, mut optimizer) = (Linear::new(2, 2)?, Sgd::new(0.1));
-    model.weight = model.weight.mul(2.0)?;
-    model.forward(&Tensor::ones([1, 2])?)?.sum()?.backward()?;
+    // The result of an operation comes without its graph.
+    let first = model.weight.clone();
+    model.weight = Parameter::new(model.weight.mul(2.0)?)?;
+    assert!(model.weight.is_leaf() && model.weight.requires_grad());
+    let before = model.weight.to_vec::<f32>()?;
+    model.forward(&Tensor::ones([1, 2])?)?.sum(..)?.backward()?;
+    optimizer.step(&mut model)?;
+    assert!(first.grad().is_none(), "the graph ends at the parameter");
+    let after = model.weight.to_vec::<f32>()?;
+    assert!(before.iter().zip(&after).all(|(b, a)| (a - (b - 0.1)).abs() < 1e-6), "{before:?} and {after:?}");
+    model.load_state_dict(&Linear::new(2, 2)?.state_dict())?;
+    // Nor does an update make it one, or give it another form.
+    let factor = Tensor::ones([2, 2])?.requires_grad_(true)?;
+    model.weight.update(|w| {
+        *w = w.mul(&factor)?;
+        Ok(())
+    })?;
+    assert!(model.weight.is_leaf() && model.weight.requires_grad());
+    let recorded = model.weight.update(|w| {
+        *w = cotangent::autograd::enable_grad(|| w.mul(&factor))?;
+        Ok(())
+    });
     assert_eq!(
-        message(optimizer.step(&mut model)),
-        "sgd: weight is the result of mul, not a leaf: it cannot be trained"
+        message(recorded),
+        "update: a parameter of f32 and shape [2, 2] on cpu cannot become the result of mul, with its graph"
     );
-    let refused = message(model.load_state_dict(&Linear::new(2, 2)?.state_dict()));
-    assert!(refused.contains("the module's weight is the result of mul, not a leaf"), "{refused}");
+    assert!(model.weight.is_leaf() && model.weight.requires_grad());
+    let wide = model.weight.update(|w| {
+        *w = Tensor::zeros([3, 3])?;
+        Ok(())
+    });
+    assert_eq!(
+        message(wide),
+        "update: a parameter of f32 and shape [2, 2] on cpu cannot become f32 of shape [3, 3] on cpu"
+    );
+    Ok(())
+}
+
+/// The gradient 1 for everything, so that a step of plain SGD shows the learning rate.
+fn rates(optimizer: &mut dyn Optimizer, model: &mut Linear) -> Result<[f32; 2]> {
+    model.zero_grad();
+    for parameter in model.parameters() {
+        parameter.set_grad(&parameter.detach().ones_like()?)?;
+    }
+    let first = |model: &Linear| -> Result<[f32; 2]> {
+        let bias = model.bias.as_ref().ok_or_else(absent)?;
+        Ok([model.weight.index(0)?.index(0)?.item::<f32>()?, bias.index(0)?.item::<f32>()?])
+    };
+    let before = first(model)?;
+    optimizer.step(model)?;
+    let after = first(model)?;
+    Ok([before[0] - after[0], before[1] - after[1]])
+}
+
+#[test]
+fn groups_keep_their_ratio_and_follow_what_is_set_later() -> Result<()> {
+    let near = |got: [f32; 2], want: [f32; 2]| got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6);
+    let mut model = Linear::new(2, 2)?;
+    let mut sgd = Sgd::new(0.1).group(|name| name.ends_with("bias"), |options| options.lr(0.2));
+    assert!(near(rates(&mut sgd, &mut model)?, [0.1, 0.2]));
+    // A schedule that begins or ends at 0.
+    sgd.set_lr(0.0);
+    assert!(near(rates(&mut sgd, &mut model)?, [0.0, 0.0]));
+    sgd.set_lr(0.05);
+    assert!(near(rates(&mut sgd, &mut model)?, [0.05, 0.1]));
+    sgd.set_lr(0.0);
+    let saved = sgd.state_dict()?;
+    let mut again = Sgd::new(0.1).group(|name| name.ends_with("bias"), |options| options.lr(0.2));
+    again.load_state_dict(&saved)?;
+    again.set_lr(0.3);
+    assert!(near(rates(&mut again, &mut model)?, [0.3, 0.6]));
+    // A setting given after the group holds for it, too, unless the group has its own.
+    let before = model.bias.as_ref().ok_or_else(absent)?.index(0)?.item::<f32>()?;
+    let mut decaying = Sgd::new(0.1).group(|name| name.ends_with("bias"), |options| options.lr(0.2)).weight_decay(0.5);
+    let step = rates(&mut decaying, &mut model)?;
+    assert!((step[1] - 0.2 * (1.0 + 0.5 * before)).abs() < 1e-6, "{step:?}");
+    let before = model.bias.as_ref().ok_or_else(absent)?.index(0)?.item::<f32>()?;
+    let mut exempt = Sgd::new(0.1).no_decay(|name| name.ends_with("bias")).weight_decay(0.5);
+    assert!((rates(&mut exempt, &mut model)?[1] - 0.1).abs() < 1e-6, "{before}");
     Ok(())
 }
 
 fn absent() -> Error {
-    Error::Value { op: "test", message: "there is no such parameter".to_string() }
+    Error::new(ErrorKind::Value, "test", "there is no such parameter")
 }
 
 #[test]
 fn half_precision_parameters_are_updated_through_f32() -> Result<()> {
     for dtype in [DType::F16, DType::BF16] {
         let start = Generator::seed(2).randn([100])?.to_dtype(dtype)?;
-        let mut half = Bag { params: vec![start.clone().requires_grad_(true)?] };
-        let mut wide = Bag { params: vec![start.to_dtype(DType::F32)?.requires_grad_(true)?] };
+        let mut half = Bag { params: vec![Parameter::new(start.clone())?] };
+        let mut wide = Bag { params: vec![Parameter::new(start.to_dtype(DType::F32)?)?] };
         let grad = Generator::seed(3).randn([100])?.to_dtype(dtype)?;
-        half.params[0].set_grad(grad.clone())?;
-        wide.params[0].set_grad(grad.to_dtype(DType::F32)?)?;
+        half.params[0].set_grad(&grad)?;
+        wide.params[0].set_grad(&grad.to_dtype(DType::F32)?)?;
         AdamW::new(0.1).step(&mut half)?;
         AdamW::new(0.1).step(&mut wide)?;
         assert_eq!(half.params[0].dtype(), dtype);
@@ -406,9 +468,9 @@ fn half_precision_parameters_are_updated_through_f32() -> Result<()> {
 #[test]
 fn strided_parameters_and_gradients_are_updated_rightly() -> Result<()> {
     let values = Generator::seed(4).randn([5, 7])?;
-    let mut model = Bag { params: vec![values.t()?.requires_grad_(true)?] };
-    let grad = Tensor::new([[2.0], [1.0], [0.0], [-1.0], [0.5], [3.0], [4.0]])?.expand([7, 5])?;
-    model.params[0].set_grad(grad.clone())?;
+    let mut model = Bag { params: vec![Parameter::new(values.t()?)?] };
+    let grad = tensor!([[2.0], [1.0], [0.0], [-1.0], [0.5], [3.0], [4.0]])?.expand([7, 5])?;
+    model.params[0].set_grad(&grad)?;
     Sgd::new(0.5).step(&mut model)?;
     let expected = values.t()?.sub(grad.mul(0.5)?)?;
     assert!(model.params[0].equal(&expected)?);
@@ -420,13 +482,12 @@ fn the_result_does_not_depend_on_the_number_of_threads_or_on_the_path() -> Resul
     // Large enough for several pieces; the same numbers in small parameters take one thread.
     let n = 3 * 32_768 + 17;
     let (start, grad) = (Generator::seed(6).randn([n])?, Generator::seed(7).randn([n])?);
-    let mut whole = Bag { params: vec![start.clone().requires_grad_(true)?] };
-    let pieces =
-        start.split(1000, 0)?.into_iter().map(|p| p.contiguous()?.requires_grad_(true)).collect::<Result<_>>()?;
+    let mut whole = Bag { params: vec![Parameter::new(start.clone())?] };
+    let pieces = start.split(1000, 0)?.into_iter().map(|p| Parameter::new(p.contiguous()?)).collect::<Result<_>>()?;
     let mut parts = Bag { params: pieces };
-    whole.params[0].set_grad(grad.clone())?;
+    whole.params[0].set_grad(&grad)?;
     for (param, grad) in parts.params.iter().zip(grad.split(1000, 0)?) {
-        param.set_grad(grad)?;
+        param.set_grad(&grad)?;
     }
     let (mut one, mut many) = (AdamW::new(0.1), AdamW::new(0.1));
     for _ in 0..3 {
@@ -445,15 +506,15 @@ fn parameters_of_all_sizes_are_updated_together_the_same_on_any_number_of_thread
         let mut optimizer = all_kinds().into_iter().nth(kind).ok_or_else(absent)?;
         let mut params = Vec::new();
         for (at, n) in sizes.into_iter().enumerate() {
-            let param = Generator::seed(at as u64).randn([n])?.requires_grad_(true)?;
-            param.set_grad(Generator::seed(at as u64 + 50).randn([n])?)?;
+            let param = Parameter::new(Generator::seed(at as u64).randn([n])?)?;
+            param.set_grad(&Generator::seed(at as u64 + 50).randn([n])?)?;
             params.push(param);
         }
         // One in double and one in half precision, which are computed apart, and one without a gradient.
         for (dtype, graded) in [(DType::F64, true), (DType::BF16, true), (DType::F32, false)] {
-            let param = Generator::seed(8).randn([9000])?.to_dtype(dtype)?.requires_grad_(true)?;
+            let param = Parameter::new(Generator::seed(8).randn([9000])?.to_dtype(dtype)?)?;
             if graded {
-                param.set_grad(Generator::seed(9).randn([9000])?.to_dtype(dtype)?)?;
+                param.set_grad(&Generator::seed(9).randn([9000])?.to_dtype(dtype)?)?;
             }
             params.push(param);
         }
@@ -487,7 +548,7 @@ fn alone(name: &str, test: impl FnOnce() -> Result<()>) -> Result<()> {
     if std::env::var_os(ALONE).is_some_and(|value| value == name) {
         return test();
     }
-    let io = |source| Error::Io { op: "test", path: PathBuf::new(), source };
+    let io = |source: std::io::Error| Error::new(ErrorKind::Io, "test", source.to_string());
     let output = std::process::Command::new(std::env::current_exe().map_err(io)?)
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env(ALONE, name)
@@ -502,11 +563,11 @@ fn alone(name: &str, test: impl FnOnce() -> Result<()>) -> Result<()> {
 fn parameters_are_updated_where_they_lie() -> Result<()> {
     alone("parameters_are_updated_where_they_lie", || {
         const BYTES: usize = 4 << 20;
-        let mut model = Linear::without_bias(1024, 1024)?;
+        let mut model = Linear::new_with(1024, 1024, LinearOptions::new().bias(false))?;
         let x = Tensor::ones([1, 1024])?;
         let mut optimizer = Sgd::new(0.1);
         let mut step = |model: &mut Linear, keep: Option<&mut Vec<Tensor>>| -> Result<usize> {
-            let loss = model.forward(&x)?.square()?.mean()?;
+            let loss = model.forward(&x)?.square()?.mean(..)?;
             model.zero_grad();
             loss.backward()?;
             keep.into_iter().for_each(|kept| kept.push(model.weight.detach()));

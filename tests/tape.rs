@@ -1,7 +1,7 @@
 //! The tape: the graph as a value that one holds, marks and rewinds.
 
 use cotangent::autograd::{Tape, enable_grad, grad, no_grad};
-use cotangent::{DType, Device, Result, Tensor, memory};
+use cotangent::{DType, Device, Error, Result, Tensor, memory, tensor};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +16,13 @@ fn constant<const N: usize>(numbers: [f64; N]) -> Result<Tensor> {
     Tensor::from_slice(&numbers, [N])
 }
 
+/// The message of a call that must fail, with all of `parts` in it. The error says on which line of these tests it was.
+#[track_caller]
 fn refused<T>(result: Result<T>, parts: &[&str]) {
-    let message = result.err().map_or_else(|| "no error".to_string(), |error| error.to_string());
+    let error = result.err();
+    let place = error.as_ref().and_then(Error::place).map_or_else(|| "nowhere".to_string(), ToString::to_string);
+    let message = error.map_or_else(|| "no error".to_string(), |error| error.to_string());
+    assert!(place.contains("tests/tape.rs"), "{message:?} is from {place}");
     for part in parts {
         assert!(message.contains(part), "{part:?} is not in the message {message:?}");
     }
@@ -42,7 +47,7 @@ fn ids_count_up_in_the_order_of_recording() -> Result<()> {
     let y = x.mul(&w)?;
     // Constants and what happens outside leave no trace.
     let other = constant([1.0, 1.0])?.requires_grad_(true)?.exp()?;
-    let z = y.add(&constant([1.0, 1.0])?)?.sum()?;
+    let z = y.add(&constant([1.0, 1.0])?)?.sum(..)?;
     assert_eq!((tape.id(&x)?, tape.id(&w)?, tape.id(&y)?, tape.id(&z)?), (0, 1, 2, 4));
     assert_eq!(tape.len(), 5);
     refused(tape.id(&other), &["id", "[2]", "not on tape"]);
@@ -60,7 +65,7 @@ fn backward_gives_a_map_and_touches_nothing() -> Result<()> {
     let unreached = tape.variable(&constant([1.0])?)?;
     let h = x.mul(&w)?;
     h.retain_grad()?;
-    let loss = h.add(&h)?.sum()?;
+    let loss = h.add(&h)?.sum(..)?;
     let grads = tape.backward(&loss)?;
     assert_eq!(grads.get(&x)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![6.0, 8.0]));
     assert_eq!(grads.get(&w)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![2.0, 4.0]));
@@ -75,7 +80,7 @@ fn backward_gives_a_map_and_touches_nothing() -> Result<()> {
             |grads: &cotangent::autograd::Gradients| grads.get(variable)?.map(Tensor::to_vec::<f64>).transpose();
         assert_eq!(values(&grads)?, values(&again)?);
     }
-    let from_h = tape.backward_with(&h, Some(&constant([1.0, 10.0])?))?;
+    let from_h = tape.backward_with(&h, &constant([1.0, 10.0])?)?;
     assert_eq!(from_h.get(&w)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 20.0]));
     // Of a variable by itself.
     let grads = tape.backward(&unreached)?;
@@ -91,14 +96,14 @@ fn backward_refuses_what_it_cannot_do() -> Result<()> {
     let tape = Tape::new();
     let x = tape.variable(&constant([1.0, 2.0])?)?;
     refused(tape.backward(&x.exp()?), &["backward", "[2]", "scalar"]);
-    refused(tape.backward_with(&x, Some(&constant([1.0])?)), &["backward", "[1]", "[2]"]);
-    refused(tape.backward_with(&x, Some(&Tensor::ones([2])?)), &["backward", "f32", "f64"]);
+    refused(tape.backward_with(&x, &constant([1.0])?), &["backward", "[1]", "[2]"]);
+    refused(tape.backward_with(&x, &Tensor::ones([2])?), &["backward", "f32", "f64"]);
     refused(tape.backward(&constant([1.0])?), &["backward", "not on tape"]);
-    refused(tape.variable(&Tensor::new([1, 2])?), &["variable", "i64"]);
+    refused(tape.variable(&tensor!([1, 2])?), &["variable", "i64"]);
     // The dynamic graph's way is refused, so that no gradient goes where nobody looks.
-    refused(x.sum()?.backward(), &["backward", "belongs to a tape"]);
+    refused(x.sum(..)?.backward(), &["backward", "belongs to a tape"]);
     // Operations without a derivative are not recorded.
-    refused(tape.backward(&x.gt(1.0)?.to_dtype(DType::F64)?.sum()?), &["backward", "not on tape"]);
+    refused(tape.backward(&x.gt(1.0)?.to_dtype(DType::F64)?.sum(..)?), &["backward", "not on tape"]);
     Ok(())
 }
 
@@ -110,9 +115,9 @@ fn tapes_and_the_dynamic_graph_do_not_mix() -> Result<()> {
     let (name_a, name_b) = (number(&a), number(&b));
     assert_ne!(name_a, name_b);
     refused(x.mul(&y), &["mul", &name_a, &name_b, "mixed"]);
-    refused(b.backward(&x.sum()?), &["backward", &name_a, &name_b]);
+    refused(b.backward(&x.sum(..)?), &["backward", &name_a, &name_b]);
     refused(b.id(&x), &["id", &name_a, &name_b]);
-    refused(a.backward(&x.sum()?)?.get(&y), &["gradients", &name_a, &name_b]);
+    refused(a.backward(&x.sum(..)?)?.get(&y), &["gradients", &name_a, &name_b]);
     let w = constant([3.0])?.requires_grad_(true)?;
     let length = a.len();
     refused(x.mul(&w), &["mul", &name_a, "outside it", "variable()", "detach"]);
@@ -121,7 +126,7 @@ fn tapes_and_the_dynamic_graph_do_not_mix() -> Result<()> {
     // Detached, or registered, it can be used.
     x.mul(w.detach())?;
     let registered = a.variable(&w)?;
-    let loss = x.mul(&registered)?.sum()?;
+    let loss = x.mul(&registered)?.sum(..)?;
     let grads = a.backward(&loss)?;
     assert_eq!(grads.get(&registered)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0]));
     assert!(w.grad().is_none());
@@ -168,7 +173,7 @@ fn parameters_survive_and_batches_repeat() -> Result<()> {
     let mut after_first = None;
     for step in 0..100 {
         let batch = tape.variable(&constant([f64::from(step), 1.0])?)?;
-        let loss = w.mul(&batch)?.mul(&w)?.sum()?;
+        let loss = w.mul(&batch)?.mul(&w)?.sum(..)?;
         assert_eq!(tape.id(&loss)?, 4, "the same ids in every batch");
         let grads = tape.backward(&loss)?;
         assert_eq!(grads.get(&w)?.map(Tensor::to_vec::<f64>).transpose()?, Some(vec![2.0 * f64::from(step), 4.0]));
@@ -272,7 +277,7 @@ fn several_tapes_at_once_on_several_threads() -> Result<()> {
         let mark = tape.mark();
         let mut last = Vec::new();
         for _ in 0..50 {
-            let grads = tape.backward(&x.exp()?.mul(&x)?.sum()?)?;
+            let grads = tape.backward(&x.exp()?.mul(&x)?.sum(..)?)?;
             last = grads.get(&x)?.map_or(Ok(Vec::new()), Tensor::to_vec::<f64>)?;
             tape.pop_to(mark)?;
         }
@@ -292,9 +297,39 @@ fn grad_works_on_a_tapes_results_too() -> Result<()> {
     let _alone = alone();
     let tape = Tape::new();
     let x = tape.variable(&constant([1.0, 2.0])?)?;
-    let y = enable_grad(|| x.mul(&x))?.sum()?;
+    let y = enable_grad(|| x.mul(&x))?.sum(..)?;
     assert_eq!(grad(&y, &[&x])?[0].as_ref().map(Tensor::to_vec::<f64>).transpose()?, Some(vec![2.0, 4.0]));
     // That freed the nodes; the tape says so.
     refused(tape.backward(&y), &["backward", "sum", "tests/tape.rs"]);
+    Ok(())
+}
+
+#[test]
+fn a_variable_changed_in_place_stays_on_its_tape() -> Result<()> {
+    let _alone = alone();
+    let tape = Tape::new();
+    let mut w = tape.variable(&constant([1.0, 2.0])?)?;
+    let mark = tape.mark();
+    for step in 0..3 {
+        let loss = w.mul(&w)?.sum(..)?;
+        let grads = tape.backward(&loss)?;
+        let grad = grads.get(&w)?.map(Tensor::to_vec::<f64>).transpose()?;
+        assert_eq!(grad, Some(w.detach().mul(2.0)?.to_vec::<f64>()?), "step {step}");
+        tape.pop_to(mark)?;
+        no_grad(|| w.mul_(0.5))?;
+        assert_eq!((tape.len(), tape.id(&w)?), (1, 0), "step {step}");
+    }
+    assert_eq!(w.to_vec::<f64>()?, [0.125, 0.25]);
+    // A graph of its old values is refused, and one that was released stays so.
+    let loss = w.mul(&w)?.sum(..)?;
+    no_grad(|| w.fill_(3.0))?;
+    refused(tape.backward(&loss), &["backward", "was changed"]);
+    tape.pop_to(mark)?;
+    let mut late = tape.variable(&constant([1.0])?)?;
+    tape.pop_to(mark)?;
+    no_grad(|| late.fill_(2.0))?;
+    assert_eq!(tape.len(), 1);
+    refused(late.exp(), &["exp", "pop_to"]);
+    refused(tape.id(&late), &["id", "pop_to"]);
     Ok(())
 }

@@ -7,26 +7,26 @@ Needs PyTorch (CPU is enough; the version is recorded in each file). The tests r
 this is run when an op is added or its cases change, not by the tests. The output is deterministic for
 one version of PyTorch: every case draws from a generator seeded by its op and its number.
 
-To add an op: its PyTorch form goes into the FUNCTIONS of the module of its subject in
-tools/fixture_cases, its cases below it, and its call into tests/common/dispatch.rs.
+To add an op: its PyTorch form goes into the FUNCTIONS of the module of its subject in tools/fixture_cases, and its cases
+below it. The calls need no other code: the list of ops says what its parameters are.
 
 Tensors, in all files: {"shape": [..], "dtype": "f64", "data": [..]}, the data flat in row-major order,
 integers as integers, bools as true and false, non-finite floats as "nan", "inf" and "-inf".
 
-elementwise, reductions, indexing, nn and views.json: {"header": {"torch", "generator"}, "cases": [..]}, each case
-    op         the method's name on Tensor; "chain" is several views one after the other
+ops/NAME.json, one for each op: {"header": {"torch", "generator"}, "cases": [..]}, each case
     note       what is special about it (optional)
-    args       the arguments that are not tensors, by name. "rhs": a number in place of the right operand,
-               written 2 if an integer and 2.0 if a float; "dims": a number, a list or "all";
-               "reduction": "none", "mean" or "sum"; null for a bound or option left out; "steps" of a chain: a list of [op, args]
-    inputs     the tensors, self first; optional ones (bias, class weights) only where given
-    grad       for each input, whether its gradient is recorded
-    output     a tensor, or a list of them where the op returns several (max_dim, split, ..);
+    args       the arguments by the names of the op's parameters: tensors as above, lists of them, numbers (2 is an integer,
+               2.0 a float), lists of integers, text for dtypes, devices and choices, {"slice": [start, end, step]},
+               {"index": [..]} with integers, slices, null, "..." and tensors; null for what is left out
+    grad       for each tensor among them, in the order of the parameters, whether its gradient is recorded
+    output     a tensor, or a list of them where the op returns several;
                those of views also have "strides" and "offset", where PyTorch makes a view too
     cotangent  of the output: what to pass to backward_with; a list, with null for outputs
                without gradient, where output is a list (only where some grad is true)
-    grads      for each input its gradient, or null (likewise)
+    grads      for each tensor its gradient, or null (likewise)
     rtol, atol tolerances in place of the dtype's usual ones (optional)
+
+chains.json: the same, where "steps" are several views one after the other: a list of [op, args].
 
 promotion.json: rows [left, right, result]: "types" of two tensors with dims, "number" of a tensor with dims
     and a Python float, int or bool. Pairs that PyTorch refuses are left out.
@@ -60,21 +60,23 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import elementwise, indexing, nn, promotion, reductions, second_order, train, views
+from fixture_cases import creation, elementwise, indexing, nn, promotion, reductions, second_order, train, views
+from fixture_cases.core import Book
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 
 
 def write_all(folder, verbose):
-    paths = []
-    for module in (elementwise, reductions, indexing, nn, views):
-        book = module.book()
-        paths.append(book.write(folder))
-        if verbose:
-            counts = ", ".join(f"{op} {n}" for op, n in book.counts().items())
-            print(f"{book.subject}: {len(book.cases)} cases: {counts}")
-            for line in book.undefined:
-                print(f"  PyTorch has no {line}")
+    book = Book()
+    for module in (creation, elementwise, reductions, indexing, nn, views):
+        module.add_cases(book)
+    paths = book.write(folder)
+    if verbose:
+        for op, cases in book.cases.items():
+            print(f"{op}: {len(cases)} cases")
+        for line in book.undefined:
+            print(f"  PyTorch has no {line}")
+    paths += [views.write_chains(folder)]
     paths += [module.write(folder) for module in (promotion, second_order, train)]
     return paths
 
@@ -92,8 +94,10 @@ def main():
             print(f"{path.name}: {path.stat().st_size} bytes")
         return 0
     with tempfile.TemporaryDirectory() as scratch:
-        made = write_all(Path(scratch), verbose=False)
-        stale = [p.name for p in made if not (FOLDER / p.name).exists() or p.read_text() != (FOLDER / p.name).read_text()]
+        made = [path.relative_to(scratch) for path in write_all(Path(scratch), verbose=False)]
+        there = [path.relative_to(FOLDER) for path in FOLDER.rglob("*.json")]
+        read = lambda folder, path: (folder / path).read_text() if (folder / path).exists() else None
+        stale = [str(p) for p in sorted({*made, *there}) if read(Path(scratch), p) != read(FOLDER, p)]
     print("stale: " + ", ".join(stale) if stale else "all fixtures are up to date")
     return 1 if stale else 0
 

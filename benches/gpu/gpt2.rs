@@ -3,7 +3,7 @@
 use super::{GPU, milliseconds, report};
 use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module, init};
 use cotangent::optim::{AdamW, Optimizer};
-use cotangent::{Attention, CrossEntropy, DType, Gelu, Generator, Result, Tensor, memory};
+use cotangent::{AttentionOptions, DType, Gelu, Generator, Result, Tensor, memory};
 
 const VOCABULARY: usize = 50304;
 const WIDTH: usize = 768;
@@ -40,14 +40,14 @@ impl Forward for Block {
         let (b, t) = (x.size(0)?, x.size(1)?);
         let qkv = self.qkv.forward(&self.ln1.forward(x)?)?.reshape([b, t, 3, HEADS, WIDTH / HEADS])?;
         let qkv = qkv.permute([2, 0, 3, 1, 4])?;
-        let y = qkv.select(0, 0)?.scaled_dot_product_attention(
+        let y = qkv.select(0, 0)?.scaled_dot_product_attention_with(
             &qkv.select(0, 1)?,
             &qkv.select(0, 2)?,
-            &Attention::CAUSAL,
+            AttentionOptions::new().is_causal(true),
         )?;
         let y = y.transpose(1, 2)?.reshape([b, t, WIDTH])?;
         let x = x.add(&self.proj.forward(&y)?)?;
-        let y = self.out.forward(&self.fc.forward(&self.ln2.forward(&x)?)?.gelu(Gelu::Tanh)?)?;
+        let y = self.out.forward(&self.fc.forward(&self.ln2.forward(&x)?)?.gelu_with(Gelu::Tanh)?)?;
         x.add(&y)
     }
 }
@@ -70,22 +70,20 @@ impl Gpt2 {
             lnf: LayerNorm::new([WIDTH])?,
         };
         for embedding in [&mut model.wte, &mut model.wpe] {
-            embedding.weight = init::normal(embedding.weight.shape(), 0.0, 0.02)?.requires_grad_(true)?;
+            embedding.weight.set(&init::normal(embedding.weight.shape(), 0.0, 0.02)?)?;
         }
         Ok(model)
     }
 
     fn loss(&self, text: &Tensor, next: &Tensor) -> Result<Tensor> {
-        let positions = Tensor::arange(0, text.size(1)?, 1)?.to_device(GPU)?;
+        let positions = Tensor::arange(0, text.size(1)?)?.to_device(GPU)?;
         let mut x = self.wte.forward(text)?.add(&self.wpe.forward(&positions)?)?;
         for block in &self.h {
             x = block.forward(&x)?;
         }
         // The output shares its weight with the embedding.
         let logits = self.lnf.forward(&x)?.linear(&self.wte.weight, None)?;
-        logits
-            .reshape([text.numel(), VOCABULARY])?
-            .cross_entropy(&next.reshape(text.numel())?, &CrossEntropy::default())
+        logits.reshape([text.numel(), VOCABULARY])?.cross_entropy(&next.reshape(text.numel())?)
     }
 }
 

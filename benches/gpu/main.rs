@@ -8,7 +8,7 @@ use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, LayerNorm, Linear, Module};
 use cotangent::optim::{Optimizer, Sgd};
 use cotangent::{
-    Attention, CrossEntropy, CudaGraph, DType, Device, Generator, MatmulPrecision, Result, Tensor, memory,
+    AttentionOptions, CudaGraph, DType, Device, Generator, MatmulPrecision, Result, Tensor, memory,
     with_matmul_precision,
 };
 use std::process::ExitCode;
@@ -113,7 +113,7 @@ fn overhead() -> Result<()> {
         for _ in 0..500 {
             z = z.mul(&c)?.add(&b)?;
         }
-        z.sum()?.backward()
+        z.sum(..)?.backward()
     })?;
     report("overhead", &[("ns_per_op", ms * 1e6 / 1000.0)]);
     Ok(())
@@ -140,13 +140,13 @@ fn mlp_small() -> Result<()> {
     let y = Generator::seed(2).randint(0, 10, [32])?.to_device(GPU)?;
     let ms = milliseconds(50, || {
         model.zero_grad();
-        model.forward(&x)?.cross_entropy(&y, &CrossEntropy::default())?.backward()?;
+        model.forward(&x)?.cross_entropy(&y)?.backward()?;
         optimizer.step(&mut model)
     })?;
     report("mlp_small", &[("us_per_step", ms * 1e3)]);
     let (mut step, _) = CudaGraph::record(&[&x, &y], |inputs| {
         model.zero_grad();
-        let loss = model.forward(&inputs[0])?.cross_entropy(&inputs[1], &CrossEntropy::default())?;
+        let loss = model.forward(&inputs[0])?.cross_entropy(&inputs[1])?;
         loss.backward()?;
         optimizer.step(&mut model)?;
         Ok(vec![loss])
@@ -164,7 +164,7 @@ fn elementwise() -> Result<()> {
     let (a, b, c) = (a?, b?, c?);
     let ms = milliseconds(20, || {
         [&a, &b, &c].iter().for_each(|t| t.zero_grad());
-        a.mul(&b)?.add(&c)?.tanh()?.mul(&a)?.sum()?.backward()
+        a.mul(&b)?.add(&c)?.tanh()?.mul(&a)?.sum(..)?.backward()
     })?;
     report("elementwise_64M_f32", &[("ms", ms)]);
     Ok(())
@@ -175,7 +175,7 @@ fn cross_entropy() -> Result<()> {
     let target = Generator::seed(2).randint(0, 50257, [8192])?.to_device(GPU)?;
     let ms = milliseconds(20, || {
         logits.zero_grad();
-        logits.cross_entropy(&target, &CrossEntropy::default())?.backward()
+        logits.cross_entropy(&target)?.backward()
     })?;
     report("xent_8192x50257_bf16", &[("ms", ms)]);
     Ok(())
@@ -196,6 +196,9 @@ fn layer_norm() -> Result<()> {
 }
 
 fn attention() -> Result<()> {
+    let attend = |q: &Tensor, k: &Tensor, v: &Tensor| {
+        q.scaled_dot_product_attention_with(k, v, AttentionOptions::new().is_causal(true))
+    };
     const SIZES: [([usize; 4], DType); 4] = [
         ([8, 12, 1024, 64], DType::BF16),
         ([4, 16, 4096, 64], DType::BF16),
@@ -207,10 +210,9 @@ fn attention() -> Result<()> {
         let (q, k, v, g) = (q?, k?, v?, normal(&[b, h, t, d], 4, dtype)?);
         let both = milliseconds(20, || {
             [&q, &k, &v].iter().for_each(|t| t.zero_grad());
-            q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)?.backward_with(&g)
+            attend(&q, &k, &v)?.backward_with(&g)
         })?;
-        let forward =
-            milliseconds(20, || no_grad(|| q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)).map(drop))?;
+        let forward = milliseconds(20, || no_grad(|| attend(&q, &k, &v)).map(drop))?;
         let flops = (4 * b * h * t * t * d / 2) as f64;
         report(
             &format!("attention_{b}x{h}x{t}x{d}_{dtype}_causal"),

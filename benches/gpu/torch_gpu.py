@@ -183,27 +183,30 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), target.view(-1))
 
 
-def gpt2():
-    """Mixed precision as PyTorch advises: f32 parameters, autocast to bf16, the fused optimiser."""
+def gpt2(params="f32"):
+    """Mixed precision as PyTorch advises: f32 parameters, autocast to bf16, the fused optimiser. Or all of it in bf16."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     torch.set_float32_matmul_precision("high")
     batch, length = 32, 1024
     model = Gpt2().to(GPU)
+    if params == "bf16":
+        model = model.bfloat16()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     loss = torch.compile(model) if COMPILE else model
     text, target = (torch.randint(0, 50257, (batch, length), device=GPU) for _ in range(2))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(GPU, dtype=torch.bfloat16):
+        with torch.autocast(GPU, dtype=torch.bfloat16, enabled=params == "f32"):
             value = loss(text, target)
         value.backward()
         optimizer.step()
 
     ms = milliseconds(20, step)
     peak = torch.cuda.max_memory_allocated() / 2**30
-    report("gpt2_124M_bf16", ms=ms, tokens_per_s=batch * length / ms * 1e3, peak_GiB=peak)
+    name = "gpt2_124M_bf16" if params == "f32" else "gpt2_124M_bf16_params"
+    report(name, ms=ms, tokens_per_s=batch * length / ms * 1e3, peak_GiB=peak)
 
 
 def main():
@@ -213,6 +216,7 @@ def main():
     compiled = (mlp_small, elementwise, cross_entropy, layer_norm, gpt2)
     for workload in compiled if COMPILE else eager:
         workload()
+    gpt2("bf16")
 
 
 main()

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 THREADS = 1
+COMPILE = False
 
 
 def memory_mib(key):
@@ -70,7 +71,14 @@ def gigabytes(arrays, like):
     return arrays * like.nbytes / 1e9
 
 
+def compiled(loss):
+    """The function as it is called: by torch.compile, where that was asked for."""
+    return torch.compile(loss) if COMPILE else loss
+
+
 def forward_backward(loss, *leaves):
+    loss = compiled(loss)
+
     def step():
         for tensor in leaves:
             tensor.grad = None
@@ -80,6 +88,8 @@ def forward_backward(loss, *leaves):
 
 
 def training(loss, optimizer):
+    loss = compiled(loss)
+
     def step():
         optimizer.zero_grad(set_to_none=True)
         loss().backward()
@@ -257,14 +267,15 @@ WORKLOADS |= {f.__name__: f for f in (adamw, limits)}
 
 
 def main():
-    global THREADS
+    global THREADS, COMPILE
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--compile", action="store_true", help="forward and backward by torch.compile")
     parser.add_argument("names", nargs="*", metavar="name")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in WORKLOADS]:
         parser.error(f"no such workload: {', '.join(unknown)}")
-    THREADS = arguments.threads
+    THREADS, COMPILE = arguments.threads, arguments.compile
     torch.set_num_threads(THREADS)
     for name in arguments.names or WORKLOADS:
         WORKLOADS[name]()

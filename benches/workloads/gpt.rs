@@ -1,7 +1,7 @@
 //! The GPT of `gpt_tiny`: pre-norm blocks, learned positions, no biases in the linear layers, the head not tied.
 
-use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module};
-use cotangent::{Attention, Gelu, Result, Tensor};
+use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
+use cotangent::{AttentionOptions, Result, Tensor};
 
 pub const VOCABULARY: usize = 65;
 pub const TIME: usize = 256;
@@ -28,6 +28,10 @@ struct Block {
     down: Linear,
 }
 
+fn without_bias(inputs: usize, outputs: usize) -> Result<Linear> {
+    Linear::new_with(inputs, outputs, LinearOptions::new().bias(false))
+}
+
 impl Gpt {
     pub fn new() -> Result<Gpt> {
         Ok(Gpt {
@@ -35,7 +39,7 @@ impl Gpt {
             positions: Embedding::new(TIME, WIDTH)?,
             blocks: (0..LAYERS).map(|_| Block::new()).collect::<Result<_>>()?,
             norm: LayerNorm::new(WIDTH)?,
-            head: Linear::without_bias(WIDTH, VOCABULARY)?,
+            head: without_bias(WIDTH, VOCABULARY)?,
         })
     }
 
@@ -53,24 +57,24 @@ impl Block {
     fn new() -> Result<Block> {
         Ok(Block {
             norm1: LayerNorm::new(WIDTH)?,
-            qkv: Linear::without_bias(WIDTH, 3 * WIDTH)?,
-            out: Linear::without_bias(WIDTH, WIDTH)?,
+            qkv: without_bias(WIDTH, 3 * WIDTH)?,
+            out: without_bias(WIDTH, WIDTH)?,
             norm2: LayerNorm::new(WIDTH)?,
-            up: Linear::without_bias(WIDTH, 4 * WIDTH)?,
-            down: Linear::without_bias(4 * WIDTH, WIDTH)?,
+            up: without_bias(WIDTH, 4 * WIDTH)?,
+            down: without_bias(4 * WIDTH, WIDTH)?,
         })
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let batch = x.size(0)?;
-        let qkv = self.qkv.forward(&self.norm1.forward(x)?)?.chunk(3, -1)?;
+        let [q, k, v] = self.qkv.forward(&self.norm1.forward(x)?)?.chunks(-1)?;
         // [batch, TIME, WIDTH] to [batch, HEADS, TIME, WIDTH / HEADS].
         let split = |part: &Tensor| part.reshape([batch, TIME, HEADS, WIDTH / HEADS])?.transpose(1, 2);
-        let (q, k, v) = (split(&qkv[0])?, split(&qkv[1])?, split(&qkv[2])?);
-        let mixed = q.scaled_dot_product_attention(&k, &v, &Attention::CAUSAL)?;
+        let (q, k, v) = (split(&q)?, split(&k)?, split(&v)?);
+        let mixed = q.scaled_dot_product_attention_with(&k, &v, AttentionOptions::new().is_causal(true))?;
         let mixed = mixed.transpose(1, 2)?.reshape([batch, TIME, WIDTH])?;
         let x = x.add(self.out.forward(&mixed)?)?;
-        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu(Gelu::Erf)?;
+        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu()?;
         x.add(self.down.forward(&hidden)?)
     }
 }

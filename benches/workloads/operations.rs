@@ -2,7 +2,7 @@
 
 use crate::timing::Timer;
 use cotangent::autograd::no_grad;
-use cotangent::{Attention, CrossEntropy, Result, Tensor};
+use cotangent::{AttentionOptions, LayerNormOptions, Result, Tensor};
 
 /// The bytes of `arrays` arrays of `elements` numbers: what a perfect program would move between memory and processor.
 fn bytes(arrays: usize, elements: usize) -> f64 {
@@ -61,7 +61,7 @@ pub fn matmul(timer: &Timer, name: &str, n: usize, products: usize) -> Result<()
 pub fn matmul_fb(timer: &Timer) -> Result<()> {
     let n = 1024;
     let (a, b) = (leaf([n, n])?, leaf([n, n])?);
-    let step = || forward_backward([&a, &b], |[a, b]| a.matmul(b)?.sum());
+    let step = || forward_backward([&a, &b], |[a, b]| a.matmul(b)?.sum(..));
     timer.time("matmul_1024_fb", step)?.per_ns("gflops", (6 * n * n * n) as f64).print();
     Ok(())
 }
@@ -69,7 +69,7 @@ pub fn matmul_fb(timer: &Timer) -> Result<()> {
 pub fn elementwise(timer: &Timer) -> Result<()> {
     let shape = [2048, 2048];
     let (a, b, c) = (leaf(shape)?, leaf(shape)?, leaf(shape)?);
-    let step = || forward_backward([&a, &b, &c], |[a, b, c]| a.mul(b)?.add(c)?.tanh()?.mul(a)?.sum());
+    let step = || forward_backward([&a, &b, &c], |[a, b, c]| a.mul(b)?.add(c)?.tanh()?.mul(a)?.sum(..));
     // Three arrays read on the way forward, three on the way back, three gradients written.
     timer.time("elementwise", step)?.per_ns("gb_per_s", bytes(9, a.numel())).print();
     Ok(())
@@ -77,7 +77,7 @@ pub fn elementwise(timer: &Timer) -> Result<()> {
 
 pub fn bias_add(timer: &Timer) -> Result<()> {
     let (x, b) = (leaf([4096, 1024])?, leaf([1024])?);
-    let step = || forward_backward([&x, &b], |[x, b]| x.add(b)?.relu()?.sum());
+    let step = || forward_backward([&x, &b], |[x, b]| x.add(b)?.relu()?.sum(..));
     // x read twice, its gradient written.
     timer.time("bias_add", step)?.per_ns("gb_per_s", bytes(3, x.numel())).print();
     Ok(())
@@ -86,8 +86,7 @@ pub fn bias_add(timer: &Timer) -> Result<()> {
 pub fn xent(timer: &Timer) -> Result<()> {
     let (rows, classes) = (512, 50_257);
     let (x, y) = (leaf([rows, classes])?, Tensor::randint(0, classes as i64, [rows])?);
-    let options = CrossEntropy::default();
-    let step = || forward_backward([&x], |[x]| x.cross_entropy(&y, &options));
+    let step = || forward_backward([&x], |[x]| x.cross_entropy(&y));
     // The logits read twice, their gradient written.
     timer.time("xent", step)?.per_ns("gb_per_s", bytes(3, x.numel())).print();
     Ok(())
@@ -102,7 +101,7 @@ pub fn layernorm(timer: &Timer) -> Result<()> {
     let factors = Tensor::randn([rows, width])?;
     let step = || {
         forward_backward([&x, &weight, &bias], |[x, weight, bias]| {
-            x.layer_norm([width], Some(weight), Some(bias), 1e-5)?.mul(&factors)?.sum()
+            x.layer_norm_with([width], LayerNormOptions::new().weight(weight).bias(bias))?.mul(&factors)?.sum(..)
         })
     };
     // x and the factors read twice, x's gradient written.
@@ -113,8 +112,10 @@ pub fn layernorm(timer: &Timer) -> Result<()> {
 pub fn attention(timer: &Timer) -> Result<()> {
     let shape = [4, 8, 512, 64];
     let (q, k, v) = (leaf(shape)?, leaf(shape)?, leaf(shape)?);
-    let step =
-        || forward_backward([&q, &k, &v], |[q, k, v]| q.scaled_dot_product_attention(k, v, &Attention::CAUSAL)?.sum());
+    let causal = AttentionOptions::new().is_causal(true);
+    let step = || {
+        forward_backward([&q, &k, &v], |[q, k, v]| q.scaled_dot_product_attention_with(k, v, causal.clone())?.sum(..))
+    };
     timer.time("attention", step)?.print();
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use crate::gpt::{Gpt, TIME, VOCABULARY};
 use crate::timing::{Timer, memory_mib};
-use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
+use cotangent::nn::{Forward, Linear, Module, Parameter, ReLU, Sequential};
 use cotangent::optim::{AdamW, Optimizer, Sgd};
-use cotangent::{CrossEntropy, MatmulPrecision, Reduction, Result, Tensor, with_matmul_precision};
+use cotangent::{MatmulPrecision, Result, Tensor, with_matmul_precision};
 
 /// One step: `loss` of the model, its gradients, the optimiser.
 fn step<M: Module>(
@@ -27,8 +27,7 @@ pub fn mlp_small(timer: &Timer) -> Result<()> {
         .add(Linear::new(64, 10)?);
     let mut optimizer = Sgd::new(0.01);
     let (x, y) = (Tensor::randn([32, 784])?, Tensor::randint(0, 10, [32])?);
-    let options = CrossEntropy::default();
-    let step = || step(&mut model, &mut optimizer, |model| model.forward(&x)?.cross_entropy(&y, &options));
+    let step = || step(&mut model, &mut optimizer, |model| model.forward(&x)?.cross_entropy(&y));
     timer.time("mlp_small", step)?.print();
     Ok(())
 }
@@ -52,7 +51,7 @@ fn mlp_large_in(timer: &Timer, name: &str, precision: MatmulPrecision) -> Result
     let mut optimizer = AdamW::new(1e-3);
     let (x, y) = (Tensor::randn([256, 1024])?, Tensor::randn([256, 1024])?);
     let forward = |model: &Sequential| with_matmul_precision(precision, || model.forward(&x));
-    let step = || step(&mut model, &mut optimizer, |model| forward(model)?.mse_loss(&y, Reduction::Mean));
+    let step = || step(&mut model, &mut optimizer, |model| forward(model)?.mse_loss(&y));
     timer.time(name, step)?.print();
     Ok(())
 }
@@ -72,11 +71,10 @@ fn gpt_tiny_in(timer: &Timer, name: &str, precision: MatmulPrecision) -> Result<
     let mut model = Gpt::new()?;
     let mut optimizer = AdamW::new(1e-3);
     let (x, y) = (Tensor::randint(0, vocabulary, [batch, TIME])?, Tensor::randint(0, vocabulary, [batch * TIME])?);
-    let options = CrossEntropy::default();
     let step = || {
         step(&mut model, &mut optimizer, |model| {
             let logits = with_matmul_precision(precision, || model.forward(&x))?;
-            logits.reshape([batch * TIME, VOCABULARY])?.cross_entropy(&y, &options)
+            logits.reshape([batch * TIME, VOCABULARY])?.cross_entropy(&y)
         })
     };
     timer.time(name, step)?.per_second("tokens_per_s", (batch * TIME) as f64).memory(before).print();
@@ -85,16 +83,15 @@ fn gpt_tiny_in(timer: &Timer, name: &str, precision: MatmulPrecision) -> Result<
 
 #[derive(Module)]
 struct Parameters {
-    #[module(param)]
-    tensors: Vec<Tensor>,
+    tensors: Vec<Parameter>,
 }
 
 /// The optimiser alone, on 100 tensors of 100 000 numbers.
 pub fn adamw(timer: &Timer) -> Result<()> {
     let (count, size) = (100, 100_000);
-    let tensors = (0..count).map(|_| Tensor::randn([size])?.requires_grad_(true)).collect::<Result<Vec<_>>>()?;
+    let tensors = (0..count).map(|_| Parameter::new(Tensor::randn([size])?)).collect::<Result<Vec<_>>>()?;
     for tensor in &tensors {
-        tensor.set_grad(Tensor::randn([size])?)?;
+        tensor.set_grad(&Tensor::randn([size])?)?;
     }
     let mut model = Parameters { tensors };
     let mut optimizer = AdamW::new(1e-4);

@@ -9,7 +9,7 @@ mod model;
 use cotangent::autograd::no_grad;
 use cotangent::nn::Module;
 use cotangent::optim::{AdamW, Optimizer, clip_grad_norm};
-use cotangent::{CrossEntropy, DType, Device, Generator, Result, Tensor};
+use cotangent::{DType, Device, Generator, Result, Tensor, s};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{Config, Gpt};
 use std::time::Instant;
@@ -62,7 +62,7 @@ fn sample(
         let seen = &text[text.len().saturating_sub(TIME)..];
         let seen = Tensor::from_slice(seen, [1, seen.len()])?.to_device(device)?;
         let logits = model.forward(&seen)?.to_dtype(DType::F32)?;
-        let last = logits.select(1, -1)?.select(0, 0)?.scale(1.0 / temperature)?;
+        let last = logits.index(s![0, -1])?.div(temperature)?;
         let odds = last.softmax(0)?.to_vec::<f32>()?;
         let mut draw = generator.rand(())?.item::<f32>()?;
         let chosen = odds.iter().position(|p| {
@@ -105,13 +105,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (seen, next) = batch(data, generator)?;
         let logits = model.forward(&seen.to_device(device)?)?.reshape([(BATCH * TIME) as isize, -1])?;
         // Half precision is not enough for the mean.
-        logits.to_dtype(DType::F32)?.cross_entropy(&next.flatten(0, -1)?.to_device(device)?, &CrossEntropy::default())
+        logits.to_dtype(DType::F32)?.cross_entropy(&next.flatten(0, -1)?.to_device(device)?)
     };
     let held_out_loss = |model: &Gpt| -> Result<f64> {
         let mut generator = Generator::seed(3);
         let losses =
-            (0..20).map(|_| loss(model, held_out, &mut generator)?.item::<f32>()).collect::<Result<Vec<_>>>()?;
-        Ok(losses.iter().map(|&l| f64::from(l)).sum::<f64>() / losses.len() as f64)
+            (0..20).map(|_| loss(model, held_out, &mut generator)?.item::<f64>()).collect::<Result<Vec<_>>>()?;
+        Ok(losses.iter().sum::<f64>() / losses.len() as f64)
     };
 
     let mut optimizer = AdamW::new(3e-3);

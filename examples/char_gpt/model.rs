@@ -1,7 +1,7 @@
 //! A small GPT over characters: rotary positions, attention without biases, the embedding tied to the output.
 
-use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, Module};
-use cotangent::{Gelu, Result, Tensor};
+use cotangent::nn::{Embedding, Forward, LayerNorm, Linear, LinearOptions, Module};
+use cotangent::{AttentionOptions, Result, Tensor};
 
 /// The size of a model.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +44,7 @@ impl Gpt {
         let Config { vocabulary, width, layers, .. } = *config;
         let mut embedding = Embedding::new(vocabulary, width)?;
         // Tied to the output, unit normal numbers would make the first logits far too large.
-        let small = embedding.weight.detach().mul(0.02)?;
-        embedding.weight = small.requires_grad_(true)?;
+        embedding.weight.update(|weight| weight.mul_(0.02))?;
         let blocks = (0..layers).map(|_| Block::new(config)).collect::<Result<_>>()?;
         Ok(Gpt { embedding, blocks, norm: LayerNorm::new(width)? })
     }
@@ -76,14 +75,14 @@ impl Block {
 
     fn forward(&self, x: &Tensor, positions: &Rotary) -> Result<Tensor> {
         let x = x.add(self.attention.forward(&self.norm1.forward(x)?, positions)?)?;
-        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu(Gelu::Erf)?;
+        let hidden = self.up.forward(&self.norm2.forward(&x)?)?.gelu()?;
         x.add(self.down.forward(&hidden)?)
     }
 }
 
 impl Attention {
     fn new(width: usize, heads: usize) -> Result<Attention> {
-        let project = || Linear::without_bias(width, width);
+        let project = || Linear::new_with(width, width, LinearOptions::new().bias(false));
         Ok(Attention { query: project()?, key: project()?, value: project()?, out: project()?, heads })
     }
 
@@ -93,19 +92,19 @@ impl Attention {
 
     /// `x` is `[batch, time, width]`.
     fn forward(&self, x: &Tensor, positions: &Rotary) -> Result<Tensor> {
-        let (batch, time, width) = (x.size(0)?, x.size(1)?, x.size(2)?);
+        let [batch, time, width] = x.dims()?;
         let size = self.head_size(x);
         // [batch, time, width] to [batch, heads, time, size].
         let split = |y: Tensor| y.reshape([batch, time, self.heads, size])?.transpose(1, 2);
         let query = positions.turn(&split(self.query.forward(x)?)?)?;
         let key = positions.turn(&split(self.key.forward(x)?)?)?;
         let value = split(self.value.forward(x)?)?;
-        let mixed = query.scaled_dot_product_attention(&key, &value, &cotangent::Attention::CAUSAL)?;
+        let mixed = query.scaled_dot_product_attention_with(&key, &value, AttentionOptions::new().is_causal(true))?;
         self.out.forward(&mixed.transpose(1, 2)?.reshape([batch, time, width])?)
     }
 }
 
-/// Rotary positions: pairs of a query's or key's numbers turned by an angle that grows with the position.
+/// Rotary positions: pairs of a query's or key's numbers rotated by an angle that grows with the position.
 struct Rotary {
     cos: Tensor,
     sin: Tensor,
@@ -125,8 +124,7 @@ impl Rotary {
 
     /// `x` is `[batch, heads, time, size]`; the first half of the numbers is paired with the second.
     fn turn(&self, x: &Tensor) -> Result<Tensor> {
-        let halves = x.chunk(2, -1)?;
-        let (a, b) = (&halves[0], &halves[1]);
+        let [a, b] = x.chunks(-1)?;
         let turned_a = a.mul(&self.cos)?.sub(b.mul(&self.sin)?)?;
         let turned_b = b.mul(&self.cos)?.add(a.mul(&self.sin)?)?;
         Tensor::cat(&[&turned_a, &turned_b], -1)

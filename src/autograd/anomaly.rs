@@ -1,10 +1,10 @@
 //! Anomaly mode: the first NaN is reported where it was made.
 
 use crate::error::bail;
+use crate::place::{Name, Place};
 use crate::{Result, Tensor};
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::panic::Location;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -22,18 +22,28 @@ thread_local! {
 /// it and the source line that called it. Every result is looked through, so this is for debugging.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::detect_anomaly};
-/// let x = Tensor::new([-1.0, 1.0])?.requires_grad_(true)?;
-/// let failed = detect_anomaly(|| x.sqrt()?.sum()?.backward());
+/// use cotangent::{autograd::detect_anomaly, tensor};
+/// let x = tensor!([-1.0, 1.0])?.requires_grad_(true)?;
+/// let failed = detect_anomaly(|| x.sqrt()?.sum(..)?.backward());
 /// assert!(failed.is_err_and(|e| e.to_string().starts_with("sqrt: ")));
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[doc(alias = "set_detect_anomaly")]
 pub fn detect_anomaly<R>(f: impl FnOnce() -> R) -> R {
     let _guard = AnomalyGuard::new();
     f()
 }
 
 /// Keeps this thread in anomaly mode until it is dropped.
+///
+/// ```
+/// use cotangent::{autograd::AnomalyGuard, tensor};
+/// let guard = AnomalyGuard::new();
+/// assert!(tensor!([-1.0])?.log().is_err());
+/// drop(guard);
+/// assert!(tensor!([-1.0])?.log().is_ok());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[must_use = "anomaly mode ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct AnomalyGuard {
@@ -43,6 +53,13 @@ pub struct AnomalyGuard {
 
 impl AnomalyGuard {
     /// Turns anomaly mode on.
+    ///
+    /// ```
+    /// use cotangent::{autograd::AnomalyGuard, tensor};
+    /// let _guard = AnomalyGuard::new();
+    /// assert!(tensor!([-1.0])?.sqrt().is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     #[allow(clippy::new_without_default)]
     pub fn new() -> AnomalyGuard {
         AnomalyGuard::set(Mode::On)
@@ -78,14 +95,14 @@ pub(crate) fn resumed<R>(f: impl FnOnce() -> R) -> R {
 
 /// The result of an operation that is not recorded, looked through as well.
 #[track_caller]
-pub(crate) fn check_forward(op: &'static str, result: Tensor) -> Result<Tensor> {
-    check_values(op, "result", &result, Location::caller())?;
+pub(crate) fn check_forward(op: &Name, result: Tensor) -> Result<Tensor> {
+    check_values(op, "result", &result, &Place::caller())?;
     Ok(result)
 }
 
-pub(crate) fn check_values(op: &'static str, what: &str, values: &Tensor, location: &Location<'_>) -> Result<()> {
+pub(crate) fn check_values(op: &Name, what: &str, values: &Tensor, place: &Place) -> Result<()> {
     if values.has_nan()? {
-        bail!(Value, op, "the {what} of shape {:?} holds a NaN (called at {location})", values.shape());
+        bail!(Value, op, "the {what} of {op}, of shape {:?}, holds a NaN (called at {place})", values.shape());
     }
     Ok(())
 }

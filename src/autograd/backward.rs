@@ -3,26 +3,76 @@
 use super::engine::{Pass, leading_to};
 use super::mode;
 use super::node::{NodeKind, NodeRef};
-use crate::error::{bail, err};
+use crate::error::{bail, err, named};
+use crate::options::options;
 use crate::{Error, Result, Tensor};
 use std::collections::{HashMap, HashSet};
 
-/// How a backward pass treats the graph.
+options! {
+    /// The options of [`Tensor::backward_with`]. A cotangent alone stands for them, too.
+    ///
+    /// To make gradients that can be differentiated again, ask for them with [`grad_with`]: a leaf that kept such a gradient
+    /// would own the graph behind it, which owns the leaf, and neither would ever be freed.
+    ///
+    /// ```
+    /// use cotangent::{autograd::BackwardOptions, tensor};
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// let y = x.square()?;
+    /// y.backward_with(BackwardOptions::new().retain_graph(true))?;
+    /// y.backward()?;
+    /// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(12.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct BackwardOptions<'a> {
+        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        gradient: Option<&'a Tensor> = None,
+        /// Whether to keep the saved values, so that another pass over the same graph is possible.
+        retain_graph: bool = false,
+    }
+}
+
+impl<'a> From<&'a Tensor> for BackwardOptions<'a> {
+    fn from(gradient: &'a Tensor) -> Self {
+        BackwardOptions::new().gradient(gradient)
+    }
+}
+
+options! {
+    /// The options of [`grad_with`]. A cotangent alone stands for them, too.
+    ///
+    /// ```
+    /// use cotangent::{autograd::{GradOptions, derivative, grad_with}, tensor};
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// let slope = grad_with(&x.square()?, &[&x], GradOptions::new().create_graph(true))?;
+    /// let curvature = derivative(slope[0].as_ref().ok_or("x was used")?, &x)?;
+    /// assert_eq!(curvature.item::<f32>()?, 2.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct GradOptions<'a> {
+        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        gradient: Option<&'a Tensor> = None,
+        /// Whether to keep the saved values, so that another pass over the same graph is possible.
+        retain_graph: bool = false,
+        /// Whether to record the pass itself, so that the gradients can be differentiated. Retains the graph, too.
+        create_graph: bool = false,
+    }
+}
+
+impl<'a> From<&'a Tensor> for GradOptions<'a> {
+    fn from(gradient: &'a Tensor) -> Self {
+        GradOptions::new().gradient(gradient)
+    }
+}
+
+/// How a pass treats the graph.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Backward {
-    /// Keep the saved values, so that another pass over the same graph is possible.
+pub(crate) struct PassMode {
     pub retain_graph: bool,
-    /// Record the pass itself, so that the gradients can be differentiated. Retains the graph, too.
     pub create_graph: bool,
 }
 
-impl Backward {
-    /// Keep the graph for another pass.
-    pub const RETAIN: Backward = Backward { retain_graph: true, create_graph: false };
-    /// Make the gradients differentiable.
-    pub const CREATE: Backward = Backward { retain_graph: true, create_graph: true };
-
-    pub(crate) fn pass(self, op: &'static str) -> Pass<'static> {
+impl PassMode {
+    pub fn pass(self, op: &'static str) -> Pass<'static> {
         Pass {
             op,
             retain_graph: self.retain_graph || self.create_graph,
@@ -33,12 +83,13 @@ impl Backward {
     }
 }
 
+/// # Gradients
 impl Tensor {
     /// Adds the gradient of this scalar to [`grad`](Self::grad) of every leaf it depends on, and frees the graph.
     ///
     /// ```
-    /// use cotangent::Tensor;
-    /// let x = Tensor::new(3.0)?.requires_grad_(true)?;
+    /// use cotangent::tensor;
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
     /// x.mul(&x)?.backward()?;
     /// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(6.0));
     /// # Ok::<(), cotangent::Error>(())
@@ -46,91 +97,160 @@ impl Tensor {
     ///
     /// # Errors
     /// If the tensor has more than one element (pass a cotangent to [`backward_with`](Self::backward_with)), does not
-    /// require a gradient, or its graph was freed by an earlier pass. Nothing is changed then.
+    /// require a gradient, its graph was freed by an earlier pass, or a leaf was changed since the graph was made. No
+    /// gradient is changed then; the graph is used up if the pass had begun.
+    #[track_caller]
     pub fn backward(&self) -> Result<()> {
-        self.backward_opts(None, Backward::default())
+        named("backward", self.run_backward(&BackwardOptions::new()))
     }
 
-    /// As [`backward`](Self::backward), for a tensor of any shape, from the cotangent given.
+    /// As [`backward`](Self::backward), with options: the cotangent to start from, for a tensor of any shape, and whether
+    /// to retain the graph.
+    ///
+    /// ```
+    /// use cotangent::{autograd::BackwardOptions, tensor};
+    /// let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
+    /// let (y, g) = (x.mul(&x)?, tensor!([1.0, 10.0])?);
+    /// y.backward_with(BackwardOptions::new().gradient(&g).retain_graph(true))?;
+    /// y.backward_with(&g)?;
+    /// assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![4.0, 80.0]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the cotangent's shape or dtype differs from the tensor's, or as for [`backward`](Self::backward).
-    pub fn backward_with(&self, cotangent: &Tensor) -> Result<()> {
-        self.backward_opts(Some(cotangent), Backward::default())
+    /// If the cotangent's shape, dtype or device differs from the tensor's, or as for [`backward`](Self::backward).
+    #[track_caller]
+    pub fn backward_with<'a>(&self, options: impl Into<BackwardOptions<'a>>) -> Result<()> {
+        named("backward", self.run_backward(&options.into()))
     }
 
-    /// As [`backward`](Self::backward), with all options.
-    ///
-    /// # Errors
-    /// As for [`backward`](Self::backward) and [`backward_with`](Self::backward_with).
-    pub fn backward_opts(&self, cotangent: Option<&Tensor>, how: Backward) -> Result<()> {
+    fn run_backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
         let node = root("backward", self)?;
         if node.tape.is_some() {
             bail!(Graph, "backward", "the tensor belongs to a tape: call the tape's own backward");
         }
-        let cotangent = first_cotangent("backward", self, cotangent)?;
+        let cotangent = first_cotangent("backward", self, options.gradient)?;
         // Gradients are stored when the whole pass has succeeded, so that a failed one changes none.
         let mut found: Vec<(NodeRef, Tensor)> = Vec::new();
-        how.pass("backward").run(vec![(node.clone(), cotangent)], |node, cotangent| {
+        let mode = PassMode { retain_graph: options.retain_graph, create_graph: false };
+        mode.pass("backward").run(vec![(node.clone(), cotangent)], |node, cotangent| {
             if node.kind == NodeKind::Leaf || node.extras.get().is_some_and(|e| e.retains_grad()) {
-                found.push((node.clone(), cotangent.clone()));
+                found.push((node.clone(), cotangent.clone().into_value()));
             }
             Ok(true)
         })?;
         // What was deferred would keep the saved values alive.
         Tensor::materialize(found.iter().map(|(_, grad)| grad))?;
-        for (node, grad) in found {
-            let mut slot = node.extras().grad();
-            match slot.take() {
-                None => *slot = Some(grad),
-                Some(mut old) => {
-                    let _mode = mode::GradMode::set(how.create_graph);
-                    let added = old.accumulate(grad);
-                    *slot = Some(old);
-                    added?;
-                }
-            }
-        }
-        Ok(())
+        store(found)
     }
 
     /// The gradient that backward passes have added up for this leaf (or for a result with
     /// [`retain_grad`](Self::retain_grad)); `None` until one arrives.
+    ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// assert!(x.grad().is_none());
+    /// x.square()?.backward()?;
+    /// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(6.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn grad(&self) -> Option<Tensor> {
         self.node()?.extras.get()?.grad().clone()
     }
 
     /// Takes the gradient away, leaving `None`.
+    ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// x.square()?.backward()?;
+    /// x.zero_grad();
+    /// assert!(x.grad().is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn zero_grad(&self) {
         self.take_grad();
     }
 
     /// The gradient, taken away from this leaf.
+    ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// x.square()?.backward()?;
+    /// assert!(x.take_grad().is_some() && x.grad().is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn take_grad(&self) -> Option<Tensor> {
         self.node()?.extras.get()?.grad().take()
     }
 
     /// Puts a gradient in place of the one that is there.
     ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let x = tensor!(3.0)?.requires_grad_(true)?;
+    /// x.set_grad(&tensor!(0.5)?)?;
+    /// x.square()?.backward()?;
+    /// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(6.5));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// If its shape or dtype is not the tensor's, or the tensor does not require a gradient.
-    pub fn set_grad(&self, grad: Tensor) -> Result<()> {
+    /// If its shape, dtype or device is not the tensor's, it requires a gradient itself (detach it), or the tensor does not
+    /// require one.
+    #[track_caller]
+    pub fn set_grad(&self, grad: &Tensor) -> Result<()> {
+        named("set_grad", self.replace_grad(grad))
+    }
+
+    fn replace_grad(&self, grad: &Tensor) -> Result<()> {
         let Some(node) = self.grad_node() else {
             bail!(Graph, "set_grad", "the tensor of shape {:?} does not require a gradient", self.shape());
         };
-        check_cotangent("set_grad", self, &grad)?;
-        *node.extras().grad() = Some(grad);
+        check_cotangent("set_grad", self, grad)?;
+        if grad.requires_grad() {
+            bail!(
+                Graph,
+                "set_grad",
+                "the gradient requires a gradient itself, and would keep its graph alive: detach it"
+            );
+        }
+        // The old one is dropped when the lock is free again.
+        let old = node.extras().grad().replace(grad.detach());
+        drop(old);
         Ok(())
     }
+}
+
+/// Adds gradients to those of their leaves: to all of them, or to none if memory runs out.
+fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
+    // All locks are held at once, and taken in one order by every pass, so that two cannot wait for each other.
+    found.sort_unstable_by_key(|(node, _)| node.seq);
+    let (nodes, grads): (Vec<NodeRef>, Vec<Tensor>) = found.into_iter().unzip();
+    let mut slots: Vec<_> = nodes.iter().map(|node| node.extras().grad()).collect();
+    // A gradient that someone else holds is copied before it is added to; that may fail, and changes no value.
+    for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()) {
+        slot.as_view_mut("backward")?;
+    }
+    let _mode = mode::GradMode::disable();
+    for (slot, grad) in slots.iter_mut().zip(grads) {
+        match &mut **slot {
+            Some(old) => old.accumulate(grad)?,
+            empty => *empty = Some(grad),
+        }
+    }
+    Ok(())
 }
 
 /// The gradients of a scalar with respect to `inputs`; no state is touched. `None` stands for an input that the scalar
 /// does not depend on.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::grad};
-/// let x = Tensor::new(2.0)?.requires_grad_(true)?;
-/// let z = Tensor::new(5.0)?.requires_grad_(true)?;
+/// use cotangent::{autograd::grad, tensor};
+/// let x = tensor!(2.0)?.requires_grad_(true)?;
+/// let z = tensor!(5.0)?.requires_grad_(true)?;
 /// let grads = grad(&x.pow(3.0)?, &[&x, &z])?;
 /// assert_eq!(grads[0].as_ref().map(|g| g.item::<f32>()).transpose()?, Some(12.0));
 /// assert!(grads[1].is_none());
@@ -139,24 +259,61 @@ impl Tensor {
 ///
 /// # Errors
 /// As [`Tensor::backward`]; also if an input does not require a gradient.
+#[track_caller]
 pub fn grad(output: &Tensor, inputs: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
-    grad_with(output, inputs, None, Backward::default())
+    named("grad", gradients(output, inputs, &GradOptions::new()))
 }
 
-/// As [`grad`], from a cotangent and with options.
+/// As [`grad`], with options: the cotangent to start from, whether to retain the graph, and whether to record the pass, so
+/// that the gradients can be differentiated again.
+///
+/// ```
+/// use cotangent::{autograd::{GradOptions, derivative, grad_with}, tensor};
+/// let x = tensor!(2.0)?.requires_grad_(true)?;
+/// let first = grad_with(&x.pow(3.0)?, &[&x], GradOptions::new().create_graph(true))?;
+/// let second = derivative(first[0].as_ref().ok_or("x was used")?, &x)?;
+/// assert_eq!(second.item::<f32>()?, 12.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`grad`] and [`Tensor::backward_with`].
-pub fn grad_with(
+#[track_caller]
+pub fn grad_with<'a>(
     output: &Tensor,
     inputs: &[&Tensor],
-    cotangent: Option<&Tensor>,
-    how: Backward,
+    options: impl Into<GradOptions<'a>>,
 ) -> Result<Vec<Option<Tensor>>> {
+    named("grad", gradients(output, inputs, &options.into()))
+}
+
+/// The gradient of a scalar with respect to one input. The graph is retained.
+///
+/// ```
+/// use cotangent::{autograd::derivative, tensor};
+/// let x = tensor!(2.0)?.requires_grad_(true)?;
+/// assert_eq!(derivative(&x.pow(3.0)?, &x)?.item::<f32>()?, 12.0);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`grad`]; also if the scalar does not depend on the input.
+#[track_caller]
+pub fn derivative(output: &Tensor, input: &Tensor) -> Result<Tensor> {
+    let found = gradients(output, &[input], &GradOptions::new().retain_graph(true));
+    let only = |mut found: Vec<Option<Tensor>>| match found.pop().flatten() {
+        Some(gradient) => Ok(gradient),
+        None => bail!(Graph, "derivative", "the result does not depend on the input of shape {:?}", input.shape()),
+    };
+    named("derivative", found.and_then(only))
+}
+
+fn gradients(output: &Tensor, inputs: &[&Tensor], options: &GradOptions<'_>) -> Result<Vec<Option<Tensor>>> {
     let node = root("grad", output)?;
-    let cotangent = first_cotangent("grad", output, cotangent)?;
+    let cotangent = first_cotangent("grad", output, options.gradient)?;
     let targets = inputs.iter().map(|input| Ok(root("grad", input)?.clone())).collect::<Result<Vec<NodeRef>>>()?;
-    let mut found = cotangents_at(&how.pass("grad"), vec![(node.clone(), cotangent)], &targets)?;
+    let mode = PassMode { retain_graph: options.retain_graph, create_graph: options.create_graph };
+    let mut found = cotangents_at(&mode.pass("grad"), vec![(node.clone(), cotangent)], &targets)?;
     Ok(targets.iter().map(|node| found.get_mut(&node.seq).cloned()).collect())
 }
 
@@ -173,7 +330,7 @@ pub(crate) fn cotangents_at(
     let mut found = HashMap::new();
     Pass { wanted: Some(&wanted), ..*pass }.run(roots, |node, cotangent| {
         if seqs.contains(&node.seq) {
-            found.insert(node.seq, cotangent.clone());
+            found.insert(node.seq, cotangent.clone().into_value());
         }
         // Behind a target the pass goes on only if another one lies there.
         Ok(node.edges().iter().flatten().any(|edge| wanted.contains(&edge.seq)) || !seqs.contains(&node.seq))
@@ -197,7 +354,7 @@ pub(crate) fn root<'a>(op: &'static str, tensor: &'a Tensor) -> Result<&'a NodeR
 }
 
 fn no_derivative(op: &'static str, barrier: &NodeRef) -> Error {
-    err!(Graph, op, "{} has no derivative (called at {})", barrier.name, barrier.location)
+    err!(Graph, op, "{} has no derivative (called at {})", barrier.name, barrier.place)
 }
 
 /// The cotangent to start from: the one given, checked, or a one for a scalar.

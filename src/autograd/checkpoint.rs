@@ -2,16 +2,16 @@
 //!
 //! The whole segment is one node of the graph. Its rule calls the function again, with recording, and carries the
 //! cotangent through what was recorded. The function may use tensors that it was not given, such as parameters. They are
-//! found by looking at what its first, recorded run hangs on, and become inputs of the node like the others.
+//! found by looking at what its first, recorded run depends on, and become inputs of the node like the others.
 
-use super::backward::Backward;
+use super::backward::PassMode;
 use super::mode::{self, is_grad_enabled};
 use super::node::{self, BackwardContext, Grads, NodeRef};
 use super::segment::{Extent, entry};
 use super::{anomaly, tape};
-use crate::error::bail;
+use crate::error::{bail, placed};
 use crate::random::{self, with_generator};
-use crate::{Generator, Result, Tensor};
+use crate::{Error, Generator, Result, Tensor};
 use std::collections::HashSet;
 
 /// `f(inputs)`, of which only the inputs are kept: the backward pass computes the values between them and the result
@@ -24,12 +24,12 @@ use std::collections::HashSet;
 /// The first run is recorded in full until it ends, so that the memory needed is that of the largest segment.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::checkpoint};
-/// let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
-/// let w = Tensor::new(3.0)?.requires_grad_(true)?;
+/// use cotangent::{autograd::checkpoint, tensor};
+/// let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
+/// let w = tensor!(3.0)?.requires_grad_(true)?;
 /// let captured = w.clone();
 /// let y = checkpoint(move |x| x[0].mul(&captured)?.exp()?.log(), &[&x])?;
-/// y.sum()?.backward()?;
+/// y.sum(..)?.backward()?;
 /// assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![3.0, 3.0]));
 /// assert_eq!(w.grad().map(|g| g.item::<f32>()).transpose()?, Some(3.0));
 /// # Ok::<(), cotangent::Error>(())
@@ -43,6 +43,11 @@ pub fn checkpoint(
     f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
     inputs: &[&Tensor],
 ) -> Result<Tensor> {
+    placed(run_segment(f, inputs))
+}
+
+#[track_caller]
+fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let seed = own_seed();
     let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     if !is_grad_enabled() {
@@ -62,7 +67,8 @@ pub fn checkpoint(
     output.record("checkpoint", &carriers, move |save| {
         let inputs: Vec<Tensor> = inputs.iter().map(|input| save.save(input)).collect();
         move |ctx: &BackwardContext, g: &Tensor| {
-            let run = anomaly::resumed(|| SegmentRun::new(&f, &inputs, seed))?;
+            let run = mode::recomputing(|| anomaly::resumed(|| SegmentRun::new(&f, &inputs, seed)))
+                .map_err(Error::inside)?;
             if *run.output.layout().shape() != shape || run.output.dtype() != dtype {
                 bail!(
                     Graph,
@@ -96,7 +102,7 @@ fn own_seed() -> u64 {
     z ^ (z >> 31)
 }
 
-/// What the result of a segment hangs on.
+/// What the result of a segment depends on.
 #[derive(Clone)]
 enum SegmentSource {
     /// The input at this position.
@@ -152,7 +158,7 @@ impl SegmentRun {
         Ok(SegmentRun { entries, output, root })
     }
 
-    /// What the output hangs on, oldest first. Leaves that the function makes for itself are left out: no one else can
+    /// What the output depends on, oldest first. Leaves that the function makes for itself are left out: no one else can
     /// ask for their gradients.
     fn sources(&self) -> Vec<SegmentSource> {
         let Some((_, extent)) = &self.root else { return Vec::new() };
@@ -168,7 +174,7 @@ impl SegmentRun {
 
     fn pull(&self, ctx: &BackwardContext, cotangent: &Tensor, sources: &[SegmentSource]) -> Result<Grads> {
         let create_graph = is_grad_enabled();
-        let how = Backward { retain_graph: create_graph, create_graph };
+        let how = PassMode { retain_graph: create_graph, create_graph };
         let seq = |source: &SegmentSource| match source {
             SegmentSource::Input(at) => self.entries.get(*at).and_then(Option::as_ref).map(|node| node.seq),
             SegmentSource::Captured(node) => Some(node.seq),

@@ -2,11 +2,20 @@
 
 use super::backward::root;
 use super::node::{Edges, NodeKind, NodeRef};
+use crate::error::named;
 use crate::{Result, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 /// The size of the graph behind a tensor.
+///
+/// ```
+/// use cotangent::{autograd::graph_stats, tensor};
+/// let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
+/// let stats = graph_stats(&x.exp()?.sum(..)?);
+/// assert_eq!((stats.nodes, stats.leaves), (3, 1));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphStats {
@@ -23,8 +32,8 @@ pub struct GraphStats {
 /// The size of the graph behind a tensor; all zero where there is none.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::graph_stats};
-/// let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
+/// use cotangent::{autograd::graph_stats, tensor};
+/// let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
 /// let stats = graph_stats(&x.mul(&x)?);
 /// assert_eq!((stats.nodes, stats.edges, stats.leaves, stats.saved_bytes), (2, 2, 1, 16));
 /// # Ok::<(), cotangent::Error>(())
@@ -47,22 +56,23 @@ pub fn graph_stats(tensor: &Tensor) -> GraphStats {
 /// order of their making, so that the same program gives the same text.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::to_dot};
-/// let x = Tensor::new([1.0, 2.0])?.requires_grad_(true)?;
+/// use cotangent::{autograd::to_dot, tensor};
+/// let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
 /// assert!(to_dot(&x.exp()?)?.contains("n0 -> n1"));
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
 /// # Errors
 /// If the tensor has no graph.
+#[track_caller]
 pub fn to_dot(tensor: &Tensor) -> Result<String> {
-    let root = root("to_dot", tensor)?;
+    let root = named("to_dot", root("to_dot", tensor))?;
     let nodes = reachable(root);
     let number: HashMap<u64, usize> = nodes.keys().enumerate().map(|(number, &seq)| (seq, number)).collect();
     let mut dot =
         String::from("digraph cotangent {\n  rankdir=TB;\n  node [shape=ellipse, fontname=\"sans-serif\"];\n");
     for (at, (node, edges)) in nodes.values().enumerate() {
-        let mut label = format!("{}\\n{:?} {}", escaped(node.name), node.shape, node.dtype);
+        let mut label = format!("{}\\n{:?} {}", escaped(&node.name), node.shape, node.dtype);
         if is_freed(node, edges) {
             label.push_str("\\nfreed");
         } else if node.saved_bytes > 0 {

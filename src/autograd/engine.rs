@@ -3,11 +3,11 @@
 //! The youngest node that has a cotangent goes first. All its uses are younger still, so its cotangent is complete, and
 //! every node runs once. Un-broadcasting and accumulation happen here and in no rule.
 
-use super::anomaly;
 use super::mode::{GradMode, is_grad_enabled};
-use super::node::{BackwardContext, Body, Edges, Node, NodeKind, NodeRef};
+use super::node::{BackwardContext, Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
+use super::{anomaly, failures};
 use crate::error::bail;
-use crate::{Result, Tensor};
+use crate::{Error, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -31,19 +31,45 @@ pub(crate) struct Pass<'a> {
 pub(super) struct Pending {
     /// The youngest stays out of the map: in long chains it is the only one.
     youngest: Option<(NodeRef, Tensor)>,
-    rest: BTreeMap<u64, (NodeRef, Tensor)>,
+    others: BTreeMap<u64, (NodeRef, Tensor)>,
+    /// Nodes with several results, and the cotangents of these.
+    joint: BTreeMap<u64, (NodeRef, Vec<Option<Tensor>>)>,
+}
+
+/// A node whose turn has come.
+enum Ready {
+    One(NodeRef, Tensor),
+    Joint(NodeRef, Vec<Option<Tensor>>),
 }
 
 impl Pending {
-    fn pop(&mut self) -> Option<(NodeRef, Tensor)> {
-        self.youngest.take().or_else(|| self.rest.pop_last().map(|(_, entry)| entry))
+    fn pop(&mut self) -> Option<Ready> {
+        if !self.joint.is_empty()
+            && let Some(joint) = self.pop_joint()
+        {
+            return Some(joint);
+        }
+        let (node, cotangent) = self.youngest.take().or_else(|| self.others.pop_last().map(|(_, entry)| entry))?;
+        Some(Ready::One(node, cotangent))
+    }
+
+    /// A node with several results, if it is the youngest of all.
+    #[cold]
+    fn pop_joint(&mut self) -> Option<Ready> {
+        let last = self.joint.last_key_value().map(|(&seq, _)| seq)?;
+        let other = self.others.last_key_value().map(|(&seq, _)| seq);
+        let youngest = self.youngest.as_ref().map(|(node, _)| node.seq);
+        if youngest.max(other).is_some_and(|seq| seq > last) {
+            return None;
+        }
+        self.joint.remove(&last).map(|(node, cotangents)| Ready::Joint(node, cotangents))
     }
 
     /// What has come together for a node so far, taken away: whoever takes it gives it back with more added.
     pub fn take(&mut self, node: &Node) -> Option<Tensor> {
         match &self.youngest {
             Some((youngest, _)) if youngest.seq == node.seq => self.youngest.take(),
-            _ => self.rest.remove(&node.seq),
+            _ => self.others.remove(&node.seq),
         }
         .map(|(_, cotangent)| cotangent)
     }
@@ -54,22 +80,38 @@ impl Pending {
         let youngest = match &mut self.youngest {
             Some((youngest, cotangent)) if youngest.seq == node.seq => return cotangent.accumulate(grad),
             Some((youngest, _)) => youngest.seq,
-            None => self.rest.last_key_value().map_or(0, |(&seq, _)| seq),
+            None => self.others.last_key_value().map_or(0, |(&seq, _)| seq),
         };
         grad.mark_needed();
         if node.seq > youngest {
             if let Some((before, cotangent)) = self.youngest.replace((node, grad)) {
-                self.rest.insert(before.seq, (before, cotangent));
+                self.others.insert(before.seq, (before, cotangent));
             }
             return Ok(());
         }
-        match self.rest.entry(node.seq) {
+        match self.others.entry(node.seq) {
             Entry::Vacant(slot) => {
                 slot.insert((node, grad));
             }
             Entry::Occupied(mut slot) => slot.get_mut().1.accumulate(grad)?,
         }
         Ok(())
+    }
+
+    /// Adds a contribution to the cotangent of a node's result at position `at`.
+    fn add_joint(&mut self, node: NodeRef, at: usize, grad: Tensor) -> Result<()> {
+        grad.mark_needed();
+        let (_, cotangents) = self.joint.entry(node.seq).or_insert_with(|| (node, Vec::new()));
+        if cotangents.len() <= at {
+            cotangents.resize(at + 1, None);
+        }
+        match &mut cotangents[at] {
+            Some(cotangent) => cotangent.accumulate(grad),
+            empty => {
+                *empty = Some(grad);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -81,13 +123,37 @@ impl Pass<'_> {
         roots: Vec<(NodeRef, Tensor)>,
         mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
+        let pass = failures::next_pass();
+        let done = self.go_back(pass, roots, &mut sink);
+        if let (Err(error), false) = (&done, self.retain_graph) {
+            failures::note(pass, error);
+        }
+        done
+    }
+
+    fn go_back(
+        &self,
+        pass: u64,
+        roots: Vec<(NodeRef, Tensor)>,
+        sink: &mut dyn FnMut(&NodeRef, &Tensor) -> Result<bool>,
+    ) -> Result<()> {
         let _mode = GradMode::pass(self.create_graph);
         let mut pending = RefCell::new(Pending::default());
         for (node, cotangent) in roots {
-            let cotangent = fit(cotangent, &node, "the cotangent given")?;
+            let cotangent = fit(cotangent, &node, None)?;
             pending.get_mut().add(node, cotangent)?;
         }
-        while let Some((mut node, cotangent)) = pending.get_mut().pop() {
+        while let Some(ready) = pending.get_mut().pop() {
+            let (mut node, cotangent) = match ready {
+                Ready::One(node, cotangent) => (node, cotangent),
+                Ready::Joint(mut node, cotangents) => {
+                    self.joint_step(pass, &mut pending, &mut node, &cotangents)?;
+                    continue;
+                }
+            };
+            if node.is_stale() {
+                return Err(stale(self.op, &node));
+            }
             let cotangent = match node.extras.get() {
                 Some(extras) if !self.foreign.is_some_and(|foreign| foreign.contains(&node.seq)) => {
                     own_graph(extras.run_hooks(&node, cotangent)?)
@@ -95,37 +161,77 @@ impl Pass<'_> {
                 _ => cotangent,
             };
             if sink(&node, &cotangent)? && node.kind == NodeKind::Op {
-                self.step(&mut pending, &mut node, cotangent)?;
+                self.step(pass, &mut pending, &mut node, cotangent)?;
             }
         }
         Ok(())
     }
 
-    fn step(&self, pending: &mut RefCell<Pending>, node: &mut NodeRef, cotangent: Tensor) -> Result<()> {
-        let body = if self.retain_graph { node.body() } else { Node::take_body(node) };
-        let Some(Body { edges, rule }) = body else {
-            return Err(node.freed(self.op));
+    #[inline]
+    fn body(&self, pass: u64, node: &mut NodeRef) -> Result<Body> {
+        let body = if self.retain_graph { node.body() } else { Node::take_body(node, pass) };
+        body.ok_or_else(|| node.freed(self.op))
+    }
+
+    fn step(&self, pass: u64, pending: &mut RefCell<Pending>, node: &mut NodeRef, cotangent: Tensor) -> Result<()> {
+        let Body { edges, rule } = self.body(pass, node)?;
+        let rule = match rule {
+            Rule::One(rule) => rule,
+            Rule::Output(at) => return self.hand_on(pending.get_mut(), edges, at, cotangent),
+            Rule::Joint(_) => bail!(Graph, &node.name, "a node of several results got a cotangent of its own"),
         };
         // Where someone looks at what this rule gives, it is not added up beforehand; nor where the sum is recorded.
         let apart = self.create_graph || node.extras.get().is_some() || anomaly::enabled();
         let accumulated = if apart { None } else { Some(&*pending) };
         let last = !self.retain_graph && rule.is_sole();
-        let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, accumulated };
+        let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: false, accumulated };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let grads = anomaly::suspended(|| rule(&ctx, &cotangent))?;
+        let grads = anomaly::suspended(|| rule(&ctx, &cotangent)).map_err(|error| in_rule(error, node))?;
         // With it go the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
-            extras.notify(node, &cotangent, &grads);
+            extras.notify(node, &[Some(cotangent.clone())], &grads);
         }
         drop(cotangent);
         self.deliver(pending.get_mut(), node, edges, grads)
     }
 
+    /// Hands the cotangent of one of several results to their common node.
+    #[cold]
+    fn hand_on(&self, pending: &mut Pending, edges: Edges, at: usize, cotangent: Tensor) -> Result<()> {
+        match edges.into_iter().flatten().next() {
+            Some(joint) => pending.add_joint(joint, at, cotangent),
+            None => Ok(()),
+        }
+    }
+
+    /// The step of a node with several results.
+    #[cold]
+    fn joint_step(
+        &self,
+        pass: u64,
+        pending: &mut RefCell<Pending>,
+        node: &mut NodeRef,
+        cotangents: &[Option<Tensor>],
+    ) -> Result<()> {
+        let Body { edges, rule } = self.body(pass, node)?;
+        let Rule::Joint(rule) = rule else {
+            bail!(Graph, &node.name, "a node of one result got the cotangents of several");
+        };
+        let last = !self.retain_graph && rule.is_sole();
+        let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: true, accumulated: None };
+        let grads = anomaly::suspended(|| rule(&ctx, cotangents)).map_err(|error| in_rule(error, node))?;
+        drop(rule);
+        if let Some(extras) = node.extras.get() {
+            extras.notify(node, cotangents, &grads);
+        }
+        self.deliver(pending.get_mut(), node, edges, grads)
+    }
+
     #[inline]
-    fn deliver(&self, pending: &mut Pending, node: &Node, mut edges: Edges, mut grads: super::Grads) -> Result<()> {
+    fn deliver(&self, pending: &mut Pending, node: &Node, mut edges: Edges, mut grads: Grads) -> Result<()> {
         if grads.len() != edges.len() {
-            bail!(Graph, node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
+            bail!(Graph, &node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
         }
         // Taken out one by one: `into_iter` would move both lists first.
         for (edge, grad) in edges.iter_mut().zip(&mut grads) {
@@ -137,38 +243,60 @@ impl Pass<'_> {
             let Some(grad) = grad.take() else {
                 bail!(
                     Graph,
-                    node.name,
+                    &node.name,
                     "the rule gave no cotangent for an input that needs one (called at {})",
-                    node.location
+                    node.place
                 );
             };
             if anomaly::enabled() {
-                anomaly::check_values(node.name, "gradient", &grad, node.location)?;
+                anomaly::check_values(&node.name, "gradient", &grad, &node.place)?;
             }
-            let grad = fit(grad, &edge, node.name)?;
+            let grad = fit(grad, &edge, Some(node))?;
             pending.add(edge, grad)?;
         }
         Ok(())
     }
 }
 
-/// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing.
+/// An error in a rule: the operations that the rule is made of are none of the user's.
+#[cold]
+fn in_rule(error: Error, node: &Node) -> Error {
+    error.context(format_args!("in the gradient of {} (called at {})", node.name, node.place))
+}
+
+#[cold]
+fn stale(op: &'static str, node: &Node) -> Error {
+    crate::error::err!(
+        Graph,
+        op,
+        "a leaf of shape {:?} was changed, by an optimiser or in place, after the graph was made from it: the gradient would be \
+         that of its old values; compute the value again",
+        node.shape
+    )
+}
+
+/// A cotangent in its tensor's own shape and dtype: broadcasting is undone by summing. `from` is the operation whose rule
+/// gave it.
 #[inline]
-fn fit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
+fn fit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     let fits = *grad.layout().shape() == node.shape && grad.dtype() == node.dtype && grad.device() == node.device;
     Ok(own_graph(if fits { grad } else { refit(grad, node, from)? }))
 }
 
 #[inline(never)]
-fn refit(grad: Tensor, node: &Node, from: &'static str) -> Result<Tensor> {
+fn refit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     let fits = *grad.layout().shape() == node.shape;
     if !fits && !grad.is_sole() {
         // Another input's cotangent, too, which is best written while it is summed.
         grad.mark_needed();
     }
-    let grad = if fits { grad } else { grad.sum_to(from, &node.shape)? };
+    let refused = |error| match from {
+        Some(from) => in_rule(error, from),
+        None => error,
+    };
+    let grad = if fits { grad } else { grad.sum_to("backward", &node.shape).map_err(refused)? };
     if grad.device() != node.device {
-        bail!(Device, from, "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
+        bail!(Device, "backward", "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
     }
     if grad.dtype() == node.dtype { Ok(grad) } else { grad.to_dtype(node.dtype) }
 }

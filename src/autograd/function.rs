@@ -1,53 +1,40 @@
 //! Differentiable functions written by the user: a forward computation and its own rule for the backward pass.
 
 use super::mode;
-use super::node::BackwardContext;
-use crate::error::{bail, err};
+use super::node::{BackwardContext, NodeRef};
+use crate::error::{bail, err, placed};
 use crate::layout::broadcast;
-use crate::{Result, Shape, Tensor};
+use crate::place::{Name, Place};
+use crate::{Error, Result, Shape, Tensor};
 use std::sync::Arc;
 
-/// What a [`Function`] keeps from the forward computation for its backward rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Saves {
-    /// Neither inputs nor output.
-    Nothing,
-    /// All inputs.
-    #[default]
-    Inputs,
-    /// The output.
-    Output,
-    /// All inputs and the output.
-    InputsAndOutput,
-}
-
-/// A function with a derivative of its own.
+/// A function with a derivative of its own, from any number of tensors to any number of tensors.
 ///
-/// The rule sees the saved values with their graph. Written with tensor operations, it can therefore be differentiated
-/// again, to any order.
+/// The rule sees saved inputs and outputs with their graph. Written with tensor operations, it can therefore be
+/// differentiated again, to any order.
 ///
 /// ```
-/// use cotangent::autograd::{self, Function, FunctionContext, Saves};
-/// use cotangent::{Result, Tensor};
+/// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
+/// use cotangent::{Name, Result, Tensor, tensor};
 ///
+/// /// The exponential, whose derivative is itself.
 /// struct Exp;
 ///
 /// impl Function for Exp {
-///     fn name(&self) -> &'static str {
-///         "my_exp"
+///     fn name(&self) -> Name {
+///         "my_exp".into()
 ///     }
-///     fn saves(&self) -> Saves {
-///         Saves::Output
+///     fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         let y = inputs[0].exp()?;
+///         ctx.save(&y);
+///         Ok(vec![y])
 ///     }
-///     fn forward(&self, inputs: &[Tensor]) -> Result<Tensor> {
-///         inputs[0].exp()
-///     }
-///     fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
-///         Ok(vec![Some(cotangent.mul(&ctx.output()?)?)])
+///     fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(cotangents[0].mul(&ctx.saved(0)?)?)])
 ///     }
 /// }
 ///
-/// let x = Tensor::new(0.0)?.requires_grad_(true)?;
+/// let x = tensor!(0.0)?.requires_grad_(true)?;
 /// let y = autograd::apply(Exp, &[&x])?;
 /// y.backward()?;
 /// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(1.0));
@@ -55,51 +42,124 @@ pub enum Saves {
 /// ```
 pub trait Function: Send + Sync + 'static {
     /// The name, in messages and drawings.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> Name;
 
-    /// The result. What happens here is not recorded, and the inputs come without their graph.
+    /// The results. What happens here is not recorded, and the inputs come without their graph. What the rule needs is
+    /// saved in `ctx`: inputs, results, or any other tensor.
     ///
     /// # Errors
     /// Whatever the computation meets with.
-    fn forward(&self, inputs: &[Tensor]) -> Result<Tensor>;
+    fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
 
-    /// One cotangent for each input, from that of the output. `None` is allowed where
-    /// [`needs`](FunctionContext::needs) is false. As for every operation, a cotangent of a shape that the input
-    /// broadcasts to is summed back to the input's shape.
+    /// One cotangent for each input, from those of all results: zeros stand for results that nobody used, and for those
+    /// that are not of floating point. `None` is allowed where [`needs`](FunctionContext::needs) is false. As for every
+    /// operation, a cotangent of a shape that the input broadcasts to is summed back to the input's shape.
     ///
     /// # Errors
     /// Whatever the computation meets with.
-    fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>>;
-
-    /// What [`FunctionContext::input`] and [`FunctionContext::output`] can give.
-    fn saves(&self) -> Saves {
-        Saves::Inputs
-    }
+    fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 }
 
 impl<F: Function + ?Sized> Function for Arc<F> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> Name {
         (**self).name()
     }
 
-    fn forward(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        (**self).forward(inputs)
+    fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        (**self).forward(ctx, inputs)
     }
 
-    fn backward(&self, ctx: &FunctionContext, cotangent: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        (**self).backward(ctx, cotangent)
-    }
-
-    fn saves(&self) -> Saves {
-        (**self).saves()
+    fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        (**self).backward(ctx, cotangents)
     }
 }
 
+/// Where a [`Function`] saves what its rule needs.
+///
+/// ```
+/// use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply};
+/// use cotangent::{Name, Result, Tensor, tensor};
+///
+/// struct Square;
+///
+/// impl Function for Square {
+///     fn name(&self) -> Name {
+///         "square".into()
+///     }
+///     fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         ctx.save(&inputs[0]);
+///         Ok(vec![inputs[0].square()?])
+///     }
+///     fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(ctx.saved(0)?.mul(2)?.mul(&cotangents[0])?)])
+///     }
+/// }
+///
+/// let x = tensor!(3.0)?.requires_grad_(true)?;
+/// apply(Square, &[&x])?.backward()?;
+/// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(6.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct ForwardContext {
+    saved: Vec<Tensor>,
+}
+
+impl ForwardContext {
+    /// Saves a tensor, and says under which number the rule finds it: they are counted from 0.
+    ///
+    /// An input or a result comes back with its graph. Any other tensor of floating point is taken to depend on the inputs
+    /// in a way that was not recorded: the rule may use it, but what comes of it cannot be differentiated again, and says
+    /// so.
+    #[doc(alias = "save_for_backward")]
+    pub fn save(&mut self, tensor: &Tensor) -> usize {
+        self.saved.push(tensor.clone());
+        self.saved.len() - 1
+    }
+}
+
+/// A saved tensor, by what it is to the function.
+enum SavedTensor {
+    /// With its graph.
+    Input(Tensor),
+    /// The values of the result at this position: with its graph it would own itself.
+    Output(usize, Tensor),
+    Other(Tensor),
+}
+
 /// What the backward rule of a [`Function`] can ask for.
+///
+/// ```
+/// use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply};
+/// use cotangent::{Name, Result, Tensor, tensor};
+///
+/// /// A product that computes only the cotangents that are needed.
+/// struct Product;
+///
+/// impl Function for Product {
+///     fn name(&self) -> Name {
+///         "product".into()
+///     }
+///     fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         inputs.iter().for_each(|input| drop(ctx.save(input)));
+///         Ok(vec![inputs[0].mul(&inputs[1])?])
+///     }
+///     fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         let of = |input: usize| ctx.needs(input).then(|| cotangents[0].mul(&ctx.saved(1 - input)?)).transpose();
+///         Ok(vec![of(0)?, of(1)?])
+///     }
+/// }
+///
+/// let (x, c) = (tensor!(3.0)?.requires_grad_(true)?, tensor!(5.0)?);
+/// apply(Product, &[&x, &c])?.backward()?;
+/// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(5.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "saved_tensors")]
+#[doc(alias = "needs_input_grad")]
 pub struct FunctionContext<'a> {
-    name: &'static str,
-    inputs: &'a [Tensor],
-    output: Option<&'a Tensor>,
+    name: &'a Name,
+    saved: &'a [SavedTensor],
     ctx: &'a BackwardContext<'a>,
 }
 
@@ -107,34 +167,45 @@ impl std::fmt::Debug for FunctionContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FunctionContext")
             .field("name", &self.name)
-            .field("inputs", &self.inputs.len())
+            .field("saved", &self.saved.len())
             .finish_non_exhaustive()
     }
 }
 
 impl FunctionContext<'_> {
-    /// An input of the forward computation, with its graph.
+    /// The tensor that was [saved](ForwardContext::save) under this number.
     ///
     /// # Errors
-    /// If the function does not save its inputs, or has no such input.
-    pub fn input(&self, index: usize) -> Result<Tensor> {
-        match self.inputs.get(index) {
-            Some(input) => Ok(input.clone()),
-            None if self.inputs.is_empty() => {
-                bail!(Graph, self.name, "the inputs were not saved: saves() must say Saves::Inputs")
-            }
-            None => bail!(Index, self.name, "there is no input {index}: the function has {}", self.inputs.len()),
-        }
+    /// If fewer were saved.
+    #[track_caller]
+    pub fn saved(&self, number: usize) -> Result<Tensor> {
+        placed(self.find_saved(number))
     }
 
-    /// The result of the forward computation, with its graph.
-    ///
-    /// # Errors
-    /// If the function does not save its output.
-    pub fn output(&self) -> Result<Tensor> {
-        match self.output {
-            Some(output) => Ok(self.ctx.output(output)),
-            None => bail!(Graph, self.name, "the output was not saved: saves() must say Saves::Output"),
+    #[track_caller]
+    fn find_saved(&self, number: usize) -> Result<Tensor> {
+        match self.saved.get(number) {
+            Some(SavedTensor::Input(input)) => Ok(input.clone()),
+            Some(SavedTensor::Output(at, values)) => self.ctx.output_at(*at, values),
+            Some(SavedTensor::Other(values)) if !values.dtype().is_float() => Ok(values.clone()),
+            Some(SavedTensor::Other(values)) => {
+                // In a recorded pass it depends on the inputs, by a rule that nobody knows. A constant it must not be: beside
+                // what has a derivative it would be left out of the second one in silence.
+                let on = |edge: &NodeRef| values.clone().with_node(Some(edge.clone()));
+                let carriers: Vec<Tensor> = self.ctx.edges.iter().flatten().map(on).collect();
+                let name = self.name.clone();
+                values.clone().record(name.clone(), &carriers.iter().collect::<Vec<_>>(), |_| {
+                    move |_: &BackwardContext, _: &Tensor| {
+                        bail!(
+                            Graph,
+                            &name,
+                            "{name} saved a tensor that is neither an input nor a result, whose derivative is not known: save \
+                             inputs or results to differentiate twice"
+                        )
+                    }
+                })
+            }
+            None => bail!(Graph, self.name, "nothing was saved under {number}: {} tensors were", self.saved.len()),
         }
     }
 
@@ -146,37 +217,125 @@ impl FunctionContext<'_> {
 
 /// The result of a [`Function`] on `inputs`, recorded as one operation.
 ///
+/// ```
+/// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
+/// use cotangent::{Name, Result, Tensor, tensor};
+///
+/// /// The identity, whose gradient changes its sign.
+/// struct Reverse;
+///
+/// impl Function for Reverse {
+///     fn name(&self) -> Name {
+///         "reverse".into()
+///     }
+///     fn forward(&self, _: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![inputs[0].clone()])
+///     }
+///     fn backward(&self, _: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(cotangents[0].neg()?)])
+///     }
+/// }
+///
+/// let x = tensor!(2.0)?.requires_grad_(true)?;
+/// autograd::apply(Reverse, &[&x])?.backward()?;
+/// assert_eq!(x.grad().map(|g| g.item::<f32>()).transpose()?, Some(-1.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
-/// As the function's forward computation. Its backward rule is checked when it runs: one cotangent for each input, none
-/// left out that is needed, each of a shape that the input broadcasts to and of floating point.
+/// As the function's forward computation; also if it gives another number of results than one (see [`apply_all`]). Its
+/// backward rule is checked when it runs: one cotangent for each input, none left out that is needed, each of a shape that
+/// the input broadcasts to and of floating point.
 #[track_caller]
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Tensor> {
     let name = function.name();
+    let only = |mut outputs: Vec<Tensor>| match (outputs.pop(), outputs.len()) {
+        (Some(output), 0) => Ok(output),
+        (last, others) => {
+            let count = others + usize::from(last.is_some());
+            bail!(Value, &name, "the function gave {count} results, not one: call it with apply_all")
+        }
+    };
+    placed(apply_all(function, inputs).and_then(only))
+}
+
+/// The results of a [`Function`] on `inputs`, recorded as one operation with one rule for all of them.
+///
+/// ```
+/// use cotangent::autograd::{self, ForwardContext, Function, FunctionContext};
+/// use cotangent::{Name, Result, Tensor, tensor};
+///
+/// /// The sum and the difference.
+/// struct Both;
+///
+/// impl Function for Both {
+///     fn name(&self) -> Name {
+///         "both".into()
+///     }
+///     fn forward(&self, _: &mut ForwardContext, x: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![x[0].add(&x[1])?, x[0].sub(&x[1])?])
+///     }
+///     fn backward(&self, _: &FunctionContext, g: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some(g[0].add(&g[1])?), Some(g[0].sub(&g[1])?)])
+///     }
+/// }
+///
+/// let (a, b) = (tensor!(5.0)?.requires_grad_(true)?, tensor!(3.0)?.requires_grad_(true)?);
+/// let outputs = autograd::apply_all(Both, &[&a, &b])?;
+/// outputs[0].mul(&outputs[1])?.backward()?;
+/// assert_eq!(a.grad().map(|g| g.item::<f32>()).transpose()?, Some(10.0));
+/// assert_eq!(b.grad().map(|g| g.item::<f32>()).transpose()?, Some(-6.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`apply`], with any number of results.
+#[track_caller]
+pub fn apply_all(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    placed(record_call(function, inputs))
+}
+
+#[track_caller]
+fn record_call(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let name = function.name();
     let plain: Vec<Tensor> = inputs.iter().map(|input| input.detach()).collect();
+    let mut ctx = ForwardContext::default();
+    let outputs = match mode::no_grad(|| function.forward(&mut ctx, &plain)) {
+        Ok(outputs) => outputs,
+        Err(error) => return Err(error.inside().within(name, Place::caller())),
+    };
     // An input that comes back unchanged is detached like any other result, and gets a node of its own.
-    let output = mode::no_grad(|| function.forward(&plain))?.detach();
-    if !output.dtype().is_float() {
-        return Ok(output.record_barrier(name, inputs));
-    }
-    output.record(name, inputs, |save| {
-        let saves = function.saves();
+    let outputs: Vec<Tensor> = outputs.iter().map(Tensor::detach).collect();
+    let facts: Vec<_> = outputs.iter().map(|y| (Shape::from(y.shape()), y.dtype(), y.device())).collect();
+    Tensor::record_all(outputs.clone(), name.clone(), inputs, |save| {
         let shapes: Vec<Shape> = inputs.iter().map(|input| input.shape().into()).collect();
-        let kept_inputs: Vec<Tensor> = match saves {
-            Saves::Inputs | Saves::InputsAndOutput => inputs.iter().map(|input| save.save(input)).collect(),
-            Saves::Nothing | Saves::Output => Vec::new(),
+        let of = |value: &Tensor| {
+            if let Some(at) = plain.iter().position(|input| input.is_same(value)) {
+                return SavedTensor::Input(save.save(inputs[at]));
+            }
+            match outputs.iter().position(|output| output.is_same(value)) {
+                Some(at) => SavedTensor::Output(at, save.save_output_at(at)),
+                None => SavedTensor::Other(save.save(&value.detach())),
+            }
         };
-        let kept_output = matches!(saves, Saves::Output | Saves::InputsAndOutput).then(|| save.save_output());
-        move |ctx: &BackwardContext, g: &Tensor| {
-            let context = FunctionContext { name, inputs: &kept_inputs, output: kept_output.as_ref(), ctx };
-            let grads = function.backward(&context, g)?;
-            check(name, ctx, &shapes, &grads)?;
+        let saved: Vec<SavedTensor> = ctx.saved.iter().map(of).collect();
+        move |ctx: &BackwardContext, given: &[Option<Tensor>]| {
+            let cotangent =
+                |(at, (shape, dtype, device)): (usize, &(Shape, crate::DType, crate::Device))| match given.get(at) {
+                    Some(Some(cotangent)) => Ok(cotangent.clone()),
+                    _ => Tensor::zeros_with(shape, (*dtype, *device)),
+                };
+            let cotangents = facts.iter().enumerate().map(cotangent).collect::<Result<Vec<Tensor>>>()?;
+            let context = FunctionContext { name: &name, saved: &saved, ctx };
+            let grads = function.backward(&context, &cotangents).map_err(Error::inside)?;
+            check(&name, ctx, &shapes, &grads)?;
             Ok(grads.into())
         }
     })
 }
 
 /// Holds a rule to its contract, in terms of the inputs that its author knows.
-fn check(name: &'static str, ctx: &BackwardContext, shapes: &[Shape], grads: &[Option<Tensor>]) -> Result<()> {
+fn check(name: &Name, ctx: &BackwardContext, shapes: &[Shape], grads: &[Option<Tensor>]) -> Result<()> {
     if grads.len() != shapes.len() {
         bail!(Graph, name, "backward gave {} cotangents for {} inputs", grads.len(), shapes.len());
     }
@@ -189,7 +348,7 @@ fn check(name: &'static str, ctx: &BackwardContext, shapes: &[Shape], grads: &[O
         let wrong = || {
             err!(Shape, name, "backward gave a cotangent of shape {:?} for input {at} of shape {shape:?}", grad.shape())
         };
-        let common = broadcast(name, &[shape, grad.layout().shape()]).map_err(|_| wrong())?;
+        let common = broadcast("backward", &[shape, grad.layout().shape()]).map_err(|_| wrong())?;
         if *common != *grad.shape() {
             return Err(wrong());
         }

@@ -4,42 +4,45 @@
 //! without recording. Fast mode compares one number for each input: a random cotangent times the Jacobian times a random
 //! direction. Exhaustive mode compares every element of the Jacobian.
 
-use super::backward::{Backward, cotangents_at, root};
+use super::backward::{PassMode, cotangents_at, root};
 use super::mode::{enable_grad, no_grad};
 use super::node::NodeRef;
 use super::transforms::vjp;
-use crate::error::bail;
+use crate::error::{bail, named};
+use crate::options::options;
 use crate::{DType, Generator, Result, Tensor};
 
-/// How [`gradcheck`] compares.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GradCheck {
-    /// How far the inputs are moved to each side.
-    pub eps: f64,
-    /// The difference that is allowed in any case.
-    pub atol: f64,
-    /// The difference that is allowed for each unit of the numeric value.
-    pub rtol: f64,
-    /// Compare every element of the Jacobian, instead of products with random vectors.
-    pub exhaustive: bool,
-    /// How many random products are compared in fast mode.
-    pub projections: usize,
-    /// The seed of the random vectors.
-    pub seed: u64,
-}
-
-impl Default for GradCheck {
-    fn default() -> GradCheck {
-        GradCheck { eps: 1e-6, atol: 1e-6, rtol: 1e-5, exhaustive: false, projections: 2, seed: 0 }
+options! {
+    /// The options of [`gradcheck_with`] and [`gradgradcheck_with`].
+    ///
+    /// ```
+    /// use cotangent::{DType, Generator, autograd::{GradCheckOptions, gradcheck_with}};
+    /// let x = Generator::seed(1).randn_with([3], DType::F64)?;
+    /// gradcheck_with(|x| x[0].tanh(), &[x], GradCheckOptions::new().rtol(1e-4).projections(5_usize))?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct GradCheckOptions {
+        /// How far the inputs are moved to each side.
+        eps: f64 = 1e-6,
+        /// The difference that is allowed in any case.
+        atol: f64 = 1e-6,
+        /// The difference that is allowed for each unit of the numeric value.
+        rtol: f64 = 1e-5,
+        /// Compare every element of the Jacobian, instead of products with random vectors.
+        exhaustive: bool = false,
+        /// How many random products are compared otherwise.
+        projections: usize = 2,
+        /// The seed of the random vectors.
+        seed: u64 = 0,
     }
 }
 
 /// Compares the gradients of `f` with central differences, by all inputs of floating point, which must be `f64`.
 ///
 /// ```
-/// use cotangent::{Generator, DType, autograd::{gradcheck, GradCheck}};
+/// use cotangent::{Generator, DType, autograd::gradcheck};
 /// let x = Generator::seed(1).randn_with([3], DType::F64)?;
-/// gradcheck(|x| x[0].mul(&x[0]), &[x], &GradCheck::default())?;
+/// gradcheck(|x| x[0].mul(&x[0]), &[x])?;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
@@ -47,24 +50,71 @@ impl Default for GradCheck {
 /// If a gradient is wrong: the message names the input, the element of it and of the result, and both values. Also if
 /// `f` gives different results for the same inputs, its result is not `f64` or has no derivative, or there is nothing
 /// to check.
-pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheck) -> Result<()> {
-    Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs, how }.run()
+#[track_caller]
+pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<()> {
+    gradcheck_with(f, inputs, GradCheckOptions::new())
+}
+
+/// As [`gradcheck`], with options.
+///
+/// ```
+/// use cotangent::{DType, Generator, autograd::{GradCheckOptions, gradcheck_with}};
+/// let x = Generator::seed(1).randn_with([3], DType::F64)?;
+/// gradcheck_with(|x| x[0].softmax(0), &[x], GradCheckOptions::new().exhaustive(true))?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`gradcheck`].
+#[track_caller]
+pub fn gradcheck_with(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    options: impl Into<GradCheckOptions>,
+) -> Result<()> {
+    let check = Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs, how: &options.into() };
+    named("gradcheck", check.run())
 }
 
 /// As [`gradcheck`], for the second derivatives: compares the gradients of `f`'s gradients, by the inputs and by a random
 /// cotangent, with central differences.
 ///
 /// ```
-/// use cotangent::{Generator, DType, autograd::{gradgradcheck, GradCheck}};
+/// use cotangent::{Generator, DType, autograd::gradgradcheck};
 /// let x = Generator::seed(1).randn_with([3], DType::F64)?;
-/// gradgradcheck(|x| x[0].exp(), &[x], &GradCheck::default())?;
+/// gradgradcheck(|x| x[0].exp(), &[x])?;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
 /// # Errors
 /// As [`gradcheck`]; in messages the cotangent is the last input, and result `i` is the gradient by the `i`-th input of
 /// floating point.
-pub fn gradgradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheck) -> Result<()> {
+#[track_caller]
+pub fn gradgradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor]) -> Result<()> {
+    gradgradcheck_with(f, inputs, GradCheckOptions::new())
+}
+
+/// As [`gradgradcheck`], with options.
+///
+/// ```
+/// use cotangent::{DType, Generator, autograd::{GradCheckOptions, gradgradcheck_with}};
+/// let x = Generator::seed(1).randn_with([3], DType::F64)?;
+/// gradgradcheck_with(|x| x[0].exp(), &[x], GradCheckOptions::new().seed(7_u64))?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`gradgradcheck`].
+#[track_caller]
+pub fn gradgradcheck_with(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[Tensor],
+    options: impl Into<GradCheckOptions>,
+) -> Result<()> {
+    named("gradgradcheck", second_order(f, inputs, &options.into()))
+}
+
+fn second_order(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheckOptions) -> Result<()> {
     let output = no_grad(|| f(inputs))?;
     if output.dtype() != DType::F64 {
         bail!(DType, "gradgradcheck", "the function gave a result of {}, not f64", output.dtype());
@@ -92,7 +142,7 @@ struct Check<'a, F> {
     op: &'static str,
     f: &'a F,
     inputs: &'a [Tensor],
-    how: &'a GradCheck,
+    how: &'a GradCheckOptions,
 }
 
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
@@ -180,7 +230,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Check<'_, F> {
                 roots.push((root(self.op, output)?.clone(), cotangent.clone()));
             }
         }
-        let found = cotangents_at(&Backward::RETAIN.pass(self.op), roots, &target)?;
+        let found = cotangents_at(&PassMode { retain_graph: true, create_graph: false }.pass(self.op), roots, &target)?;
         match found.into_values().next() {
             Some(grad) if grad.shape() != leaves[at].shape() || grad.dtype() != DType::F64 => {
                 bail!(

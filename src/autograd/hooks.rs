@@ -1,8 +1,8 @@
-//! What may hang on a node: the stored gradient, and functions that see cotangents as they pass.
+//! What a node may have besides: the stored gradient, and hooks, which see cotangents as they pass.
 
 use super::node::{Grads, Node, NodeRef};
-use crate::error::bail;
-use crate::{Result, Tensor};
+use crate::error::{bail, named};
+use crate::{Error, Result, Tensor};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -42,7 +42,9 @@ impl Extras {
         // Cloned so that a hook may register or remove hooks.
         let hooks: Vec<GradHook> = lock(&self.grad_hooks).iter().map(|(_, hook)| hook.clone()).collect();
         for hook in hooks {
-            if let Some(changed) = hook(&cotangent)? {
+            let failed =
+                |error: Error| error.inside().context(format_args!("in a hook on the result of {}", node.name));
+            if let Some(changed) = hook(&cotangent).map_err(failed)? {
                 if changed.shape() != cotangent.shape() || changed.dtype() != cotangent.dtype() {
                     bail!(
                         Graph,
@@ -61,27 +63,47 @@ impl Extras {
         Ok(cotangent)
     }
 
-    pub fn notify(&self, node: &Node, cotangent: &Tensor, grads: &Grads) {
+    pub fn notify(&self, node: &Node, cotangents: &[Option<Tensor>], grads: &Grads) {
         let hooks: Vec<NodeHook> = lock(&self.node_hooks).iter().map(|(_, hook)| hook.clone()).collect();
         for hook in hooks {
-            hook(&NodeEvent { name: node.name, output: cotangent, inputs: grads });
+            hook(&NodeEvent { name: &node.name, outputs: cotangents, inputs: grads });
         }
     }
 }
 
 /// What a node hook sees, after the node's rule has run.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::ones([2])?.requires_grad_(true)?;
+/// let y = x.mul(3.0)?;
+/// y.register_node_hook(|event| println!("{}: {:?} -> {:?}", event.name, event.outputs, event.inputs))?;
+/// y.sum(..)?.backward()?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NodeEvent<'a> {
     /// The operation.
-    pub name: &'static str,
-    /// The cotangent of its result.
-    pub output: &'a Tensor,
+    pub name: &'a str,
+    /// The cotangents of its results; `None` for those of several that nobody needed.
+    pub outputs: &'a [Option<Tensor>],
     /// The cotangents of its inputs, before they are summed back to the inputs' shapes.
     pub inputs: &'a [Option<Tensor>],
 }
 
 /// Names a registered hook, to remove it. Dropping it leaves the hook in place.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::ones([2])?.requires_grad_(true)?;
+/// let handle = x.register_hook(|g| g.mul(10.0).map(Some))?;
+/// handle.remove();
+/// x.sum(..)?.backward()?;
+/// assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![1.0, 1.0]));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "RemovableHandle")]
 #[derive(Debug, Clone)]
 pub struct HookHandle {
     id: u64,
@@ -105,12 +127,31 @@ impl std::fmt::Debug for HookList {
 
 impl HookHandle {
     /// Takes the hook off; doing it twice is harmless.
+    ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// let x = Tensor::ones([2])?.requires_grad_(true)?;
+    /// let handle = x.register_hook(|_| Ok(None))?;
+    /// handle.remove();
+    /// handle.remove();
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn remove(&self) {
         match &self.list {
-            HookList::Grad(list) => drop(list.upgrade().map(|list| lock(&list).retain(|(id, _)| *id != self.id))),
-            HookList::Node(list) => drop(list.upgrade().map(|list| lock(&list).retain(|(id, _)| *id != self.id))),
+            HookList::Grad(list) => remove(list, self.id),
+            HookList::Node(list) => remove(list, self.id),
         }
     }
+}
+
+fn remove<H>(list: &Weak<Mutex<Vec<(u64, H)>>>, id: u64) {
+    let Some(list) = list.upgrade() else { return };
+    let hook = {
+        let mut hooks = lock(&list);
+        hooks.iter().position(|(other, _)| *other == id).map(|at| hooks.remove(at))
+    };
+    // Dropped when the lock is free again: what the hook owns may itself remove a hook of this list.
+    drop(hook);
 }
 
 static NEXT_HOOK: AtomicU64 = AtomicU64::new(0);
@@ -121,6 +162,7 @@ fn register<H>(list: &Hooks<H>, hook: H) -> (u64, Weak<Mutex<Vec<(u64, H)>>>) {
     (id, Arc::downgrade(list))
 }
 
+/// # Hooks
 impl Tensor {
     /// Calls `hook` with this tensor's complete gradient in every backward pass that reaches it. What it returns, if
     /// anything, takes the gradient's place for everything behind.
@@ -129,42 +171,78 @@ impl Tensor {
     /// use cotangent::Tensor;
     /// let x = Tensor::ones([2])?.requires_grad_(true)?;
     /// x.register_hook(|g| g.mul(10.0).map(Some))?;
-    /// x.sum()?.backward()?;
+    /// x.sum(..)?.backward()?;
     /// assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![10.0, 10.0]));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the tensor does not require a gradient.
+    #[track_caller]
     pub fn register_hook(
         &self,
         hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
     ) -> Result<HookHandle> {
-        let node = self.hooked("register_hook")?;
+        let node = named("register_hook", self.hooked("register_hook"))?;
         let (id, list) = register(&node.extras().grad_hooks, Arc::new(hook));
         Ok(HookHandle { id, list: HookList::Grad(list) })
     }
 
     /// Calls `hook` after the rule of the operation that made this tensor has run, with the cotangents on both sides.
     ///
+    /// ```
+    /// use cotangent::Tensor;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// static CALLS: AtomicUsize = AtomicUsize::new(0);
+    /// let x = Tensor::ones([2])?.requires_grad_(true)?;
+    /// let y = x.exp()?;
+    /// y.register_node_hook(|event| {
+    ///     assert_eq!(event.name, "exp");
+    ///     CALLS.fetch_add(1, Ordering::Relaxed);
+    /// })?;
+    /// y.sum(..)?.backward()?;
+    /// assert_eq!(CALLS.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the tensor is not the result of a recorded operation.
+    #[track_caller]
     pub fn register_node_hook(&self, hook: impl Fn(&NodeEvent) + Send + Sync + 'static) -> Result<HookHandle> {
-        let node = self.hooked("register_node_hook")?;
-        if self.is_leaf() {
-            bail!(Graph, "register_node_hook", "a leaf has no operation behind it: use register_hook");
-        }
+        let node = named("register_node_hook", self.node_hooked())?;
+        // Of several results it is their common node that has the rule.
+        let joint = node.output_index().and_then(|_| node.edges().into_iter().flatten().next());
+        let node = joint.as_ref().unwrap_or(node);
         let (id, list) = register(&node.extras().node_hooks, Arc::new(hook));
         Ok(HookHandle { id, list: HookList::Node(list) })
     }
 
     /// Keeps this result's gradient in [`grad`](Self::grad), as is done for leaves anyway.
     ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let x = tensor!(2.0)?.requires_grad_(true)?;
+    /// let y = x.square()?;
+    /// y.retain_grad()?;
+    /// y.mul(3.0)?.backward()?;
+    /// assert_eq!(y.grad().map(|g| g.item::<f32>()).transpose()?, Some(3.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the tensor does not require a gradient.
+    #[track_caller]
     pub fn retain_grad(&self) -> Result<()> {
-        self.hooked("retain_grad")?.extras().set_retain_grad();
+        named("retain_grad", self.hooked("retain_grad"))?.extras().set_retain_grad();
         Ok(())
+    }
+
+    fn node_hooked(&self) -> Result<&NodeRef> {
+        let node = self.hooked("register_node_hook")?;
+        if self.is_leaf() {
+            bail!(Graph, "register_node_hook", "a leaf has no operation behind it: use register_hook");
+        }
+        Ok(node)
     }
 
     fn hooked(&self, op: &'static str) -> Result<&NodeRef> {

@@ -7,9 +7,9 @@
 //! operations, so that `create_graph` gives derivatives of derivatives.
 //!
 //! ```
-//! use cotangent::{Tensor, autograd};
-//! let x = Tensor::new([1.0, 2.0, 3.0])?.requires_grad_(true)?;
-//! let y = x.mul(&x)?.sum()?;
+//! use cotangent::{autograd, tensor};
+//! let x = tensor!([1.0, 2.0, 3.0])?.requires_grad_(true)?;
+//! let y = x.mul(&x)?.sum(..)?;
 //! y.backward()?;
 //! assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0, 6.0]));
 //! # Ok::<(), cotangent::Error>(())
@@ -20,7 +20,9 @@ mod anomaly;
 mod backward;
 mod checkpoint;
 mod dot;
+mod drop_queue;
 mod engine;
+mod failures;
 mod function;
 mod gradcheck;
 mod hooks;
@@ -31,15 +33,15 @@ mod tape;
 mod transforms;
 
 pub use anomaly::{AnomalyGuard, detect_anomaly};
-pub use backward::{Backward, grad, grad_with};
+pub use backward::{BackwardOptions, GradOptions, derivative, grad, grad_with};
 pub use checkpoint::checkpoint;
 pub use dot::{GraphStats, graph_stats, to_dot};
-pub use function::{Function, FunctionContext, Saves, apply};
-pub use gradcheck::{GradCheck, gradcheck, gradgradcheck};
+pub use function::{ForwardContext, Function, FunctionContext, apply, apply_all};
+pub use gradcheck::{GradCheckOptions, gradcheck, gradcheck_with, gradgradcheck, gradgradcheck_with};
 pub use hooks::{HookHandle, NodeEvent};
-pub(crate) use mode::in_pass;
 pub use mode::{GradMode, enable_grad, is_grad_enabled, no_grad};
-pub use tape::{Gradients, Mark, Tape};
+pub(crate) use mode::{in_pass, is_recomputing};
+pub use tape::{Gradients, Mark, Tape, TapeBackwardOptions};
 pub use transforms::{hessian, hvp, jacobian, jvp, value_and_grad, vjp};
 
-pub(crate) use node::{BackwardContext, Grads, NodeRef};
+pub(crate) use node::{BackwardContext, Grads, NodeRef, Saver};

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 thread_local! {
     static ENABLED: Cell<bool> = const { Cell::new(true) };
     static IN_PASS: Cell<bool> = const { Cell::new(false) };
+    static RECOMPUTING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a backward pass is under way on this thread.
@@ -13,7 +14,30 @@ pub(crate) fn in_pass() -> bool {
     IN_PASS.get()
 }
 
+/// Whether a checkpoint runs its function again on this thread.
+pub(crate) fn is_recomputing() -> bool {
+    RECOMPUTING.get()
+}
+
+/// Runs `f`, which a checkpoint has run before.
+pub(crate) fn recomputing<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RECOMPUTING.set(self.0);
+        }
+    }
+    let _restore = Restore(RECOMPUTING.replace(true));
+    f()
+}
+
 /// Whether operations on this thread are recorded.
+///
+/// ```
+/// use cotangent::autograd::{is_grad_enabled, no_grad};
+/// assert!(is_grad_enabled());
+/// assert!(!no_grad(is_grad_enabled));
+/// ```
 #[inline]
 pub fn is_grad_enabled() -> bool {
     ENABLED.get()
@@ -34,6 +58,14 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Runs `f` with recording on, also inside [`no_grad`].
+///
+/// ```
+/// use cotangent::{Tensor, autograd::{enable_grad, no_grad}};
+/// let w = Tensor::ones([2])?.requires_grad_(true)?;
+/// let y = no_grad(|| enable_grad(|| w.mul(2.0)))?;
+/// assert!(y.requires_grad());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
     let _guard = GradMode::enable();
     f()
@@ -48,6 +80,7 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
 /// drop(guard);
 /// assert!(is_grad_enabled());
 /// ```
+#[doc(alias = "set_grad_enabled")]
 #[must_use = "the mode goes back when the guard is dropped"]
 #[derive(Debug)]
 pub struct GradMode {
@@ -59,11 +92,27 @@ pub struct GradMode {
 
 impl GradMode {
     /// Stops recording.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, autograd::GradMode};
+    /// let w = Tensor::ones([2])?.requires_grad_(true)?;
+    /// let _guard = GradMode::disable();
+    /// assert!(!w.mul(2.0)?.requires_grad());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn disable() -> GradMode {
         GradMode::set(false)
     }
 
     /// Starts recording.
+    ///
+    /// ```
+    /// use cotangent::autograd::{GradMode, is_grad_enabled, no_grad};
+    /// no_grad(|| {
+    ///     let _guard = GradMode::enable();
+    ///     assert!(is_grad_enabled());
+    /// });
+    /// ```
     pub fn enable() -> GradMode {
         GradMode::set(true)
     }

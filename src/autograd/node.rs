@@ -1,21 +1,26 @@
 //! What an operation leaves behind for the backward pass.
 //!
-//! A node's facts (name, place, shape) are plain fields. Its *body*, the edges to its inputs and the closure with the
+//! A node's facts (name, place, shape) are plain fields. Its *body*, the edges to its inputs and the rule with the
 //! saved values, can be taken away: by a backward pass that does not retain the graph, or by a tape that is popped.
+//!
+//! An operation with several results has one node with a [joint rule](Rule::Joint) and, for each result that has a
+//! derivative, a small node with the one edge to it. These pass their cotangents on to the joint node, which runs when
+//! all have arrived: they are younger than it.
 
+use super::drop_queue::{self, Garbage};
 use super::engine::Pending;
 use super::hooks::Extras;
 use super::tape::TapeEntry;
-use super::{anomaly, mode};
+use super::{anomaly, failures, mode};
 use crate::error::{bail, err};
 use crate::layout::Shape;
 use crate::memory::{Shared, Vacant};
-use crate::{DType, Device, Error, Result, Tensor};
+use crate::place::{Name, Place};
+use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The cotangents a rule returns: one for each input, `None` where none was asked for.
 pub(crate) type Grads = SmallVec<[Option<Tensor>; 2]>;
@@ -38,116 +43,152 @@ pub(crate) enum NodeKind {
 /// A recorded operation.
 pub(crate) struct Node {
     pub seq: u64,
-    pub name: &'static str,
-    pub location: &'static Location<'static>,
+    pub name: Name,
+    pub place: Place,
     pub kind: NodeKind,
     pub dtype: DType,
     pub device: Device,
     pub shape: Shape,
     pub saved_bytes: usize,
     pub tape: Option<TapeEntry>,
-    pub extras: OnceLock<Box<Extras>>,
-    /// `None` in a leaf or a barrier, and where it was taken away.
-    body: RwLock<Option<Body>>,
+    pub extras: OnceLock<Arc<Extras>>,
+    /// Of a leaf: whether its values were changed since, so that this node speaks of old ones.
+    stale: AtomicBool,
+    body: RwLock<BodyState>,
 }
 
 /// The part of a node that can be taken away.
+enum BodyState {
+    Present(Body),
+    /// Taken by the backward pass of this number, or by a tape (0).
+    Taken(u64),
+    /// A leaf or a barrier has none.
+    Never,
+}
+
 #[derive(Clone)]
 pub(crate) struct Body {
     pub edges: Edges,
-    /// Not in the node itself: that would make all pointers to nodes, and so all handles of tensors, wide ones, which the
-    /// compiler moves through memory and not in registers.
-    pub rule: Shared<RuleFn>,
+    pub rule: Rule,
+}
+
+/// How the cotangents of the inputs follow from those of the results.
+// Closures are not kept in the node itself: that would make all pointers to nodes, and so all handles of tensors, wide
+// ones, which the compiler moves through memory and not in registers.
+#[derive(Clone)]
+pub(crate) enum Rule {
+    /// Of an operation with one result.
+    One(Shared<RuleFn>),
+    /// Of an operation with several: `None` for results whose cotangents nobody gave.
+    Joint(Shared<JointRuleFn>),
+    /// The result at this position of the joint node behind the one edge.
+    Output(usize),
 }
 
 pub(crate) type RuleFn = dyn Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync;
+pub(crate) type JointRuleFn = dyn Fn(&BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync;
 
 impl Node {
     /// A copy of the edges and the rule, which stay; `None` if they are gone.
     pub fn body(&self) -> Option<Body> {
-        self.body.read().unwrap_or_else(PoisonError::into_inner).clone()
+        match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
+            BodyState::Present(body) => Some(body.clone()),
+            _ => None,
+        }
     }
 
     /// The edges and the rule, for good; `None` if they are gone.
     #[inline]
-    pub fn take_body(node: &mut NodeRef) -> Option<Body> {
+    pub fn take_body(node: &mut NodeRef, pass: u64) -> Option<Body> {
         // A node that nobody else has, as most are when their turn comes, needs no lock.
         match node.get_mut() {
-            Some(node) => node.body.get_mut().unwrap_or_else(PoisonError::into_inner).take(),
-            None => node.body.write().unwrap_or_else(PoisonError::into_inner).take(),
+            Some(node) => node.body.get_mut().unwrap_or_else(PoisonError::into_inner).take(pass),
+            None => node.body.write().unwrap_or_else(PoisonError::into_inner).take(pass),
         }
     }
 
     /// The edges alone; empty if they are gone.
     pub fn edges(&self) -> Edges {
-        let body = self.body.read().unwrap_or_else(PoisonError::into_inner);
-        body.as_ref().map(|body| body.edges.clone()).unwrap_or_default()
+        match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
+            BodyState::Present(body) => body.edges.clone(),
+            _ => Edges::new(),
+        }
     }
 
-    /// Drops edges, closure and saved values.
+    /// The position of this result among those of an operation that has several.
+    pub fn output_index(&self) -> Option<usize> {
+        match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
+            BodyState::Present(Body { rule: Rule::Output(index), .. }) => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// Drops edges, rule and saved values.
     pub fn release(&self) {
         // Bound first so that the lock is free again while values are dropped.
-        let taken = self.body.write().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = self.body.write().unwrap_or_else(PoisonError::into_inner).take(0);
         drop(taken);
     }
 
     /// The rarely used part: the stored gradient and the hooks.
     pub fn extras(&self) -> &Extras {
-        self.extras.get_or_init(Box::default)
+        self.extras.get_or_init(Arc::default)
     }
 
-    /// The error of a rule that broke its contract or a graph that is gone, with the place of the operation.
+    /// The error of a graph that is gone, with the place of the operation.
     pub fn freed(&self, op: &'static str) -> Error {
-        err!(
-            Graph,
-            op,
-            "the graph was freed by an earlier backward pass: the saved values of {} (called at {}) are gone; \
-             pass retain_graph to the earlier pass, or compute the value again",
-            self.name,
-            self.location
-        )
+        let pass = match &*self.body.read().unwrap_or_else(PoisonError::into_inner) {
+            BodyState::Taken(pass) => *pass,
+            _ => 0,
+        };
+        let (name, place) = (&self.name, &self.place);
+        match failures::of(pass) {
+            Some(failure) => err!(
+                Graph,
+                op,
+                "the graph was used up by an earlier backward pass that failed ({failure}): the saved values of {name} \
+                 (called at {place}) are gone; compute the value again"
+            ),
+            None => err!(
+                Graph,
+                op,
+                "the graph was freed by an earlier backward pass: the saved values of {name} (called at {place}) are gone; \
+                 keep them with backward_with(BackwardOptions::new().retain_graph(true)) in the earlier pass, or compute \
+                 the value again"
+            ),
+        }
+    }
+
+    /// Whether this is a leaf whose values were changed since.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
     }
 }
 
-/// Bodies that die while another one is being dropped on the same thread wait here for the outermost to drop them, so
-/// that dropping a chain of any length does not recurse.
-struct Dying {
-    active: bool,
-    queue: Vec<Body>,
-}
-
-thread_local! {
-    static DYING: RefCell<Dying> = const { RefCell::new(Dying { active: false, queue: Vec::new() }) };
-}
-
-impl Drop for Node {
+impl BodyState {
     #[inline]
-    fn drop(&mut self) {
-        if let Some(body) = self.body.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            body.drop_flat();
+    fn take(&mut self, pass: u64) -> Option<Body> {
+        if !matches!(self, BodyState::Present(_)) {
+            return None;
+        }
+        match std::mem::replace(self, BodyState::Taken(pass)) {
+            BodyState::Present(body) => Some(body),
+            _ => None,
         }
     }
 }
 
-impl Body {
-    /// Drops it now, or leaves it to the drop of another body that is under way.
-    fn drop_flat(self) {
-        let outermost = DYING.try_with(|dying| {
-            let mut dying = dying.borrow_mut();
-            !std::mem::replace(&mut dying.active, true)
-        });
-        match outermost {
-            Ok(true) => {
-                drop(self);
-                // Popped outside the borrow: dropping it may push more.
-                while let Some(next) = DYING.with(|dying| dying.borrow_mut().queue.pop()) {
-                    drop(next);
-                }
-                DYING.with(|dying| dying.borrow_mut().active = false);
-            }
-            Ok(false) => DYING.with(|dying| dying.borrow_mut().queue.push(self)),
-            // The thread is ending and its queue is gone.
-            Err(_) => drop(self),
+// Bodies and stored gradients lead to other nodes. They are dropped by a loop, so that a chain of any length does not
+// recurse.
+impl Drop for Node {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(body) = self.body.get_mut().unwrap_or_else(PoisonError::into_inner).take(0) {
+            drop_queue::drop_flat(Garbage::Body(body));
+        }
+        if let Some(extras) = self.extras.take() {
+            drop_queue::drop_flat(Garbage::Extras(extras));
         }
     }
 }
@@ -155,9 +196,9 @@ impl Body {
 /// A shared node.
 pub(crate) type NodeRef = Shared<Node>;
 
-/// Collects what a rule keeps, while it is being built.
+/// Collects what a rule saves, while it is being built.
 pub(crate) struct Saver<'a> {
-    output: &'a Tensor,
+    outputs: &'a [Tensor],
     edges: &'a Edges,
     bytes: usize,
 }
@@ -168,30 +209,35 @@ impl Saver<'_> {
         matches!(self.edges.get(input), Some(Some(_)))
     }
 
-    /// Keeps a value, with its graph, for the rule.
+    /// Saves a value, with its graph, for the rule.
     pub fn save(&mut self, value: &Tensor) -> Tensor {
         self.bytes += value.numel() * value.dtype().size();
         value.mark_needed();
         value.clone()
     }
 
-    /// Keeps the values of the operation's own result, for [`BackwardContext::output`].
+    /// Saves the values of the operation's own result, for [`BackwardContext::output`].
     pub fn save_output(&mut self) -> Tensor {
-        self.save(self.output)
+        self.save_output_at(0)
     }
 
-    /// Keeps a value only if the gradient of `input` was asked for.
+    /// Saves the values of one of several results, for [`BackwardContext::output_at`].
+    pub fn save_output_at(&mut self, at: usize) -> Tensor {
+        self.save(&self.outputs[at])
+    }
+
+    /// Saves a value only if the gradient of `input` was asked for.
     pub fn save_for(&mut self, input: usize, value: &Tensor) -> Saved {
         Saved(self.needs(input).then(|| self.save(value)))
     }
 
-    /// Keeps a value, with its graph, that the last call of the rule may use up.
+    /// Saves a value, with its graph, whose memory the last call of the rule may write its result to.
     pub fn save_donated(&mut self, value: &Tensor) -> Donated {
         Donated(Mutex::new(Some(self.save(value))))
     }
 }
 
-/// A value kept only where a gradient that was asked for needs it.
+/// A value saved only where a gradient that was asked for needs it.
 pub(crate) struct Saved(Option<Tensor>);
 
 impl Saved {
@@ -200,7 +246,7 @@ impl Saved {
     }
 }
 
-/// A value that the last call of a rule may use up: a gradient of its size can then be written over it.
+/// A saved value whose memory the last call of a rule may reuse for a gradient of its size.
 pub(crate) struct Donated(Mutex<Option<Tensor>>);
 
 impl Donated {
@@ -208,7 +254,7 @@ impl Donated {
     pub fn take(&self, ctx: &BackwardContext) -> Result<Tensor> {
         let mut value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = if ctx.last { value.take() } else { value.clone() };
-        value.ok_or_else(|| err!(Graph, ctx.node.name, "the rule was called again after its last call"))
+        value.ok_or_else(|| err!(Graph, &ctx.node.name, "the rule was called again after its last call"))
     }
 }
 
@@ -220,7 +266,9 @@ pub(crate) struct BackwardContext<'a> {
     pub wanted: Option<&'a std::collections::HashSet<u64>>,
     /// Whether the rule is never called again.
     pub last: bool,
-    /// What waits for the inputs, where the rule may add to it.
+    /// Whether the node has several results.
+    pub joint: bool,
+    /// The cotangents of the inputs so far, where the rule may add to them.
     pub(super) accumulated: Option<&'a RefCell<Pending>>,
 }
 
@@ -238,12 +286,6 @@ impl BackwardContext<'_> {
         self.needs(input).then(f).transpose()
     }
 
-    /// The result's cotangent handed on as an input's, where someone needs it.
-    #[inline]
-    pub fn pass(&self, input: usize, cotangent: &Tensor) -> Option<Tensor> {
-        self.needs(input).then(|| cotangent.clone())
-    }
-
     /// The cotangent that other uses of an input have given so far, if any, in the input's shape and dtype. A rule that
     /// takes it adds its own in place and returns the sum: a part of the input then costs no more than its size.
     pub fn take_accumulated(&self, input: usize) -> Option<Tensor> {
@@ -255,16 +297,24 @@ impl BackwardContext<'_> {
     pub fn output(&self, values: &Tensor) -> Tensor {
         if mode::is_grad_enabled() { values.clone().with_node(Some(self.node.clone())) } else { values.clone() }
     }
+
+    /// The output at a position of a node that has several; as [`output`](Self::output).
+    pub fn output_at(&self, at: usize, values: &Tensor) -> Result<Tensor> {
+        if self.joint && mode::is_grad_enabled() {
+            return values.clone().as_output(self.node, at);
+        }
+        Ok(self.output(values))
+    }
 }
 
 impl Tensor {
     /// Makes this result of an operation depend on its inputs. Only if one of them requires a gradient is `rule` called
-    /// to build the closure, which keeps what it needs through the [`Saver`].
+    /// to build the closure, which saves what it needs through the [`Saver`].
     #[track_caller]
     #[inline]
     pub(crate) fn record<R>(
         self,
-        name: &'static str,
+        name: impl Into<Name>,
         inputs: &[&Tensor],
         rule: impl FnOnce(&mut Saver<'_>) -> R,
     ) -> Result<Tensor>
@@ -272,85 +322,206 @@ impl Tensor {
         R: Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync + 'static,
     {
         if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
-            return if anomaly::enabled() { anomaly::check_forward(name, self) } else { Ok(self) };
+            return if anomaly::enabled() { anomaly::check_forward(&name.into(), self) } else { Ok(self) };
         }
-        self.record_node(name, inputs, rule)
+        let mut rule = Some(rule);
+        // Behind a pointer to a function: the rest is compiled once, not for every operation.
+        self.record_node(name.into(), inputs, &mut |saver| {
+            rule.take().map(|rule| Rule::One(Shared::new_unsized(rule(saver), |inner| inner)))
+        })
     }
 
     #[track_caller]
-    fn record_node<R>(
+    #[inline(never)]
+    fn record_node(
         self,
-        name: &'static str,
+        name: Name,
         inputs: &[&Tensor],
-        rule: impl FnOnce(&mut Saver<'_>) -> R,
-    ) -> Result<Tensor>
-    where
-        R: Fn(&BackwardContext, &Tensor) -> Result<Grads> + Send + Sync + 'static,
-    {
-        // Two inputs are the common case and fill the inline buffer, which is quicker than growing one.
-        let edges = match inputs {
-            [a, b] => Edges::from([a.grad_node().cloned(), b.grad_node().cloned()]),
-            _ => inputs.iter().map(|t| t.grad_node().cloned()).collect(),
-        };
-        if edges.iter().all(Option::is_none) {
+        rule: &mut dyn FnMut(&mut Saver<'_>) -> Option<Rule>,
+    ) -> Result<Tensor> {
+        let (edges, tape) = match edges_of(&name, inputs)? {
+            Ok(found) => found,
             // Only barriers: hand the oldest reason on.
-            let barrier = inputs.iter().find_map(|t| t.node().cloned());
-            return Ok(self.with_node(barrier));
-        }
-        let tape = TapeEntry::of_inputs(name, &edges)?;
+            Err(barrier) => return Ok(self.with_node(barrier)),
+        };
         if anomaly::enabled() {
-            anomaly::check_values(name, "result", &self, Location::caller())?;
+            anomaly::check_values(&name, "result", &self, &Place::caller())?;
         }
-        let mut saver = Saver { output: &self, edges: &edges, bytes: 0 };
+        let mut saver = Saver { outputs: std::slice::from_ref(&self), edges: &edges, bytes: 0 };
         let rule = rule(&mut saver);
         let bytes = saver.bytes;
-        let body = Body { edges, rule: Shared::new_unsized(rule, |inner| inner) };
-        let node = new_node(&self, name, NodeKind::Op, tape, bytes, Some(body));
-        if let Some(entry) = &node.tape {
-            entry.push(&node)?;
+        let body = rule.map(|rule| Body { edges, rule });
+        let node = new_node(&self, name, NodeKind::Op, tape, bytes, body)?;
+        Ok(self.with_node(Some(node)))
+    }
+
+    /// Makes several results of one operation depend on its inputs, with one rule for all of them. Results that are not
+    /// of floating point have no derivative.
+    #[track_caller]
+    pub(crate) fn record_joint<R, const N: usize>(
+        outputs: [Tensor; N],
+        name: impl Into<Name>,
+        inputs: &[&Tensor],
+        rule: impl FnOnce(&mut Saver<'_>) -> R,
+    ) -> Result<[Tensor; N]>
+    where
+        R: Fn(&BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync + 'static,
+    {
+        let name = name.into();
+        match Tensor::record_all(outputs.into(), name.clone(), inputs, rule)?.try_into() {
+            Ok(outputs) => Ok(outputs),
+            Err(others) => Err(Error::new(ErrorKind::Graph, name, format!("{} results of {N}", others.len()))),
         }
+    }
+
+    /// As [`record_joint`](Self::record_joint), of results whose number is not known beforehand.
+    #[track_caller]
+    pub(crate) fn record_all<R>(
+        outputs: Vec<Tensor>,
+        name: impl Into<Name>,
+        inputs: &[&Tensor],
+        rule: impl FnOnce(&mut Saver<'_>) -> R,
+    ) -> Result<Vec<Tensor>>
+    where
+        R: Fn(&BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync + 'static,
+    {
+        let name = name.into();
+        let mut outputs = outputs;
+        if let [only] = &outputs[..]
+            && only.dtype().is_float()
+        {
+            let only = only.clone();
+            let one = |save: &mut Saver<'_>| {
+                let rule = rule(save);
+                move |ctx: &BackwardContext, g: &Tensor| rule(ctx, &[Some(g.clone())])
+            };
+            outputs[0] = only.record(name, inputs, one)?;
+            return Ok(outputs);
+        }
+        if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
+            if anomaly::enabled() {
+                for output in &outputs {
+                    anomaly::check_values(&name, "result", output, &Place::caller())?;
+                }
+            }
+            return Ok(outputs);
+        }
+        let (edges, tape) = match edges_of(&name, inputs)? {
+            Ok(found) => found,
+            Err(barrier) => return Ok(outputs.into_iter().map(|output| output.with_node(barrier.clone())).collect()),
+        };
+        let mut saver = Saver { outputs: &outputs, edges: &edges, bytes: 0 };
+        let (rule, results) = (rule(&mut saver), outputs.len());
+        let padded = move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+            // Results after the last that has a cotangent have none, either.
+            let mut all = cotangents.to_vec();
+            all.resize(results, None);
+            rule(ctx, &all)
+        };
+        let rule = Rule::Joint(Shared::new_unsized(padded, |inner| inner));
+        let bytes = saver.bytes;
+        let Some(first) = outputs.first() else { return Ok(outputs) };
+        let joint = new_node(first, name.clone(), NodeKind::Op, tape, bytes, Some(Body { edges, rule }))?;
+        // A loop, since the caller's place gets lost in a closure.
+        for (at, output) in outputs.iter_mut().enumerate() {
+            if anomaly::enabled() {
+                anomaly::check_values(&name, "result", output, &Place::caller())?;
+            }
+            let plain = output.clone();
+            *output = if plain.dtype().is_float() {
+                plain.as_output(&joint, at)?
+            } else {
+                plain.record_barrier(name.clone(), inputs)
+            };
+        }
+        Ok(outputs)
+    }
+
+    /// These values as the result at a position of a node that has several.
+    #[track_caller]
+    fn as_output(self, joint: &NodeRef, at: usize) -> Result<Tensor> {
+        let body = Body { edges: Edges::from_iter([Some(joint.clone())]), rule: Rule::Output(at) };
+        let tape = joint.tape.as_ref().map(TapeEntry::beside);
+        let node = new_node(&self, joint.name.clone(), NodeKind::Op, tape, 0, Some(body))?;
         Ok(self.with_node(Some(node)))
     }
 
     /// Marks the result of an operation that has no derivative, so that asking for one is refused by its name.
     #[track_caller]
-    pub(crate) fn record_barrier(self, name: &'static str, inputs: &[&Tensor]) -> Tensor {
+    pub(crate) fn record_barrier(self, name: impl Into<Name>, inputs: &[&Tensor]) -> Tensor {
         if !mode::is_grad_enabled() || inputs.iter().all(|t| t.node().is_none()) {
             return self;
         }
-        let barrier = new_node(&self, name, NodeKind::Barrier, None, 0, None);
-        self.with_node(Some(barrier))
+        let barrier = new_node(&self, name.into(), NodeKind::Barrier, None, 0, None).ok();
+        self.with_node(barrier)
     }
 
     /// This tensor as a leaf of the graph, or of a tape.
     #[track_caller]
-    pub(crate) fn into_leaf(self, name: &'static str, tape: Option<TapeEntry>) -> Result<Tensor> {
+    pub(crate) fn into_leaf(self, op: &'static str, tape: Option<TapeEntry>) -> Result<Tensor> {
         if !self.dtype().is_float() {
-            bail!(DType, name, "only floating point tensors can require a gradient, not {}", self.dtype());
+            bail!(DType, op, "only floating point tensors can require a gradient, not {}", self.dtype());
         }
-        let node = new_node(&self, "leaf", NodeKind::Leaf, tape, 0, None);
-        if let Some(entry) = &node.tape {
-            entry.push(&node)?;
-        }
+        let node = new_node(&self, "leaf".into(), NodeKind::Leaf, tape, 0, None)?;
         Ok(self.with_node(Some(node)))
     }
+
+    /// After the values of a leaf have changed: a node of its own for the new ones. The gradient and the hooks stay with
+    /// it. Copies of the leaf, and graphs made from it, speak of the old values from now on, and say so when used.
+    #[track_caller]
+    pub(crate) fn renew_leaf(&mut self) {
+        let Some(old) = self.grad_node().filter(|node| node.kind == NodeKind::Leaf) else { return };
+        let tape = old.tape.as_ref().map(|entry| entry.heir(old));
+        let Ok(new) = new_node(self, "leaf".into(), NodeKind::Leaf, tape, 0, None) else { return };
+        // Made if there are none yet, so that an older handle sees the gradient whenever it arrives. The node was just made,
+        // and has none.
+        let _ = new.extras.set(old.extras.get_or_init(Arc::default).clone());
+        old.stale.store(true, Ordering::Relaxed);
+        *self = self.detach().with_node(Some(new));
+    }
+}
+
+/// The edges to those inputs that require a gradient, and the tape they are on; if none does, the reason why.
+#[inline]
+fn edges_of(
+    name: &Name,
+    inputs: &[&Tensor],
+) -> Result<std::result::Result<(Edges, Option<TapeEntry>), Option<NodeRef>>> {
+    // Two inputs are the common case and fill the inline buffer, which is quicker than growing one.
+    let edges = match inputs {
+        [a, b] => Edges::from([a.grad_node().cloned(), b.grad_node().cloned()]),
+        _ => inputs.iter().map(|t| t.grad_node().cloned()).collect(),
+    };
+    if edges.iter().all(Option::is_none) {
+        return Ok(Err(inputs.iter().find_map(|t| t.node().cloned())));
+    }
+    if let Some(at) = edges.iter().position(|edge| edge.as_ref().is_some_and(|edge| edge.is_stale())) {
+        bail!(
+            Graph,
+            name,
+            "operand {at} is a copy of a leaf made before the leaf was changed, by an optimiser or in place: a gradient at \
+             its old values would go astray; use the leaf itself, or detach the copy"
+        );
+    }
+    let tape = TapeEntry::of_inputs(name, &edges)?;
+    Ok(Ok((edges, tape)))
 }
 
 #[track_caller]
 #[inline(always)]
 fn new_node(
     value: &Tensor,
-    name: &'static str,
+    name: Name,
     kind: NodeKind,
     tape: Option<TapeEntry>,
     saved_bytes: usize,
     body: Option<Body>,
-) -> NodeRef {
+) -> Result<NodeRef> {
     let block = Vacant::new();
-    block.fill(Node {
+    let node = block.fill(Node {
         seq: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         name,
-        location: Location::caller(),
+        place: Place::caller(),
         kind,
         dtype: value.dtype(),
         device: value.device(),
@@ -358,8 +529,13 @@ fn new_node(
         saved_bytes,
         tape,
         extras: OnceLock::new(),
-        body: RwLock::new(body),
-    })
+        stale: AtomicBool::new(false),
+        body: RwLock::new(body.map_or(BodyState::Never, BodyState::Present)),
+    });
+    if let Some(entry) = &node.tape {
+        entry.push(&node)?;
+    }
+    Ok(node)
 }
 
 /// The number that the next node will get: whatever exists now has a smaller one.

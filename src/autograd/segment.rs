@@ -1,4 +1,4 @@
-//! A part of the graph with a beginning: what was recorded since then, and what it hangs on.
+//! A part of the graph with a beginning: what was recorded since then, and what it depends on.
 //!
 //! Transforms and checkpoints run a function of the caller's and differentiate it with respect to what they gave it,
 //! while the function is free to use any other tensor. Both need to tell the two apart.
@@ -25,7 +25,7 @@ pub(crate) fn entry(op: &'static str, x: &Tensor) -> Result<Tensor> {
 pub(crate) struct Extent {
     /// The nodes recorded since the beginning, each with the numbers of those behind it.
     inside: BTreeMap<u64, SmallVec<[u64; 2]>>,
-    /// What they hang on: older nodes, and the entries.
+    /// What they depend on: older nodes, and the entries.
     pub boundary: BTreeMap<u64, NodeRef>,
 }
 

@@ -3,7 +3,9 @@
 use super::backward::first_cotangent;
 use super::engine::Pass;
 use super::node::{Edges, NodeKind, NodeRef};
-use crate::error::bail;
+use crate::error::{bail, named};
+use crate::options::options;
+use crate::place::Name;
 use crate::{Result, Tensor};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,12 +23,12 @@ static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
 /// where tensors of it live on.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::Tape};
+/// use cotangent::{autograd::Tape, tensor};
 /// let tape = Tape::new();
-/// let w = tape.variable(&Tensor::new([1.0, 2.0])?)?;
+/// let w = tape.variable(&tensor!([1.0, 2.0])?)?;
 /// let mark = tape.mark();
 /// for _ in 0..3 {
-///     let loss = w.mul(&w)?.sum()?;
+///     let loss = w.mul(&w)?.sum(..)?;
 ///     let grads = tape.backward(&loss)?;
 ///     assert_eq!(grads.get(&w)?.map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0]));
 ///     tape.pop_to(mark)?;
@@ -68,6 +70,8 @@ pub(crate) struct TapeEntry {
     core: Arc<Core>,
     /// The number on the tape plus one; 0 before it is pushed, or one of the two below.
     place: AtomicUsize,
+    /// The sequence number of the first node in this place, where another one has taken it: marks go by that.
+    first: Option<u64>,
 }
 
 /// The place of what `pop_to` has taken off the tape.
@@ -94,7 +98,14 @@ pub(crate) fn off_tape<R>(f: impl FnOnce() -> R) -> R {
 
 impl TapeEntry {
     fn new(core: &Arc<Core>) -> TapeEntry {
-        TapeEntry { core: core.clone(), place: AtomicUsize::new(if SCRATCHING.get() { SCRATCH } else { 0 }) }
+        let place = AtomicUsize::new(if SCRATCHING.get() { SCRATCH } else { 0 });
+        TapeEntry { core: core.clone(), place, first: None }
+    }
+
+    /// The entry of a node that takes the place of `old`, whose entry this is.
+    pub fn heir(&self, old: &NodeRef) -> TapeEntry {
+        let place = AtomicUsize::new(self.place.load(Ordering::Acquire));
+        TapeEntry { core: self.core.clone(), place, first: self.first.or(Some(old.seq)) }
     }
 
     /// An entry on the same tape.
@@ -104,7 +115,7 @@ impl TapeEntry {
 
     /// The entry of an operation on nodes of one tape; `None` if none of them is on one.
     #[inline]
-    pub fn of_inputs(op: &'static str, edges: &Edges) -> Result<Option<TapeEntry>> {
+    pub fn of_inputs(op: &Name, edges: &Edges) -> Result<Option<TapeEntry>> {
         match edges.iter().flatten().find_map(|edge| edge.tape.as_ref()) {
             Some(first) => first.beside_inputs(op, edges).map(Some),
             None => Ok(None),
@@ -113,13 +124,13 @@ impl TapeEntry {
 
     /// The entry of an operation of which this is the first input on a tape.
     #[inline(never)]
-    fn beside_inputs(&self, op: &'static str, edges: &Edges) -> Result<TapeEntry> {
+    fn beside_inputs(&self, op: &Name, edges: &Edges) -> Result<TapeEntry> {
         for edge in edges.iter().flatten() {
             match &edge.tape {
                 Some(entry) if entry.core.id != self.core.id => {
                     bail!(Graph, op, "variables of tape {} and of tape {} were mixed", self.core.id, entry.core.id)
                 }
-                Some(entry) => entry.check(op)?,
+                Some(entry) => entry.check(op.clone())?,
                 None => bail!(
                     Graph,
                     op,
@@ -131,18 +142,26 @@ impl TapeEntry {
         Ok(self.beside())
     }
 
-    /// Puts a new node on its tape.
+    /// Puts a new node on its tape, at the end or in the place that it takes over.
     pub fn push(&self, node: &NodeRef) -> Result<()> {
-        if self.place.load(Ordering::Acquire) == SCRATCH {
-            return Ok(());
+        // Dropped when the lock is free again.
+        let _old;
+        match self.place.load(Ordering::Acquire) {
+            SCRATCH | RELEASED => {}
+            0 => {
+                let mut entries = self.core.entries();
+                entries.nodes.push(node.clone());
+                self.place.store(entries.nodes.len(), Ordering::Release);
+            }
+            place => match self.core.entries().nodes.get_mut(place - 1) {
+                Some(slot) => _old = std::mem::replace(slot, node.clone()),
+                None => self.place.store(RELEASED, Ordering::Release),
+            },
         }
-        let mut entries = self.core.entries();
-        entries.nodes.push(node.clone());
-        self.place.store(entries.nodes.len(), Ordering::Release);
         Ok(())
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    fn check(&self, op: impl Into<Name>) -> Result<()> {
         if self.place.load(Ordering::Acquire) == RELEASED {
             bail!(Graph, op, "a variable of tape {} was used after pop_to released it", self.core.id);
         }
@@ -151,16 +170,49 @@ impl TapeEntry {
 }
 
 /// A point on a tape to rewind to.
+///
+/// ```
+/// use cotangent::{autograd::Tape, tensor};
+/// let tape = Tape::new();
+/// let w = tape.variable(&tensor!(2.0)?)?;
+/// let mark = tape.mark();
+/// for _ in 0..3 {
+///     let _loss = w.square()?;
+///     tape.pop_to(mark)?;
+/// }
+/// assert_eq!(tape.len(), 1);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     tape: u64,
     len: usize,
-    /// The sequence number of the last entry before it, which tells whether that is still the same; 0 if there is none.
+    /// The sequence number of the first node in the last place before it, which tells whether that is still the same; 0 if
+    /// there is none.
     last: u64,
+}
+
+options! {
+    /// The options of [`Tape::backward_with`]. A cotangent alone stands for them.
+    pub struct TapeBackwardOptions<'a> {
+        /// The cotangent of the result, of its shape, dtype and device. A scalar's is 1.
+        gradient: Option<&'a Tensor> = None,
+    }
+}
+
+impl<'a> From<&'a Tensor> for TapeBackwardOptions<'a> {
+    fn from(gradient: &'a Tensor) -> Self {
+        TapeBackwardOptions::new().gradient(gradient)
+    }
 }
 
 impl Tape {
     /// An empty tape.
+    ///
+    /// ```
+    /// use cotangent::autograd::Tape;
+    /// assert!(Tape::new().is_empty());
+    /// ```
     #[allow(clippy::new_without_default)]
     pub fn new() -> Tape {
         let id = NEXT_TAPE.fetch_add(1, Ordering::Relaxed);
@@ -169,61 +221,141 @@ impl Tape {
 
     /// Registers a tensor's values as a leaf of this tape.
     ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!([1.0, 2.0])?)?;
+    /// assert!(w.requires_grad() && w.is_leaf());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the tensor is not of floating point.
     #[track_caller]
     pub fn variable(&self, value: &Tensor) -> Result<Tensor> {
-        value.detach().into_leaf("variable", Some(TapeEntry::new(&self.core)))
+        named("variable", value.detach().into_leaf("variable", Some(TapeEntry::new(&self.core))))
     }
 
     /// The number of a tensor on this tape, counted from 0 in the order of recording.
     ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(2.0)?)?;
+    /// assert_eq!((tape.id(&w)?, tape.id(&w.exp()?)?), (0, 1));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the tensor is not on this tape, or no longer.
+    #[track_caller]
     pub fn id(&self, variable: &Tensor) -> Result<usize> {
-        let node = self.own("id", variable)?;
+        let node = named("id", self.own("id", variable))?;
         // `own` has checked that it has a place here.
         Ok(node.tape.as_ref().map_or(0, |entry| entry.place.load(Ordering::Acquire) - 1))
     }
 
     /// The number of variables and operations on the tape.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let y = tape.variable(&tensor!(2.0)?)?.exp()?;
+    /// assert_eq!(tape.len(), 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.core.entries().nodes.len()
     }
 
     /// Whether nothing is on the tape.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// assert!(tape.is_empty());
+    /// let w = tape.variable(&tensor!(2.0)?)?;
+    /// assert!(!tape.is_empty());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The bytes that the operations on the tape keep for the backward pass.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!([1.0, 2.0])?)?;
+    /// let y = w.exp()?;
+    /// assert_eq!(tape.saved_bytes(), 8);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn saved_bytes(&self) -> usize {
         self.core.entries().nodes.iter().map(|node| node.saved_bytes).sum()
     }
 
     /// How long the last backward pass took.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(2.0)?)?;
+    /// tape.backward(&w.square()?)?;
+    /// println!("{:?}", tape.backward_time());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn backward_time(&self) -> Duration {
         self.core.entries().backward_time
     }
 
     /// The present end of the tape.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(2.0)?)?;
+    /// let mark = tape.mark();
+    /// let y = w.exp()?;
+    /// tape.pop_to(mark)?;
+    /// assert_eq!(tape.len(), 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn mark(&self) -> Mark {
         let entries = self.core.entries();
-        Mark { tape: self.core.id, len: entries.nodes.len(), last: entries.nodes.last().map_or(0, |node| node.seq) }
+        Mark { tape: self.core.id, len: entries.nodes.len(), last: entries.nodes.last().map_or(0, first_in_place) }
     }
 
     /// Frees everything recorded after the mark, at once. Tensors of it that live on keep their values and nothing
     /// else, and can no longer be used with the tape.
     ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(2.0)?)?;
+    /// let mark = tape.mark();
+    /// let y = w.exp()?;
+    /// tape.pop_to(mark)?;
+    /// assert!(tape.backward(&y).is_err());
+    /// assert!(tape.backward(&w.exp()?).is_ok());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the mark is of another tape, or an earlier mark was rewound to since it was made.
+    #[track_caller]
     pub fn pop_to(&self, mark: Mark) -> Result<()> {
+        named("pop_to", self.rewind(mark))
+    }
+
+    fn rewind(&self, mark: Mark) -> Result<()> {
         if mark.tape != self.core.id {
             bail!(Graph, "pop_to", "a mark of tape {} was given to tape {}", mark.tape, self.core.id);
         }
         let popped = {
             let mut entries = self.core.entries();
-            let before = mark.len.checked_sub(1).map_or(Some(0), |last| entries.nodes.get(last).map(|node| node.seq));
+            let before = mark.len.checked_sub(1).map_or(Some(0), |last| entries.nodes.get(last).map(first_in_place));
             if before != Some(mark.last) {
                 bail!(
                     Graph,
@@ -241,17 +373,41 @@ impl Tape {
     /// The gradients of a scalar on this tape with respect to every variable it depends on. The tape stays as it is:
     /// a second call gives the same again.
     ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(3.0)?)?;
+    /// let gradients = tape.backward(&w.square()?)?;
+    /// assert_eq!(gradients.get(&w)?.map(|g| g.item::<f32>()).transpose()?, Some(6.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the loss is not a scalar, not on this tape, or no longer.
+    #[track_caller]
     pub fn backward(&self, loss: &Tensor) -> Result<Gradients> {
-        self.backward_with(loss, None)
+        self.backward_with(loss, TapeBackwardOptions::new())
     }
 
-    /// As [`backward`](Self::backward), for a result of any shape, from the cotangent given.
+    /// As [`backward`](Self::backward), with options: the cotangent to start from, for a result of any shape.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!([1.0, 2.0])?)?;
+    /// let gradients = tape.backward_with(&w.square()?, &tensor!([1.0, 10.0])?)?;
+    /// assert_eq!(gradients.get(&w)?.map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0, 40.0]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`backward`](Self::backward); also if the cotangent's shape or dtype is not the result's.
-    pub fn backward_with(&self, output: &Tensor, cotangent: Option<&Tensor>) -> Result<Gradients> {
+    #[track_caller]
+    pub fn backward_with<'a>(&self, output: &Tensor, options: impl Into<TapeBackwardOptions<'a>>) -> Result<Gradients> {
+        named("backward", self.run_backward(output, options.into().gradient))
+    }
+
+    fn run_backward(&self, output: &Tensor, cotangent: Option<&Tensor>) -> Result<Gradients> {
         let node = self.own("backward", output)?;
         let cotangent = first_cotangent("backward", output, cotangent)?;
         let start = Instant::now();
@@ -259,7 +415,7 @@ impl Tape {
         let pass = Pass { op: "backward", retain_graph: true, create_graph: false, wanted: None, foreign: None };
         pass.run(vec![(node.clone(), cotangent)], |node, cotangent| {
             if node.kind == NodeKind::Leaf {
-                by_variable.insert(node.seq, cotangent.clone());
+                by_variable.insert(node.seq, cotangent.clone().into_value());
             }
             Ok(true)
         })?;
@@ -278,6 +434,10 @@ impl Tape {
             None => bail!(Graph, op, "the tensor of shape {:?} is not on tape {}", tensor.shape(), self.core.id),
         }
     }
+}
+
+fn first_in_place(node: &NodeRef) -> u64 {
+    node.tape.as_ref().and_then(|entry| entry.first).unwrap_or(node.seq)
 }
 
 /// Takes the bodies of nodes that have left their tape.
@@ -300,6 +460,16 @@ impl Drop for Tape {
 }
 
 /// The gradients that [`Tape::backward`] found, by variable.
+///
+/// ```
+/// use cotangent::{autograd::Tape, tensor};
+/// let tape = Tape::new();
+/// let (a, b) = (tape.variable(&tensor!(2.0)?)?, tape.variable(&tensor!(5.0)?)?);
+/// let gradients = tape.backward(&a.square()?)?;
+/// assert!(gradients.get(&a)?.is_some() && gradients.get(&b)?.is_none());
+/// assert_eq!(gradients.len(), 1);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Gradients {
     tape: u64,
@@ -309,9 +479,23 @@ pub struct Gradients {
 impl Gradients {
     /// The gradient of a variable; `None` if the loss does not depend on it.
     ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(3.0)?)?;
+    /// let gradients = tape.backward(&w.mul(5.0)?)?;
+    /// assert_eq!(gradients.get(&w)?.map(|g| g.item::<f32>()).transpose()?, Some(5.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the tensor is not a variable of the tape that the gradients are from.
+    #[track_caller]
     pub fn get(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
+        named("gradients", self.find(variable))
+    }
+
+    fn find(&self, variable: &Tensor) -> Result<Option<&Tensor>> {
         let node = variable.grad_node();
         match node.and_then(|node| Some((node, node.tape.as_ref()?))) {
             Some((node, entry)) if entry.core.id == self.tape && node.kind == NodeKind::Leaf => {
@@ -337,11 +521,27 @@ impl Gradients {
     }
 
     /// How many variables have a gradient.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(3.0)?)?;
+    /// assert_eq!(tape.backward(&w.mul(5.0)?)?.len(), 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.by_variable.len()
     }
 
     /// Whether no variable has a gradient.
+    ///
+    /// ```
+    /// use cotangent::{autograd::Tape, tensor};
+    /// let tape = Tape::new();
+    /// let w = tape.variable(&tensor!(3.0)?)?;
+    /// assert!(!tape.backward(&w.mul(5.0)?)?.is_empty());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.by_variable.is_empty()
     }

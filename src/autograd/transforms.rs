@@ -5,12 +5,14 @@
 //! results depend, in turn, on the caller's tensors and on all the function used, where these require a gradient: a
 //! transform of a transform, or a [`backward`](crate::Tensor::backward) through one, is right to any order.
 
-use super::backward::{Backward, cotangents_at, root};
+use super::backward::{PassMode, cotangents_at, root};
 use super::mode::{self, GradMode};
 use super::node::{self, NodeRef};
 use super::segment::{Extent, entry};
 use super::tape::TapeEntry;
-use crate::error::bail;
+use crate::backend::cpu::runtime::scratch::for_handles;
+use crate::error::{bail, placed};
+use crate::place::Place;
 use crate::{Result, Tensor};
 use std::collections::HashSet;
 
@@ -19,17 +21,22 @@ struct TracedCall {
     op: &'static str,
     entries: Vec<Tensor>,
     output: Tensor,
-    /// Whether the output hangs on something beyond the entries that can be differentiated further.
+    /// Whether the output depends on something beyond the entries that can be differentiated further.
     open: bool,
 }
 
 #[track_caller]
 fn run(op: &'static str, f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<TracedCall> {
     let start = node::next_sequence();
-    let entries = inputs.iter().map(|x| entry(op, x)).collect::<Result<Vec<Tensor>>>()?;
+    let mut entries = Vec::with_capacity(inputs.len());
+    for x in inputs {
+        entries.push(placed(entry(op, x))?);
+    }
     let output = mode::enable_grad(|| f(&entries))?;
     let open = match output.grad_node() {
-        Some(node) if mode::is_grad_enabled() => !Extent::of(op, node, start, &HashSet::new())?.boundary.is_empty(),
+        Some(node) if mode::is_grad_enabled() => {
+            !placed(Extent::of(op, node, start, &HashSet::new()))?.boundary.is_empty()
+        }
         _ => false,
     };
     Ok(TracedCall { op, entries, output, open })
@@ -54,7 +61,7 @@ impl TracedCall {
         check_like(self.op, "cotangent", "output", &self.output, cotangent)?;
         let targets = self.targets();
         let create_graph = mode::is_grad_enabled() && (self.open || cotangent.requires_grad());
-        let how = Backward { retain_graph: true, create_graph };
+        let how = PassMode { retain_graph: true, create_graph };
         let found = match self.root()? {
             Some(root) => cotangents_at(&how.pass(self.op), vec![(root, cotangent.clone())], &targets)?,
             None => Default::default(),
@@ -87,8 +94,8 @@ fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Ten
 /// The value of `f` and its gradients with respect to its inputs, which are zero where it does not depend on them.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::value_and_grad};
-/// let x = Tensor::new(3.0)?;
+/// use cotangent::{autograd::value_and_grad, tensor};
+/// let x = tensor!(3.0)?;
 /// let (value, grads) = value_and_grad(|x| x[0].pow(2.0), &[&x])?;
 /// assert_eq!((value.item::<f32>()?, grads[0].item::<f32>()?), (9.0, 6.0));
 /// # Ok::<(), cotangent::Error>(())
@@ -99,18 +106,19 @@ fn check_like(op: &'static str, what: &str, of: &str, like: &Tensor, given: &Ten
 #[track_caller]
 pub fn value_and_grad(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>)> {
     let run = run("value_and_grad", f, inputs)?;
-    Ok((run.value(), run.pull(&run.one()?)?))
+    let grads = placed(run.one().and_then(|one| run.pull(&one)))?;
+    Ok((run.value(), grads))
 }
 
 /// The value of `f` and a function from a cotangent of it to those of the inputs: the product of a row vector and the
 /// Jacobian. It can be called any number of times.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::vjp};
-/// let x = Tensor::new([1.0, 2.0])?;
+/// use cotangent::{autograd::vjp, tensor};
+/// let x = tensor!([1.0, 2.0])?;
 /// let (value, pull) = vjp(|x| x[0].mul(&x[0]), &[&x])?;
 /// assert_eq!(value.to_vec::<f32>()?, [1.0, 4.0]);
-/// assert_eq!(pull(&Tensor::new([1.0, 10.0])?)?[0].to_vec::<f32>()?, [2.0, 40.0]);
+/// assert_eq!(pull(&tensor!([1.0, 10.0])?)?[0].to_vec::<f32>()?, [2.0, 40.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
@@ -126,8 +134,10 @@ where
     F: Fn(&[Tensor]) -> Result<Tensor>,
 {
     let run = run("vjp", f, inputs)?;
-    run.root()?;
-    Ok((run.value(), move |cotangent: &Tensor| run.pull(cotangent)))
+    placed(run.root())?;
+    // An error of the pull bears the line of this call: a closure does not know its caller's.
+    let place = Place::caller();
+    Ok((run.value(), move |cotangent: &Tensor| run.pull(cotangent).map_err(|error| error.or_at(place.clone()))))
 }
 
 /// The value of `f`, and how it changes as the inputs move along `tangents`: the product of the Jacobian and a column
@@ -136,8 +146,8 @@ where
 /// It is found by differentiating the product of [`vjp`], which is linear in its cotangent, with respect to that.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::jvp};
-/// let (x, v) = (Tensor::new([1.0, 2.0])?, Tensor::new([1.0, 10.0])?);
+/// use cotangent::{autograd::jvp, tensor};
+/// let (x, v) = (tensor!([1.0, 2.0])?, tensor!([1.0, 10.0])?);
 /// let (_, tangent) = jvp(|x| x[0].mul(&x[0]), &[&x], &[&v])?;
 /// assert_eq!(tangent.to_vec::<f32>()?, [2.0, 40.0]);
 /// # Ok::<(), cotangent::Error>(())
@@ -148,6 +158,15 @@ where
 /// number, shapes and dtypes.
 #[track_caller]
 pub fn jvp(
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+    inputs: &[&Tensor],
+    tangents: &[&Tensor],
+) -> Result<(Tensor, Tensor)> {
+    placed(jvp_of(f, inputs, tangents))
+}
+
+#[track_caller]
+fn jvp_of(
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
     tangents: &[&Tensor],
@@ -168,13 +187,17 @@ pub fn jvp(
     let targets = run.targets();
     let pulled = {
         let _mode = GradMode::enable();
-        cotangents_at(&Backward::CREATE.pass("jvp"), vec![(root, cotangent.clone())], &targets)?
+        cotangents_at(
+            &PassMode { retain_graph: true, create_graph: true }.pass("jvp"),
+            vec![(root, cotangent.clone())],
+            &targets,
+        )?
     };
     let depends = |(target, tangent): (&NodeRef, &&Tensor)| {
         Some((pulled.get(&target.seq)?.grad_node()?.clone(), (*tangent).clone()))
     };
     let roots: Vec<(NodeRef, Tensor)> = targets.iter().zip(tangents).filter_map(depends).collect();
-    let how = Backward { retain_graph: create_graph, create_graph };
+    let how = PassMode { retain_graph: create_graph, create_graph };
     let along = cotangent.grad_node().cloned().into_iter().collect::<Vec<NodeRef>>();
     let found = cotangents_at(&how.pass("jvp"), roots, &along)?;
     let tangent = found.into_values().next().map_or_else(|| run.output.zeros_like(), Ok)?;
@@ -185,8 +208,8 @@ pub fn jvp(
 /// backward pass for each element of `f(x)`.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::jacobian};
-/// let x = Tensor::new([1.0, 2.0])?;
+/// use cotangent::{autograd::jacobian, tensor};
+/// let x = tensor!([1.0, 2.0])?;
 /// assert_eq!(jacobian(|x| x.mul(x), &x)?.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
@@ -195,7 +218,7 @@ pub fn jvp(
 /// As `f`'s; if its result has no derivative, or `x` is not of floating point.
 #[track_caller]
 pub fn jacobian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
-    jacobian_as("jacobian", f, x)
+    placed(jacobian_as("jacobian", f, x))
 }
 
 #[track_caller]
@@ -207,12 +230,11 @@ fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tens
     if n == 0 {
         return Tensor::zeros_with(shape, (x.dtype(), x.device()));
     }
-    let mut rows = Vec::with_capacity(n);
+    let mut rows = for_handles(op, n)?;
     for at in 0..n {
-        let mut one_hot = vec![0.0_f64; n];
-        one_hot[at] = 1.0;
-        let one_hot = Tensor::from_vec(one_hot, run.output.shape())?.to_dtype(run.output.dtype())?;
-        rows.extend(run.pull(&one_hot)?);
+        let mut one_hot = Tensor::zeros_with([n], (run.output.dtype(), run.output.device()))?;
+        one_hot.set(at, 1.0)?;
+        rows.extend(run.pull(&one_hot.reshape(run.output.shape())?)?);
     }
     Tensor::stack(&rows.iter().collect::<Vec<&Tensor>>(), 0)?.reshape(shape)
 }
@@ -220,9 +242,9 @@ fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tens
 /// The second derivatives of a scalar function, in the shape of `x` twice: the Jacobian of its gradient.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::hessian};
-/// let x = Tensor::new([1.0, 2.0])?;
-/// assert_eq!(hessian(|x| x.pow(3.0)?.sum(), &x)?.to_vec::<f32>()?, [6.0, 0.0, 0.0, 12.0]);
+/// use cotangent::{autograd::hessian, tensor};
+/// let x = tensor!([1.0, 2.0])?;
+/// assert_eq!(hessian(|x| x.pow(3.0)?.sum(..), &x)?.to_vec::<f32>()?, [6.0, 0.0, 0.0, 12.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
@@ -230,15 +252,15 @@ fn jacobian_as(op: &'static str, f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tens
 /// As [`value_and_grad`].
 #[track_caller]
 pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tensor> {
-    jacobian_as("hessian", |x| gradient("hessian", &f, x), x)
+    placed(jacobian_as("hessian", |x| gradient("hessian", &f, x), x))
 }
 
 /// The product of the Hessian of a scalar function and a vector, without the Hessian: about the cost of two gradients.
 ///
 /// ```
-/// use cotangent::{Tensor, autograd::hvp};
-/// let (x, v) = (Tensor::new([1.0, 2.0])?, Tensor::new([1.0, 10.0])?);
-/// assert_eq!(hvp(|x| x.pow(3.0)?.sum(), &x, &v)?.to_vec::<f32>()?, [6.0, 120.0]);
+/// use cotangent::{autograd::hvp, tensor};
+/// let (x, v) = (tensor!([1.0, 2.0])?, tensor!([1.0, 10.0])?);
+/// assert_eq!(hvp(|x| x.pow(3.0)?.sum(..), &x, &v)?.to_vec::<f32>()?, [6.0, 120.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
@@ -246,10 +268,10 @@ pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Result<Tens
 /// As [`value_and_grad`]; also if `v` is not of the shape and dtype of `x`.
 #[track_caller]
 pub fn hvp(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor, v: &Tensor) -> Result<Tensor> {
-    check_like("hvp", "vector", "input", x, v)?;
+    placed(check_like("hvp", "vector", "input", x, v))?;
     let run = run("hvp", |x| gradient("hvp", &f, &x[0]), &[x])?;
     // The Hessian is symmetric, so that a row vector does as well.
-    run.pull(v).map(|mut products| products.swap_remove(0))
+    placed(run.pull(v).map(|mut products| products.swap_remove(0)))
 }
 
 #[track_caller]

@@ -17,9 +17,9 @@
 
 use super::View;
 use super::cpu::elementwise::chain;
-use super::cpu::elementwise::map::Tile;
 use super::cpu::runtime::convert::compute_dtype;
 use super::cpu::runtime::threads::GRAIN;
+use super::spec::Kernel;
 use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
@@ -34,27 +34,6 @@ pub(crate) const WORTHWHILE: usize = if cfg!(debug_assertions) { 16 } else { GRA
 const MOST_STEPS: usize = 32;
 /// Tensors of the result's size that a chain may keep alive.
 const MOST_OPERANDS: usize = 4;
-
-/// The kernel of a step, by the number of its operands.
-pub(crate) enum Kernel {
-    One(Box<dyn Tile<1> + Send>),
-    Two(Box<dyn Tile<2> + Send>),
-    Three(Box<dyn Tile<3> + Send>),
-    /// One number everywhere. On a GPU it takes a launch to write a number down, and none to hand it to the kernel that
-    /// uses it.
-    Number(Scalar),
-}
-
-macro_rules! kernels {
-    ($($n:literal $variant:ident),+) => {$(
-        impl From<Box<dyn Tile<$n> + Send>> for Kernel {
-            fn from(tile: Box<dyn Tile<$n> + Send>) -> Kernel {
-                Kernel::$variant(tile)
-            }
-        }
-    )+};
-}
-kernels!(1 One, 2 Two, 3 Three);
 
 /// What a step reads: a storage under a layout of the step's shape.
 pub(crate) struct Input {
@@ -140,7 +119,7 @@ pub(crate) enum ChainOperand<'a> {
     Memory(View<'a>),
 }
 
-/// The state of a storage that is computed deferred.
+/// The state of a storage whose contents are deferred.
 pub(crate) struct Deferred {
     memory: OnceLock<Storage>,
     /// Gone when there is memory, and while a thread computes it.
@@ -243,6 +222,22 @@ struct Taken {
     disposition: Disposition,
 }
 
+/// Steps taken for computation. Those that are not [done](Self::done) when it is dropped, after an error or a panic, are
+/// put back: other threads may wait for them.
+struct TakenSteps(Vec<Taken>);
+
+impl TakenSteps {
+    fn done(mut self) {
+        std::mem::take(&mut self.0).into_iter().for_each(Taken::done);
+    }
+}
+
+impl Drop for TakenSteps {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Taken::put_back);
+    }
+}
+
 /// What becomes of a step once its chain is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disposition {
@@ -263,17 +258,13 @@ enum Disposition {
 #[inline(never)]
 pub(crate) fn materialize(wanted: &[&Storage]) -> Result<()> {
     let mut taken = take_chain(wanted);
-    while let Some(last) = taken.last() {
+    while let Some(last) = taken.0.last() {
         // Only what has as many elements, and is computed in the same type, can share a pass.
         let (numel, compute) = (last.step.numel, last.step.compute);
-        let alike = |taken: &Taken| taken.step.numel == numel && taken.step.compute == compute;
-        let (mut chain, rest): (Vec<_>, Vec<_>) = taken.into_iter().partition(alike);
-        taken = rest;
-        if let Err(error) = compute_chain(&mut chain, wanted, evaluate) {
-            chain.into_iter().chain(taken).for_each(Taken::put_back);
-            return Err(error);
-        }
-        chain.into_iter().for_each(Taken::done);
+        let alike = |taken: &mut Taken| taken.step.numel == numel && taken.step.compute == compute;
+        let mut chain = TakenSteps(taken.0.extract_if(.., alike).collect());
+        compute_chain(&mut chain.0, wanted, evaluate)?;
+        chain.done();
     }
     Ok(())
 }
@@ -285,24 +276,17 @@ pub(crate) fn materialize(wanted: &[&Storage]) -> Result<()> {
 ///
 /// # Errors
 /// As [`materialize`].
-pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[ChainPart<'_>])) -> Result<bool> {
+pub(crate) fn fold(watched: &Storage, dtype: DType, pass: impl FnOnce(&[ChainPart<'_>]) -> Result<()>) -> Result<bool> {
     if watched.pending().is_none_or(|deferred| deferred.compute != dtype || deferred.dtype != dtype) {
         return Ok(false);
     }
     let mut chain = take_chain(&[watched]);
-    if chain.is_empty() {
+    if chain.0.is_empty() {
         return Ok(false);
     }
     // All of it is computed in one pass, or it would not have been deferred; the youngest comes last.
-    let outcome = compute_chain(&mut chain, &[], |_, parts| {
-        pass(parts);
-        Ok(())
-    });
-    if let Err(error) = outcome {
-        chain.into_iter().for_each(Taken::put_back);
-        return Err(error);
-    }
-    chain.into_iter().for_each(Taken::done);
+    compute_chain(&mut chain.0, &[], |_, parts| pass(parts))?;
+    chain.done();
     Ok(true)
 }
 
@@ -327,7 +311,7 @@ impl Taken {
 }
 
 /// Takes the pending steps behind `wanted`; operands come before what is made of them.
-fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
+fn take_chain(wanted: &[&Storage]) -> TakenSteps {
     let mut waiting = BTreeMap::new();
     let add = |waiting: &mut BTreeMap<u64, Storage>, storage: &Storage| {
         if let Some(deferred) = storage.pending() {
@@ -335,16 +319,16 @@ fn take_chain(wanted: &[&Storage]) -> Vec<Taken> {
         }
     };
     wanted.iter().for_each(|storage| add(&mut waiting, storage));
-    let mut taken = Vec::new();
+    let mut taken = TakenSteps(Vec::new());
     while let Some((_, storage)) = waiting.pop_last() {
         if let Some(step) = storage.pending().and_then(Deferred::take) {
             // Numbers are not taken but copied: they belong to many chains.
             let pending = |input: &&Input| input.storage.pending().is_some_and(|deferred| deferred.number.is_none());
             step.inputs.iter().filter(pending).for_each(|input| add(&mut waiting, &input.storage));
-            taken.push(Taken { storage, step, memory: None, disposition: Disposition::Gone });
+            taken.0.push(Taken { storage, step, memory: None, disposition: Disposition::Gone });
         }
     }
-    taken.reverse();
+    taken.0.reverse();
     taken
 }
 
@@ -478,8 +462,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_off_can_cross_threads() {
+    fn deferred_values_can_cross_threads() {
         fn assert_send_sync<T: Send + Sync>() {}
         assert_send_sync::<Deferred>();
+    }
+
+    #[test]
+    fn a_panic_leaves_what_was_pending_to_the_next_reader() -> Result<()> {
+        let x = crate::Tensor::ones([WORTHWHILE])?.add(1.0)?;
+        assert!(x.storage().pending().is_some());
+        let fold = || fold(x.storage(), DType::F32, |_| std::panic::panic_any("on purpose"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fold)).is_err());
+        // Before, this waited for ever.
+        assert_eq!(x.to_vec::<f32>()?[..2], [2.0, 2.0]);
+        Ok(())
     }
 }

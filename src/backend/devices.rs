@@ -4,8 +4,16 @@ use super::check;
 #[cfg(feature = "cuda")]
 use super::cuda::runtime::gpu::gpu;
 use crate::{Device, Result};
+use cotangent_macros::named;
 
 /// What a device is.
+///
+/// ```
+/// use cotangent::Device;
+/// let properties = Device::Cpu.properties()?;
+/// println!("{} with {} threads", properties.name, properties.processors);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
@@ -22,6 +30,12 @@ pub struct DeviceProperties {
 impl Device {
     /// Whether tensors can be put there: always on the CPU, on a GPU if this crate was built with the feature
     /// `cuda`, and the GPU and its driver are there.
+    ///
+    /// ```
+    /// use cotangent::{Device, Tensor};
+    /// assert!(Device::Cpu.is_available());
+    /// assert_eq!(Device::cuda(0).is_available(), Tensor::zeros_with([2], Device::cuda(0)).is_ok());
+    /// ```
     pub fn is_available(self) -> bool {
         check("is_available", self).is_ok()
     }
@@ -36,6 +50,8 @@ impl Device {
     ///
     /// # Errors
     /// If it is not there.
+    #[doc(alias = "get_device_properties")]
+    #[named]
     pub fn properties(self) -> Result<DeviceProperties> {
         match self {
             #[cfg(feature = "cuda")]
@@ -58,12 +74,23 @@ impl Device {
 
     /// Waits until all work asked for so far is done. The CPU's always is. Reading values waits by itself.
     ///
+    /// ```
+    /// use cotangent::{Device, Tensor};
+    /// let x = Tensor::ones([64, 64])?;
+    /// let start = std::time::Instant::now();
+    /// x.matmul(&x)?.compute()?;
+    /// x.device().synchronize()?;
+    /// println!("{:?}", start.elapsed());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the device is not there, or some of that work has failed.
+    #[named]
     pub fn synchronize(self) -> Result<()> {
         match self {
             #[cfg(feature = "cuda")]
-            Device::Cuda(ordinal) => gpu("synchronize", ordinal)?.synchronize("synchronize"),
+            Device::Cuda(ordinal) => gpu("synchronize", ordinal)?.synchronize_all("synchronize"),
             device => check("synchronize", device),
         }
     }

@@ -1,43 +1,33 @@
 //! The seam for the kernels that do several operations at once.
 
-use super::cpu::nn::attention::Inputs;
-use super::cpu::nn::cross_entropy::Classes;
 #[cfg(feature = "cuda")]
 use super::cuda;
 #[cfg(not(feature = "cuda"))]
 use super::no_cuda;
-use super::{Draw, View, ViewMut, common_device, cpu, dispatch};
+use super::spec::{AttentionInputs, Draw, MatmulPrecision, Targets};
+use super::{View, ViewMut, common_device, cpu, dispatch};
 use crate::error::err;
 use crate::{DType, Device, Result};
 
-/// How exact the products of f32 numbers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Exactness {
-    /// All bits.
-    Full,
-    /// The factors are rounded to TF32, where the device has that.
-    Tf32,
-    /// The factors are rounded to bf16; the sums are of f32.
-    Bf16,
-}
-
 /// `out = a · b`, plus `row` in every row. `a` is `[batch.., m, k]`, `b` `[batch.., k, n]`, of one dtype. `out` is contiguous
 /// and of the same dtype; on the CPU it is of a compute dtype, that of `a` and `b` or, for products of bf16, f32.
+/// Operands of bf16 are multiplied as `MatmulPrecision::Bf16`, where the device has that.
 pub(crate) fn matmul(
     op: &'static str,
     a: View<'_>,
     b: View<'_>,
     out: &mut ViewMut<'_>,
     row: Option<View<'_>>,
-    exactness: Exactness,
+    precision: MatmulPrecision,
 ) -> Result<()> {
     let others = [b.device(), out.device()].into_iter().chain(row.map(|row| row.device()));
     dispatch!(op, common_device(op, a.device(), others)?,
         cpu => {
-            let multiply = if exactness == Exactness::Bf16 { cpu::linalg::matmul::matmul_bf16 } else { cpu::linalg::matmul::matmul };
+            let bf16 = precision == MatmulPrecision::Bf16;
+            let multiply = if bf16 { cpu::linalg::matmul::matmul_bf16 } else { cpu::linalg::matmul::matmul };
             multiply(op, a, b, out, row)
         },
-        cuda(n) => cuda::linalg::matmul::matmul(op, n, a, b, out, row, exactness))
+        cuda(n) => cuda::linalg::matmul::matmul(op, n, a, b, out, row, precision))
 }
 
 /// With `x` a row of `input` `[R, D]`: `(x - mean) / sqrt(variance + eps) * weight + bias` into `out` `[R, D]`; the mean
@@ -81,31 +71,6 @@ pub(crate) fn layer_norm_backward(
         cuda(n) => cuda::nn::rows::layer_norm_backward(op, n, [input, g, stats], weight, input_grad, sums))
 }
 
-/// The class of each row: `target` is contiguous i64, `weight`, one for each class, contiguous f64.
-#[derive(Clone, Copy)]
-pub(crate) struct Targets<'a> {
-    pub target: View<'a>,
-    pub weight: Option<View<'a>>,
-    /// A class whose rows do not count.
-    pub ignore: Option<i64>,
-    /// The part of each target that is spread evenly over all classes.
-    pub smoothing: f64,
-}
-
-impl<'a> Targets<'a> {
-    /// As the CPU's kernels take them.
-    pub fn classes(&self, op: &'static str) -> Result<Classes<'a>> {
-        let strided = || err!(Backend, op, "the target is not contiguous, or not on the CPU");
-        let target = self.target.as_slice::<i64>().ok_or_else(strided)?;
-        let weight = self.weight.map(|weight| weight.as_slice::<f64>().ok_or_else(strided)).transpose()?;
-        Ok(Classes { target, ignore: self.ignore, weight, smoothing: self.smoothing })
-    }
-
-    fn devices(&self) -> impl Iterator<Item = Device> {
-        [Some(self.target.device()), self.weight.map(|weight| weight.device())].into_iter().flatten()
-    }
-}
-
 /// With `x` a row of `logits` `[R, C]`: its greatest element and the inverse of `Σ exp(x - greatest)` into `stats`
 /// `[R, 2]`, the row's loss into `loss` `[R]`, and its weight, if it counts, into `counted` `[R]`, which only a GPU is
 /// given. All three are of the compute dtype of `logits`. A GPU reports classes out of range later.
@@ -120,7 +85,7 @@ pub(crate) fn cross_entropy(
     let others = targets.devices().chain([stats.device(), loss.device()]);
     let device = common_device(op, logits.device(), others)?;
     match (device, counted) {
-        (Device::Cpu, _) => cpu::nn::cross_entropy::forward(op, logits, targets.classes(op)?, stats, loss),
+        (Device::Cpu, _) => cpu::nn::cross_entropy::forward(op, logits, targets, stats, loss),
         #[cfg(feature = "cuda")]
         (Device::Cuda(n), Some(counted)) => cuda::nn::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
         (device, _) => Err(err!(Backend, op, "there is nowhere on {device} to put the rows' weights")),
@@ -141,7 +106,7 @@ pub(crate) fn cross_entropy_backward(
     let _ = total;
     let others = targets.devices().chain([stats.device(), g.device()]).chain(logits.map(|logits| logits.device()));
     dispatch!(op, common_device(op, out.device(), others)?,
-        cpu => cpu::nn::cross_entropy::backward(op, logits, targets.classes(op)?, stats, g, out),
+        cpu => cpu::nn::cross_entropy::backward(op, logits, targets, stats, g, out),
         cuda(n) => cuda::nn::rows::cross_entropy_backward(op, n, targets, logits, [stats, g], total, out))
 }
 
@@ -169,7 +134,7 @@ pub(crate) fn attention_dtype(
 /// the result on a GPU. The sums and the mask are of the compute dtype.
 pub(crate) fn attention(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
@@ -182,7 +147,7 @@ pub(crate) fn attention(
 /// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
 pub(crate) fn attention_backward(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     [sums, out, g]: [View<'_>; 3],
     grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {

@@ -3,33 +3,30 @@
 //! This module is the seam between tensors and devices: it takes [`View`]s and hands them to the device's kernels. Nothing
 //! is ever copied between devices here: a kernel that a device lacks is an error that names the operation.
 
-pub(crate) mod code;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub(crate) mod deferred;
 mod devices;
 mod fused;
+pub(crate) mod spec;
 mod view;
 
 pub(crate) use cpu::index::Indices;
 pub(crate) use cpu::linalg::matmul::has_bf16;
 pub use devices::DeviceProperties;
 pub(crate) use fused::{
-    Exactness, Targets, attention, attention_backward, attention_dtype, cross_entropy, cross_entropy_backward, draw,
-    layer_norm, layer_norm_backward, layer_norm_pieces, matmul,
+    attention, attention_backward, attention_dtype, cross_entropy, cross_entropy_backward, draw, layer_norm,
+    layer_norm_backward, layer_norm_pieces, matmul,
 };
+pub(crate) use spec::{Draw, Triangle};
 pub(crate) use view::{View, ViewMut};
 
 #[cfg(not(feature = "cuda"))]
 use crate::Error;
 use crate::error::err;
 use crate::{DType, Device, Result, Scalar};
-use cpu::elementwise::map::Tile;
-use cpu::nn::softmax::SoftmaxKind;
-use cpu::reduce::arg::Extreme;
-use cpu::reduce::{CenteredReduce, Reduce};
-use std::ops::Range;
+use spec::{CenteredReduce, Extreme, Formula, Reduce, SoftmaxKind};
 
 /// Hands a call to the kernels of a device.
 macro_rules! dispatch {
@@ -45,6 +42,21 @@ macro_rules! dispatch {
 }
 
 use dispatch;
+
+/// Calls the kernel of this name that the device of these views has: `kernel!("sort" on [x, out]: index::sort::sort(x, 1, out))`
+/// is `cpu::index::sort::sort(op, x, 1, out)`, or the function of that name in `cuda`, which takes the GPU's ordinal second.
+macro_rules! kernel {
+    ($op:literal on [$first:ident $(, $other:ident)*]: $($kernel:ident)::+($($arg:expr),* $(,)?)) => {
+        match $crate::backend::common_device($op, $first.device(), [$($other.device()),*])? {
+            $crate::Device::Cpu => $crate::backend::cpu::$($kernel)::+($op, $($arg),*),
+            #[cfg(feature = "cuda")]
+            $crate::Device::Cuda(ordinal) => $crate::backend::cuda::$($kernel)::+($op, ordinal, $($arg),*),
+            #[cfg(not(feature = "cuda"))]
+            $crate::Device::Cuda(ordinal) => Err($crate::backend::no_cuda($op, ordinal)),
+        }
+    };
+}
+pub(crate) use kernel;
 
 /// Why a GPU cannot be used by a program that was built without its kernels.
 #[cfg(not(feature = "cuda"))]
@@ -76,26 +88,26 @@ pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>
 
 /// The device that all operands are on.
 #[inline]
-fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = Device>) -> Result<Device> {
+pub(crate) fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = Device>) -> Result<Device> {
     match others.into_iter().find(|&b| b != a) {
         None => Ok(a),
         Some(b) => Err(err!(Device, op, "one tensor is on {a}, the other on {b}: use to_device")),
     }
 }
 
-/// `out = tile(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
+/// `out = formula(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
 /// their storages are not `out`'s.
 #[inline]
-pub(crate) fn map<const N: usize>(
+pub(crate) fn map(
     op: &'static str,
-    tile: &dyn Tile<N>,
+    kernel: (&'static Formula, &[Scalar]),
     compute: DType,
-    inputs: [View<'_>; N],
+    inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, out.device(), inputs.iter().map(View::device))?,
-        cpu => cpu::elementwise::map::map(op, tile, compute, inputs, out),
-        cuda(n) => cuda::elementwise::chain::map(op, n, tile, compute, inputs, out))
+        cpu => cpu::elementwise::map::map(op, kernel, compute, inputs, out),
+        cuda(n) => cuda::elementwise::chain::map(op, n, kernel, compute, inputs, out))
 }
 
 /// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
@@ -105,16 +117,16 @@ pub(crate) fn copy(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -> Re
         cuda(n) => cuda::elementwise::chain::copy(op, n, from, to))
 }
 
-/// `target = tile(target, other)`, in place; `other` has the shape of `target` and another storage.
+/// `target = formula(target, other)`, in place; `other` has the shape of `target` and another storage.
 pub(crate) fn zip_in_place(
     op: &'static str,
-    tile: &dyn Tile<2>,
+    formula: &'static Formula,
     target: &mut ViewMut<'_>,
     other: View<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, target.device(), [other.device()])?,
-        cpu => cpu::elementwise::map::zip_in_place(op, tile, target, other),
-        cuda(n) => cuda::elementwise::chain::zip_in_place(op, n, tile, target, other))
+        cpu => cpu::elementwise::map::zip_in_place(op, formula, target, other),
+        cuda(n) => cuda::elementwise::chain::zip_in_place(op, n, formula, target, other))
 }
 
 /// The element at a position of a view's layout.
@@ -147,19 +159,6 @@ pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -
     }
 }
 
-/// What is drawn at random.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Draw {
-    /// In `[0, 1)`, with so many bits: those of the significand, or 24 for f32, lest rounding reach 1.
-    Uniform(u32),
-    /// With mean 0 and variance 1.
-    Normal,
-    /// From the first up to but without the second.
-    Integers(i64, i64),
-    /// True for 32-bit words up to this one; false for all if there is none.
-    Booleans(Option<u32>),
-}
-
 /// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
 /// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
 pub(crate) fn reduce(
@@ -183,19 +182,19 @@ pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: 
     }
 }
 
-/// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
+/// As [`reduce`], with a center for each result: `center` is contiguous, has as many elements as `out`, and is of the
 /// compute dtype of the input, which is one of floats. There are elements in the input.
 pub(crate) fn reduce_centered(
     op: &'static str,
     by: CenteredReduce,
     input: View<'_>,
     dims: &[usize],
-    own: View<'_>,
+    center: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    dispatch!(op, common_device(op, input.device(), [own.device(), out.device()])?,
-        cpu => cpu::reduce::reduce_centered(op, by, input, dims, own, out),
-        cuda(n) => cuda::reduce::reduce_centered(op, n, by, input, dims, own, out))
+    dispatch!(op, common_device(op, input.device(), [center.device(), out.device()])?,
+        cpu => cpu::reduce::reduce_centered(op, by, input, dims, center, out),
+        cuda(n) => cuda::reduce::reduce_centered(op, n, by, input, dims, center, out))
 }
 
 /// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
@@ -255,20 +254,12 @@ pub(crate) fn index_add(
         cuda(n) => cuda::index::index_add(op, n, out, dim, indices, source))
 }
 
-/// A triangle of a matrix.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Triangle {
-    pub upper: bool,
-    /// How far above the diagonal its long side lies.
-    pub diagonal: isize,
-}
-
-impl Triangle {
-    /// The columns of a row that belong to it.
-    pub fn columns(self, row: usize, columns: usize) -> Range<usize> {
-        let after = |by: isize| (row as isize).saturating_add(by).clamp(0, columns as isize) as usize;
-        if self.upper { after(self.diagonal)..columns } else { 0..after(self.diagonal.saturating_add(1)) }
-    }
+/// `out[positions[j]] = source[j]`, in the order of `j`; positions are counted in row-major order. All are contiguous, and
+/// the positions `i64`.
+pub(crate) fn put(op: &'static str, out: &mut ViewMut<'_>, positions: View<'_>, source: View<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, out.device(), [positions.device(), source.device()])?,
+        cpu => cpu::index::put(op, out, positions, source),
+        cuda(n) => cuda::index::put(op, n, out, positions, source))
 }
 
 /// The triangle of each matrix in `x`, and zeros elsewhere. `out` has the shape of `x`.

@@ -5,6 +5,7 @@
 
 use crate::error::bail;
 use crate::{Generator, Result, Tensor};
+use cotangent_macros::named;
 
 /// One record per image: 64 counts, row by row, then the digit.
 static RECORDS: &[u8] = include_bytes!("digits.bin");
@@ -12,6 +13,12 @@ const PIXELS: usize = 64;
 const RECORD: usize = PIXELS + 1;
 
 /// Images and their digits.
+///
+/// ```
+/// let digits = cotangent::data::digits()?;
+/// assert_eq!((digits.images.shape(), digits.labels.shape()), (&[1797, 64][..], &[1797][..]));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Digits {
     /// `[n, 64]`, from 0 to 1, as `f32`.
@@ -30,6 +37,7 @@ pub struct Digits {
 ///
 /// # Errors
 /// If memory runs out.
+#[named]
 pub fn digits() -> Result<Digits> {
     let records = || RECORDS.chunks_exact(RECORD);
     let images: Vec<f32> = records().flat_map(|r| &r[..PIXELS]).map(|&ink| f32::from(ink) / 16.0).collect();
@@ -40,19 +48,36 @@ pub fn digits() -> Result<Digits> {
 
 impl Digits {
     /// The number of images.
+    ///
+    /// ```
+    /// assert_eq!(cotangent::data::digits()?.len(), 1797);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.labels.numel()
     }
 
     /// Whether there are no images.
+    ///
+    /// ```
+    /// assert!(!cotangent::data::digits()?.is_empty());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Shuffles by the seed and holds out a part: what to train on, and `held_out` images to test on.
     ///
+    /// ```
+    /// let (train, test) = cotangent::data::digits()?.split(360, 0)?;
+    /// assert_eq!((train.len(), test.len()), (1437, 360));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If there are not that many images.
+    #[named]
     pub fn split(&self, held_out: usize, seed: u64) -> Result<(Digits, Digits)> {
         if held_out > self.len() {
             bail!(Value, "split", "{held_out} images cannot be held out of {}", self.len());
@@ -64,16 +89,33 @@ impl Digits {
 
     /// The images at some positions.
     ///
+    /// ```
+    /// use cotangent::{data, tensor};
+    /// assert_eq!(data::digits()?.pick(&tensor!([0, 5])?)?.images.shape(), [2, 64]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If a position is out of range.
+    #[named]
     pub fn pick(&self, positions: &Tensor) -> Result<Digits> {
         Ok(Digits { images: self.images.index_select(0, positions)?, labels: self.labels.index_select(0, positions)? })
     }
 
     /// The positions of all images in a random order, in pieces of `size` (the last may be shorter): an epoch.
     ///
+    /// ```
+    /// use cotangent::{Generator, data};
+    /// let digits = data::digits()?;
+    /// let batches = digits.batches(32, &mut Generator::seed(1))?;
+    /// assert_eq!(batches.len(), 1797_usize.div_ceil(32));
+    /// assert_eq!(digits.pick(&batches[0])?.len(), 32);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If `size` is 0.
+    #[named]
     pub fn batches(&self, size: usize, generator: &mut Generator) -> Result<Vec<Tensor>> {
         shuffled(self.len(), generator)?.split(size, 0)
     }
@@ -108,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_split_is_a_partition_and_follows_the_seed() -> Result<()> {
-        let numbered = Digits { images: Tensor::arange(0, 50, 1)?, labels: Tensor::arange(0, 50, 1)? };
+        let numbered = Digits { images: Tensor::arange(0, 50)?, labels: Tensor::arange(0, 50)? };
         let (train, test) = numbered.split(20, 7)?;
         let mut all = train.labels.to_vec::<i64>()?;
         all.extend(test.labels.to_vec::<i64>()?);

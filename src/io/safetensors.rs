@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use cotangent::io::{StateDict, safetensors};
-//! use cotangent::Tensor;
+//! use cotangent::tensor;
 //! # let folder = std::env::temp_dir().join(format!("cotangent-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder)?;
 //! # let path = folder.join("values.safetensors");
-//! let dict: StateDict = [("x", Tensor::new([1.0, 2.0])?)].into_iter().collect();
+//! let dict: StateDict = [("x", tensor!([1.0, 2.0])?)].into_iter().collect();
 //! safetensors::save(&path, &dict)?;
 //! let loaded = safetensors::load(&path)?;
 //! assert_eq!(loaded.get("x").map(|x| x.to_vec::<f32>()).transpose()?, Some(vec![1.0, 2.0]));
@@ -15,39 +15,84 @@
 //! ```
 
 use super::StateDict;
-use crate::backend::cpu::runtime::bytes;
-use crate::error::{bail, err};
-use crate::{DType, Device, Error, Result, Shape};
+use super::replace::replace;
+use crate::backend::cpu::runtime::{bytes, scratch};
+use crate::error::{bail, err, named};
+use crate::layout::checked_bytes;
+use crate::{DType, Device, Error, Result, Shape, Tensor};
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const SAVE: &str = "safetensors::save";
 const LOAD: &str = "safetensors::load";
+
+/// The name under which the format keeps its notes, and which is therefore no tensor's.
+const NOTES: &str = "__metadata__";
+
+/// The longest header that readers of the format take.
+const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Text that is saved beside the tensors.
 pub type Notes = BTreeMap<String, String>;
 
 /// Saves tensors, so that the file at `path` is at any time the old or the new one: they are written to a temporary file
-/// beside it, which takes its place when all of it is on the disk.
+/// beside it, which takes its place when all of it is on the disk. A symbolic link stays and the file it leads to is
+/// replaced. On Unix the new file has the mode of the old one.
+///
+/// The temporary file has the name `.cotangent-` and 16 random digits. If saving fails it is removed; if the process is
+/// killed meanwhile it stays, and may be removed by hand.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// let dict = StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]);
+/// safetensors::save(&path, &dict)?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// If the file cannot be written; the old one is then as it was.
+/// If a tensor has the name `__metadata__`, which the format keeps for itself, or the file cannot be written; the old one is
+/// then as it was.
+#[track_caller]
 pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
-    save_with_notes(path, dict, &Notes::new())
+    named(SAVE, write(path.as_ref(), dict, &Notes::new()))
 }
 
 /// As [`save`], with text beside the tensors (the format's `__metadata__`).
 ///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-notes-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// let dict = StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]);
+/// let notes = [("epoch".to_string(), "3".to_string())].into_iter().collect();
+/// safetensors::save_with_notes(&path, &dict, &notes)?;
+/// assert_eq!(safetensors::load_with_notes(&path)?.1, notes);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`save`].
+#[track_caller]
 pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) -> Result<()> {
-    let path = path.as_ref();
+    named("safetensors::save_with_notes", write(path.as_ref(), dict, notes))
+}
+
+fn write(path: &Path, dict: &StateDict, notes: &Notes) -> Result<()> {
+    if dict.get(NOTES).is_some() {
+        bail!(Format, SAVE, "{}: no tensor can have the name {NOTES}, which the format uses itself", path.display());
+    }
     // Wide elements first, so that all of them lie aligned.
     let mut tensors = dict
         .iter()
@@ -55,7 +100,7 @@ pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) 
         .collect::<Result<Vec<_>>>()?;
     tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
     let mut end = 0;
-    let place = |(name, tensor): &(&str, crate::Tensor)| {
+    let place = |(name, tensor): &(&str, Tensor)| {
         let start = end;
         end += tensor.numel() * tensor.dtype().size();
         (
@@ -68,9 +113,18 @@ pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) 
     let header = Metadata::new(notes, infos).map_err(|error| malformed(SAVE, path, &error))?;
     let mut header = serde_json::to_vec(&header).map_err(|error| malformed(SAVE, path, &error))?;
     header.resize(header.len().next_multiple_of(8), b' ');
+    let length = header.len() as u64;
+    if length > LONGEST_HEADER {
+        let path = path.display();
+        bail!(
+            Format,
+            SAVE,
+            "{path}: the names make a header of {length} bytes, and no more than {LONGEST_HEADER} can be read"
+        );
+    }
     let views = tensors.iter().map(|(_, tensor)| tensor.as_view()).collect::<Result<Vec<_>>>()?;
-    write_whole(path, |file| {
-        file.write_all(&(header.len() as u64).to_le_bytes())?;
+    replace(path, |file| {
+        file.write_all(&length.to_le_bytes())?;
         file.write_all(&header)?;
         views.iter().try_for_each(|&view| file.write_all(bytes::as_bytes(view).unwrap_or_default()))
     })
@@ -79,33 +133,73 @@ pub fn save_with_notes(path: impl AsRef<Path>, dict: &StateDict, notes: &Notes) 
 
 /// Loads all tensors of a file into memory of their own, in the order in which they lie there.
 ///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-load-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]))?;
+/// assert_eq!(safetensors::load(&path)?.names().collect::<Vec<_>>(), ["x"]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be read, is not of this format, or holds a dtype that there is none of here.
+#[track_caller]
 pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
-    load_with_notes(path).map(|(dict, _)| dict)
+    named(LOAD, read(path.as_ref()).map(|(dict, _)| dict))
 }
 
 /// As [`load`], with the text beside the tensors.
 ///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-loadnotes-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]))?;
+/// let (dict, notes) = safetensors::load_with_notes(&path)?;
+/// assert!(dict.len() == 1 && notes.is_empty());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`load`].
+#[track_caller]
 pub fn load_with_notes(path: impl AsRef<Path>) -> Result<(StateDict, Notes)> {
-    let path = path.as_ref();
+    named("safetensors::load_with_notes", read(path.as_ref()))
+}
+
+fn read(path: &Path) -> Result<(StateDict, Notes)> {
     let mut file = File::open(path).map_err(|source| failed(LOAD, path, source))?;
     let header = Header::read(&mut file, path)?;
-    let dict = header.tensors(path)?.into_iter().map(|(name, info, dtype)| {
+    let tensors = header.entries.into_iter().map(|Entry { name, shape, dtype, .. }| {
         // In the order of the file, without gaps: the header was checked for it.
         let read = |bytes: &mut [u8]| file.read_exact(bytes).map_err(|source| failed(LOAD, path, source));
-        let tensor =
-            bytes::from_bytes(LOAD, Shape::from(&info.shape), dtype, read).map_err(|e| within(e, path, &name))?;
+        let tensor = bytes::from_bytes(LOAD, shape, dtype, read).map_err(|error| within(error, path, &name))?;
         Ok((name, tensor))
     });
-    Ok((dict.collect::<Result<_>>()?, header.notes()))
+    Ok((tensors.collect::<Result<_>>()?, header.notes))
 }
 
 /// Loads the tensors of a file without reading it: they share a mapping of it, and what is not looked at is never read.
 /// A tensor that is changed gets memory of its own first, so the file is never written to. Elements that do not lie
 /// aligned in the file are copied.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-mmap-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::ones([2, 3])?)]))?;
+/// // SAFETY: nobody changes the file.
+/// let dict = unsafe { safetensors::load_mmap(&path)? };
+/// assert_eq!(dict.get("x").map(|x| x.to_vec::<f32>()).transpose()?, Some(vec![1.0; 6]));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`load`].
@@ -113,19 +207,26 @@ pub fn load_with_notes(path: impl AsRef<Path>) -> Result<(StateDict, Notes)> {
 /// # Safety
 /// Nobody may change or truncate the file as long as one of the tensors, or one that shares its bytes, lives. To put
 /// another file in its place by renaming, as [`save`] does, is no change in this sense.
+#[track_caller]
 pub unsafe fn load_mmap(path: impl AsRef<Path>) -> Result<StateDict> {
-    let path = path.as_ref();
+    // SAFETY: the caller's promise.
+    named("safetensors::load_mmap", unsafe { map(path.as_ref()) })
+}
+
+/// # Safety
+/// As [`load_mmap`].
+unsafe fn map(path: &Path) -> Result<StateDict> {
     let mut file = File::open(path).map_err(|source| failed(LOAD, path, source))?;
     let header = Header::read(&mut file, path)?;
     // SAFETY: nobody changes the file: the caller's promise.
     let map = unsafe { Mmap::map(&file) }.map_err(|source| failed(LOAD, path, source))?;
     let map = Arc::new(map);
     let mut dict = StateDict::new();
-    for (name, info, dtype) in header.tensors(path)? {
-        let (shape, at) = (Shape::from(&info.shape), header.bytes + info.data_offsets.0);
+    for Entry { name, shape, dtype, start } in header.entries {
+        let at = header.bytes + start;
         // SAFETY: the caller's promise.
         let shared = unsafe { bytes::from_mapping(LOAD, &map, at, shape.clone(), dtype) };
-        let tensor = match shared.map_err(|e| within(e, path, &name))? {
+        let tensor = match shared.map_err(|error| within(error, path, &name))? {
             Some(tensor) => tensor,
             None => bytes::from_bytes(LOAD, shape, dtype, |to| {
                 to.copy_from_slice(&map[at..at + to.len()]);
@@ -137,14 +238,25 @@ pub unsafe fn load_mmap(path: impl AsRef<Path>) -> Result<StateDict> {
     Ok(dict)
 }
 
-/// The header, and where the bytes of the tensors begin.
+/// What the header says, checked.
 struct Header {
-    parsed: Metadata,
+    /// In the order in which their bytes lie, without gaps, up to the end of the file.
+    entries: Vec<Entry>,
+    notes: Notes,
+    /// Where the bytes of the tensors begin.
     bytes: usize,
 }
 
+struct Entry {
+    name: String,
+    shape: Shape,
+    dtype: DType,
+    /// Counted from the end of the header.
+    start: usize,
+}
+
 impl Header {
-    /// Reads the header and checks that the file is as long as it says.
+    /// Reads the header and believes nothing of it: nothing is allocated for what the file is too short for.
     fn read(file: &mut File, path: &Path) -> Result<Header> {
         let io = |source| failed(LOAD, path, source);
         let length = file.metadata().map_err(io)?.len();
@@ -157,95 +269,88 @@ impl Header {
         if size > length - 8 {
             bail!(Format, LOAD, "{}: a header of {size} bytes does not fit into {length} bytes", path.display());
         }
-        let mut text = vec![0; size as usize];
-        file.read_exact(&mut text).map_err(io)?;
-        let parsed: Metadata = serde_json::from_slice(&text).map_err(|error| malformed(LOAD, path, &error))?;
-        let expected = 8 + size + parsed.data_len() as u64;
-        if length != expected {
-            bail!(Format, LOAD, "{}: {length} bytes, but its header says {expected}", path.display());
+        if size > LONGEST_HEADER {
+            let path = path.display();
+            bail!(
+                Format,
+                LOAD,
+                "{path}: a header of {size} bytes is longer than the {LONGEST_HEADER} bytes it may have"
+            );
         }
-        Ok(Header { parsed, bytes: 8 + size as usize })
+        let mut text = scratch::filled(LOAD, 0_u8, size as usize)?;
+        file.read_exact(&mut text).map_err(io)?;
+        let items = serde_json::from_slice(&text);
+        let mut items: BTreeMap<String, &RawValue> = items.map_err(|error| malformed(LOAD, path, &error))?;
+        let notes: Option<Notes> = match items.remove(NOTES) {
+            Some(notes) => serde_json::from_str(notes.get()).map_err(|error| unreadable(path, NOTES, &error))?,
+            None => None,
+        };
+        let entries = place(items, length - 8 - size, path)?;
+        Ok(Header { entries, notes: notes.unwrap_or_default(), bytes: 8 + size as usize })
     }
+}
 
-    /// The tensors in the order in which their bytes lie.
-    fn tensors(&self, path: &Path) -> Result<Vec<(String, &TensorInfo, DType)>> {
-        let names = self.parsed.offset_keys().into_iter();
-        let found = names.filter_map(|name| self.parsed.info(&name).map(|info| (name, info)));
-        found
-            .map(|(name, info)| match from_file(info.dtype) {
-                Some(dtype) => Ok((name, info, dtype)),
-                None => bail!(Format, LOAD, "{}: {name}: there is no dtype {:?}", path.display(), info.dtype),
-            })
-            .collect()
+/// The tensors in the order in which they lie in so many bytes, which they must fill, each with as many as its elements take.
+fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<Vec<Entry>> {
+    let mut infos: Vec<(String, TensorInfo)> = Vec::new();
+    for (name, text) in items {
+        let info = serde_json::from_str(text.get()).map_err(|error| unreadable(path, &name, &error))?;
+        infos.push((name, info));
     }
+    infos.sort_by_key(|(_, info)| info.data_offsets);
+    let (mut entries, mut end) = (Vec::new(), 0);
+    for (name, info) in infos {
+        let (shape, dtype) = check(&info, end, bytes).map_err(|error| within(error, path, &name))?;
+        entries.push(Entry { name, shape, dtype, start: end });
+        end = info.data_offsets.1;
+    }
+    if end as u64 != bytes {
+        let path = path.display();
+        bail!(Format, LOAD, "{path}: {bytes} bytes follow the header, which says what {end} of them are");
+    }
+    Ok(entries)
+}
 
-    fn notes(&self) -> Notes {
-        self.parsed.metadata().iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+/// Checks one tensor of the header, whose bytes must begin where those of the others end.
+fn check(info: &TensorInfo, others: usize, bytes: u64) -> Result<(Shape, DType)> {
+    let (start, end) = info.data_offsets;
+    let Some(dtype) = from_file(info.dtype) else {
+        bail!(Format, LOAD, "there is no dtype {:?}", info.dtype);
+    };
+    if start != others {
+        bail!(Format, LOAD, "its bytes begin at {start}, those before it end at {others}");
     }
+    if end < start || end as u64 > bytes {
+        bail!(Format, LOAD, "its bytes are said to be {start} to {end} of {bytes}");
+    }
+    let shape = Shape::from(&info.shape);
+    let taken = checked_bytes(LOAD, &shape, dtype.size())?;
+    if taken != end - start {
+        bail!(Format, LOAD, "{shape:?} elements of {dtype} take {taken} bytes, and it has {}", end - start);
+    }
+    Ok((shape, dtype))
+}
+
+/// An item of the header that is not of the form it should have.
+fn unreadable(path: &Path, name: &str, error: &serde_json::Error) -> Error {
+    within(err!(Format, LOAD, "{error}"), path, name)
 }
 
 fn malformed(op: &'static str, path: &Path, error: &dyn std::fmt::Display) -> Error {
     err!(Format, op, "{}: {error}", path.display())
 }
 
-/// Puts the file and the tensor into a message about its bytes.
+/// Puts the file and the tensor into a message about its bytes. Whoever wrote the file chose the name: it may be long, or
+/// hold what a terminal would obey.
 fn within(error: Error, path: &Path, name: &str) -> Error {
-    match error {
-        Error::Format { op, message } => err!(Format, op, "{}: {name}: {message}", path.display()),
-        other => other,
-    }
+    const LONGEST: usize = 200;
+    let more = if name.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    let name: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    error.context(format_args!("{}: {name}{more}", path.display()))
 }
 
 fn failed(op: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::Io { op, path: path.to_path_buf(), source }
-}
-
-/// Writes a file whole or not at all.
-fn write_whole(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
-    let temporary = temporary_beside(path)?;
-    // Removed whatever fails; after the renaming it is no longer there.
-    let cleared = RemoveOnDrop(&temporary);
-    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let mut buffered = BufWriter::with_capacity(1 << 20, &file);
-    write(&mut buffered)?;
-    buffered.flush()?;
-    drop(buffered);
-    // Before the renaming, which may otherwise reach the disk first.
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    std::mem::forget(cleared);
-    sync_folder(path)
-}
-
-struct RemoveOnDrop<'a>(&'a Path);
-
-impl Drop for RemoveOnDrop<'_> {
-    fn drop(&mut self) {
-        // The failure that leads here is the one to report.
-        let _ = fs::remove_file(self.0);
-    }
-}
-
-/// A name in the same folder, so that renaming does not copy, which no other call uses.
-fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    Ok(path.with_file_name(hidden))
-}
-
-/// Brings the renaming itself to the disk.
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
+    Error::io(op, path, source)
 }
 
 fn to_file(dtype: DType) -> Dtype {

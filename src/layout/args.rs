@@ -1,9 +1,9 @@
-//! The arguments that describe shapes, dimensions and ranges, in the forms a caller would write them.
+//! The arguments that describe shapes and dimensions, in the forms a caller would write them.
 
 use crate::{Result, error::bail};
 use smallvec::SmallVec;
 use std::fmt;
-use std::ops::{Deref, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
+use std::ops::{Deref, RangeFull};
 
 /// Ranks up to this need no allocation.
 pub(crate) const INLINE: usize = 5;
@@ -11,14 +11,28 @@ pub(crate) const INLINE: usize = 5;
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
 /// The sizes of a tensor, one for each dimension; none for a single number.
+///
+/// ```
+/// use cotangent::{Shape, Tensor};
+/// let shape = Shape::from([2, 3]);
+/// assert_eq!((shape.len(), shape.numel()), (2, 6));
+/// assert_eq!(Tensor::zeros(&shape)?.shape(), &shape[..]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; INLINE]>);
 
 impl Shape {
     /// The number of elements.
+    ///
+    /// ```
+    /// use cotangent::Shape;
+    /// assert_eq!((Shape::from([2, 3]).numel(), Shape::from(()).numel()), (6, 1));
+    /// ```
     #[inline]
     pub fn numel(&self) -> usize {
-        self.0.iter().product()
+        // It never overflows for a shape that a tensor has (L3); for any other it is more than memory holds.
+        self.0.iter().fold(1, |n: usize, &size| n.saturating_mul(size))
     }
 
     #[inline]
@@ -126,72 +140,177 @@ impl From<&Shape> for Shape {
     }
 }
 
+/// Integers given as arguments.
+pub(crate) type Ints = SmallVec<[isize; INLINE]>;
+
+/// An integer as a signed one. What is too large for that is too large for everything it could mean, and stays so.
+pub(crate) trait ToSigned: Copy {
+    fn to_signed(self) -> isize;
+}
+
+impl ToSigned for usize {
+    fn to_signed(self) -> isize {
+        isize::try_from(self).unwrap_or(isize::MAX)
+    }
+}
+
+macro_rules! signed {
+    ($($int:ty),+) => {$(
+        impl ToSigned for $int {
+            fn to_signed(self) -> isize {
+                isize::try_from(self).unwrap_or(if self < 0 { isize::MIN } else { isize::MAX })
+            }
+        }
+    )+};
+}
+signed!(i32, i64, isize);
+
 /// Sizes of which one may be left open with `-1`, as `reshape` and `expand` take them.
-#[derive(Clone, Debug)]
-pub struct Sizes(pub(crate) SmallVec<[isize; INLINE]>);
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::zeros([2, 6])?;
+/// assert_eq!(x.reshape([3, -1])?.shape(), [3, 4]);
+/// assert_eq!(x.reshape(-1)?.shape(), [12]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub(crate) Ints);
+
+/// One dimension; a negative one counts from the last.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::zeros([2, 3])?;
+/// assert_eq!(x.softmax(-1)?.shape(), x.softmax(1_usize)?.shape());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dim(pub(crate) isize);
+
+/// A place along a dimension; a negative one counts from the end.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::arange(0, 4)?;
+/// assert_eq!(x.select(0, -1)?.item::<i64>()?, 3);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At(pub(crate) isize);
 
 /// Dimensions to work on: a number, several, or all (`..`). Negative ones count from the last.
-#[derive(Clone, Debug)]
-pub enum Dims {
-    /// Every dimension.
-    All,
-    /// The dimensions named.
-    Some(SmallVec<[isize; INLINE]>),
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::zeros([1, 3, 1])?;
+/// assert_eq!(x.squeeze(..)?.shape(), [3]);
+/// assert_eq!(x.squeeze(-1)?.shape(), [1, 3]);
+/// assert_eq!(x.squeeze([0, 2])?.shape(), [3]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dims {
+    /// All of them if there are none.
+    pub(crate) named: Option<Ints>,
+}
+
+/// Dimensions that a reduction goes over: as [`Dims`], or [`keepdim`] of these.
+///
+/// ```
+/// use cotangent::{Tensor, keepdim};
+/// let x = Tensor::zeros([2, 3])?;
+/// assert_eq!(x.sum(..)?.shape(), [0; 0]);
+/// assert_eq!(x.sum(0)?.shape(), [3]);
+/// assert_eq!(x.sum(keepdim(..))?.shape(), [1, 1]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReduceDims {
+    pub(crate) dims: Dims,
+    pub(crate) keepdim: bool,
+}
+
+/// Dimensions that a reduction goes over, and that stay with size 1.
+///
+/// ```
+/// use cotangent::{Tensor, keepdim};
+/// let x = Tensor::ones([2, 3, 4])?;
+/// assert_eq!(x.sum([0, 2])?.shape(), [3]);
+/// assert_eq!(x.sum(keepdim([0, 2]))?.shape(), [1, 3, 1]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn keepdim(dims: impl Into<Dims>) -> ReduceDims {
+    ReduceDims { dims: dims.into(), keepdim: true }
+}
+
+impl Dims {
+    pub(crate) const ALL: Dims = Dims { named: None };
 }
 
 impl From<RangeFull> for Dims {
     fn from(_: RangeFull) -> Dims {
-        Dims::All
+        Dims::ALL
     }
+}
+
+impl From<RangeFull> for ReduceDims {
+    fn from(_: RangeFull) -> ReduceDims {
+        Dims::ALL.into()
+    }
+}
+
+impl From<Dims> for ReduceDims {
+    fn from(dims: Dims) -> ReduceDims {
+        ReduceDims { dims, keepdim: false }
+    }
+}
+
+impl From<Dim> for Dims {
+    fn from(dim: Dim) -> Dims {
+        dim.0.into()
+    }
+}
+
+/// Lists of integers in the forms a caller has them in.
+macro_rules! from_lists {
+    ($int:ty: $($target:ident |$list:ident| $make:expr;)+) => {$(
+        impl<const N: usize> From<[$int; N]> for $target {
+            fn from(list: [$int; N]) -> $target { $target::from(&list[..]) }
+        }
+        impl From<&[$int]> for $target {
+            fn from($list: &[$int]) -> $target { $make }
+        }
+        impl From<&Vec<$int>> for $target {
+            fn from(list: &Vec<$int>) -> $target { $target::from(&list[..]) }
+        }
+        impl From<Vec<$int>> for $target {
+            fn from(list: Vec<$int>) -> $target { $target::from(&list[..]) }
+        }
+    )+};
 }
 
 macro_rules! from_integers {
     ($($int:ty),+) => {$(
+        from_lists! { $int:
+            Dims |list| Dims { named: Some(list.iter().map(|&dim| dim.to_signed()).collect()) };
+            ReduceDims |list| ReduceDims { dims: list.into(), keepdim: false };
+            Sizes |list| Sizes(list.iter().map(|&size| size.to_signed()).collect());
+        }
+        impl From<$int> for Dim {
+            fn from(dim: $int) -> Dim { Dim(dim.to_signed()) }
+        }
+        impl From<$int> for At {
+            fn from(at: $int) -> At { At(at.to_signed()) }
+        }
         impl From<$int> for Dims {
-            fn from(dim: $int) -> Dims { Dims::Some(SmallVec::from_slice(&[dim as isize])) }
+            fn from(dim: $int) -> Dims { Dims::from([dim]) }
         }
-        impl<const N: usize> From<[$int; N]> for Dims {
-            fn from(dims: [$int; N]) -> Dims { Dims::from(&dims[..]) }
-        }
-        impl From<&[$int]> for Dims {
-            fn from(dims: &[$int]) -> Dims { Dims::Some(dims.iter().map(|&d| d as isize).collect()) }
-        }
-        impl From<&Vec<$int>> for Dims {
-            fn from(dims: &Vec<$int>) -> Dims { Dims::from(&dims[..]) }
-        }
-        impl From<Vec<$int>> for Dims {
-            fn from(dims: Vec<$int>) -> Dims { Dims::from(&dims[..]) }
+        impl From<$int> for ReduceDims {
+            fn from(dim: $int) -> ReduceDims { ReduceDims { dims: dim.into(), keepdim: false } }
         }
         impl From<$int> for Sizes {
-            fn from(size: $int) -> Sizes { Sizes(SmallVec::from_slice(&[size as isize])) }
-        }
-        impl<const N: usize> From<[$int; N]> for Sizes {
-            fn from(sizes: [$int; N]) -> Sizes { Sizes::from(&sizes[..]) }
-        }
-        impl From<&[$int]> for Sizes {
-            fn from(sizes: &[$int]) -> Sizes { Sizes(sizes.iter().map(|&s| s as isize).collect()) }
-        }
-        impl From<&Vec<$int>> for Sizes {
-            fn from(sizes: &Vec<$int>) -> Sizes { Sizes::from(&sizes[..]) }
-        }
-        impl From<Vec<$int>> for Sizes {
-            fn from(sizes: Vec<$int>) -> Sizes { Sizes::from(&sizes[..]) }
-        }
-        impl From<Range<$int>> for Slice {
-            fn from(r: Range<$int>) -> Slice { Slice::new(Some(r.start as isize), Some(r.end as isize)) }
-        }
-        impl From<RangeInclusive<$int>> for Slice {
-            // `..=-1` ends with the last element, which no exclusive end but the open one can say.
-            fn from(r: RangeInclusive<$int>) -> Slice {
-                let end = *r.end() as isize;
-                Slice::new(Some(*r.start() as isize), (end != -1).then(|| end.saturating_add(1)))
-            }
-        }
-        impl From<RangeFrom<$int>> for Slice {
-            fn from(r: RangeFrom<$int>) -> Slice { Slice::new(Some(r.start as isize), None) }
-        }
-        impl From<RangeTo<$int>> for Slice {
-            fn from(r: RangeTo<$int>) -> Slice { Slice::new(None, Some(r.end as isize)) }
+            fn from(size: $int) -> Sizes { Sizes::from([size]) }
         }
     )+};
 }
@@ -199,7 +318,7 @@ from_integers!(i32, i64, isize, usize);
 
 impl From<()> for Sizes {
     fn from((): ()) -> Sizes {
-        Sizes(SmallVec::new())
+        Sizes(Ints::new())
     }
 }
 
@@ -209,75 +328,30 @@ impl From<&Shape> for Sizes {
     }
 }
 
-/// A range along one dimension with Python's meaning: open ends, negative positions counted from the end, ends beyond
-/// the size cut off, and a step that may be negative.
-///
-/// ```
-/// use cotangent::{Slice, Tensor};
-/// let x = Tensor::arange(0, 6, 1)?;
-/// assert_eq!(x.slice(0, 1..-1)?.to_vec::<i64>()?, [1, 2, 3, 4]);
-/// assert_eq!(x.slice(0, Slice::from(..).step(-2))?.to_vec::<i64>()?, [5, 3, 1]);
-/// # Ok::<(), cotangent::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
-    start: Option<isize>,
-    end: Option<isize>,
-    step: isize,
-}
-
-impl Slice {
-    /// From `start` up to but without `end`; `None` leaves the side open.
-    pub fn new(start: Option<isize>, end: Option<isize>) -> Slice {
-        Slice { start, end, step: 1 }
-    }
-
-    /// The same range in steps of `step`. With a negative step open ends run from the last element to the first.
-    #[must_use]
-    pub fn step(self, step: isize) -> Slice {
-        Slice { step, ..self }
-    }
-
-    /// The first position, the number of elements and the step, for a dimension of `size`.
-    pub(crate) fn resolve(&self, op: &'static str, size: usize) -> Result<(usize, usize, isize)> {
-        let (n, step) = (size as isize, self.step);
-        if step == 0 {
-            bail!(Value, op, "a slice's step must not be 0");
-        }
-        let wrap = |at: isize| if at < 0 { at.saturating_add(n) } else { at };
-        // A descending slice starts at most at the last element and ends at earliest before the first.
-        let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
-        let (first, last) = if step > 0 { (low, high) } else { (high, low) };
-        let start = self.start.map_or(first, |at| wrap(at).clamp(low, high));
-        let end = self.end.map_or(last, |at| wrap(at).clamp(low, high));
-        let span = if step > 0 { end - start } else { start - end };
-        let len = if span <= 0 { 0 } else { (span as usize).div_ceil(step.unsigned_abs()) };
-        Ok((if len == 0 { 0 } else { start as usize }, len, step))
-    }
-}
-
-impl From<RangeFull> for Slice {
-    fn from(_: RangeFull) -> Slice {
-        Slice::new(None, None)
+impl From<Shape> for Sizes {
+    fn from(shape: Shape) -> Sizes {
+        Sizes::from(&shape[..])
     }
 }
 
 /// A dimension argument as an index, negative ones wrapped.
 pub(crate) fn resolve_dim(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
-    let wrapped = if dim < 0 { dim + rank as isize } else { dim };
+    let wrapped = if dim < 0 { dim.saturating_add(rank as isize) } else { dim };
     if wrapped < 0 || wrapped >= rank as isize {
         bail!(Index, op, "dimension {dim} is out of range for rank {rank}");
     }
     Ok(wrapped as usize)
 }
 
+/// As [`resolve_dim`], but a single number, which has no dimensions, lets 0 and -1 pass, as in PyTorch.
+pub(crate) fn resolve_dim_or_scalar(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
+    if rank == 0 && matches!(dim, 0 | -1) { Ok(0) } else { resolve_dim(op, dim, rank) }
+}
+
 /// Dimension arguments as sorted indices, each at most once. A single number has no dimensions, but 0 and -1 are let
 /// pass for it, as in PyTorch, and name none.
 pub(crate) fn resolve_dims(op: &'static str, dims: &Dims, rank: usize) -> Result<SmallVec<[usize; INLINE]>> {
-    let dims = match dims {
-        Dims::All => return Ok((0..rank).collect()),
-        Dims::Some(dims) => dims,
-    };
+    let Some(dims) = &dims.named else { return Ok((0..rank).collect()) };
     let mut resolved = SmallVec::new();
     for &dim in dims {
         if rank == 0 && matches!(dim, 0 | -1) {
@@ -297,30 +371,8 @@ pub(crate) fn resolve_dims(op: &'static str, dims: &Dims, rank: usize) -> Result
 mod tests {
     use super::*;
 
-    fn positions(slice: &Slice, size: usize) -> Vec<isize> {
-        let (start, len, step) = slice.resolve("slice", size).unwrap_or((99, 99, 99));
-        (0..len as isize).map(|i| start as isize + i * step).collect()
-    }
-
     #[test]
-    #[allow(clippy::reversed_empty_ranges)] // Python's slices are not Rust's
-    fn slices_mean_what_they_mean_in_python() {
-        assert_eq!(positions(&(1..3).into(), 5), [1, 2]);
-        assert_eq!(positions(&(-2..).into(), 5), [3, 4]);
-        assert_eq!(positions(&(..-1).into(), 3), [0, 1]);
-        assert_eq!(positions(&(2..100).into(), 4), [2, 3]);
-        assert!(positions(&(3..1).into(), 4).is_empty());
-        assert_eq!(positions(&(1..=-1).into(), 4), [1, 2, 3]);
-        assert_eq!(positions(&Slice::from(..).step(-1), 3), [2, 1, 0]);
-        assert_eq!(positions(&Slice::from(..).step(2), 5), [0, 2, 4]);
-        assert_eq!(positions(&Slice::from(4..1).step(-2), 6), [4, 2]);
-        assert_eq!(positions(&Slice::from(-1..).step(-3), 6), [5, 2]);
-        assert!(positions(&Slice::from(..).step(-1), 0).is_empty());
-        assert!(Slice::from(..).step(0).resolve("slice", 3).is_err());
-    }
-
-    #[test]
-    fn dims_wrap_and_repeat_is_refused() {
+    fn dims_wrap_and_repeat_is_an_error() {
         assert_eq!(resolve_dims("sum", &Dims::from([-1, 0]), 3).ok().as_deref(), Some(&[0, 2][..]));
         let twice = resolve_dims("sum", &Dims::from([1, -2]), 3).map_err(|e| e.to_string());
         assert_eq!(twice.err().as_deref(), Some("sum: dimension -2 occurs twice in [1, -2]"));
@@ -329,5 +381,12 @@ mod tests {
         assert!(resolve_dim("sum", 0, 0).is_err());
         assert_eq!(resolve_dims("sum", &Dims::from([0]), 0).ok().as_deref(), Some(&[][..]));
         assert!(resolve_dims("sum", &Dims::from([1]), 0).is_err());
+    }
+
+    #[test]
+    fn a_dimension_too_large_for_a_signed_number_is_out_of_range() {
+        assert!(resolve_dims("sum", &Dims::from(usize::MAX), 3).is_err(), "it is not -1");
+        assert!(resolve_dim("sum", Dim::from(usize::MAX).0, 3).is_err());
+        assert!(resolve_dim("sum", isize::MIN, 3).is_err());
     }
 }

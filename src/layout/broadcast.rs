@@ -1,6 +1,6 @@
 //! NumPy's broadcasting rule, and what it takes to undo it.
 
-use super::{Layout, Shape, Strides};
+use super::{Layout, Shape, Strides, check_shape};
 use crate::{Result, error::bail};
 use smallvec::SmallVec;
 
@@ -18,6 +18,8 @@ pub(crate) fn broadcast(op: &'static str, shapes: &[&Shape]) -> Result<Shape> {
             }
         }
     }
+    // Two shapes that exist can broadcast to one that is too large to.
+    check_shape(op, &out)?;
     Ok(out.into_iter().collect())
 }
 

@@ -5,17 +5,21 @@
 //! - **L2** every element's position `offset + Σ index·stride` lies inside the storage that the layout was made for. A
 //!   contiguous layout has it by construction, views of a layout address a subset of its positions, and
 //!   [`Layout::as_strided`] checks it.
-//! - **L3** the number of elements fits in `isize`.
+//! - **L3** the bytes of all elements fit in `isize`, whatever their dtype, also if sizes of 0 counted as 1, so that neither
+//!   strides nor byte counts can overflow. Every shape that comes into being passes [`check_shape`]: those that a caller
+//!   gives, broadcast and expanded ones included. Views and reductions of a checked shape have no more elements.
 #![forbid(unsafe_code)]
 
 mod args;
 mod broadcast;
+mod slice;
 mod view;
 mod walk;
 
-pub use args::{Dims, Shape, Sizes, Slice};
-pub(crate) use args::{INLINE, Strides, resolve_dim, resolve_dims};
+pub use args::{At, Dim, Dims, ReduceDims, Shape, Sizes, keepdim};
+pub(crate) use args::{INLINE, Ints, Strides, ToSigned, resolve_dim, resolve_dim_or_scalar, resolve_dims};
 pub(crate) use broadcast::{broadcast, reduced_dims};
+pub use slice::Slice;
 pub(crate) use walk::Walk;
 
 use crate::{Result, error::bail};
@@ -101,19 +105,20 @@ impl Layout {
             .map(|(&size, &stride)| (stride.unsigned_abs(), size))
             .collect();
         dims.sort_unstable();
-        let mut reach = 0;
+        let mut reach = 0_usize;
         for (stride, size) in dims {
             if stride <= reach {
                 return false;
             }
-            reach += stride * (size - 1);
+            // Without elements the strides may be anything.
+            reach = reach.saturating_add(stride.saturating_mul(size - 1));
         }
         true
     }
 }
 
 fn is_contiguous(shape: &[usize], strides: &[isize]) -> bool {
-    let mut expected = 1;
+    let mut expected = 1_isize;
     let mut contiguous = true;
     for (&size, &stride) in shape.iter().zip(strides).rev() {
         if size == 0 {
@@ -165,15 +170,28 @@ fn long_strides(shape: &[usize]) -> Strides {
     strides
 }
 
-/// Checks L3 for a shape that comes from outside, in bytes of the given element size.
+/// The most bytes that an element may have.
+const LARGEST_ELEMENT: usize = 16;
+
+/// Checks L3 for a shape that comes into being, and counts its elements.
 #[inline]
-pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -> Result<usize> {
-    // Sizes of zero are counted as one so that strides, which multiply all sizes, cannot overflow either.
-    let bytes = shape.iter().try_fold(element, |n, &size| n.checked_mul(size.max(1)));
+pub(crate) fn check_shape(op: &'static str, shape: &[usize]) -> Result<usize> {
+    // The common shapes have few and small sizes, whose product needs no checks.
+    const SMALL: usize = 1 << 14;
+    if shape.len() <= 4 && shape.iter().all(|&size| size < SMALL) {
+        return Ok(shape.iter().product());
+    }
+    let bytes = shape.iter().try_fold(LARGEST_ELEMENT, |n, &size| n.checked_mul(size.max(1)));
     match bytes {
-        Some(bytes) if bytes <= isize::MAX as usize => Ok(if shape.contains(&0) { 0 } else { bytes }),
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(if shape.contains(&0) { 0 } else { bytes / LARGEST_ELEMENT }),
         _ => bail!(Shape, op, "a tensor of shape {shape:?} has more bytes than can be addressed"),
     }
+}
+
+/// As [`check_shape`], for the bytes of elements of this size.
+#[inline]
+pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -> Result<usize> {
+    Ok(check_shape(op, shape)? * element)
 }
 
 #[cfg(test)]

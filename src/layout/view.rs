@@ -1,6 +1,6 @@
 //! Views as algebra: each function makes a new layout over the same storage, or says why it cannot.
 
-use super::{Layout, Shape, Sizes, Slice, Strides, checked_bytes, extent, resolve_dim};
+use super::{Layout, Shape, Sizes, Slice, Strides, check_shape, extent, resolve_dim};
 use crate::{Result, error::bail};
 use smallvec::SmallVec;
 
@@ -65,7 +65,7 @@ impl Layout {
     fn strided_part(&self, dim: usize, start: usize, len: usize, step: isize) -> Layout {
         let mut strides = self.strides.clone();
         // Without elements no position is read, and an offset at the end would break L2 for views of this view.
-        let offset = if len == 0 { self.offset } else { self.at(dim, start) };
+        let offset = if len == 0 || self.numel == 0 { self.offset } else { self.at(dim, start) };
         // A step as long as the dimension leaves one element, whose stride is never used; it must only not overflow.
         strides[dim] = strides[dim].saturating_mul(step);
         Layout::new(self.shape.with(dim, len), strides, offset)
@@ -92,7 +92,7 @@ impl Layout {
 
     /// The named dimensions reversed.
     pub fn flip(&self, op: &'static str, dims: &[usize]) -> Result<Layout> {
-        let reversed = Slice::new(None, None).step(-1);
+        let reversed = Slice::from(..).step(-1);
         dims.iter().try_fold(self.clone(), |layout, &dim| layout.slice(op, dim as isize, &reversed))
     }
 
@@ -107,10 +107,14 @@ impl Layout {
 
     /// A dimension of size 1 put in at `dim`, which may be one past the last.
     pub fn unsqueeze(&self, op: &'static str, dim: isize) -> Result<Layout> {
-        let dim = resolve_dim(op, dim, self.rank() + 1)?;
+        let rank = self.rank() as isize;
+        if !(-rank - 1..=rank).contains(&dim) {
+            bail!(Index, op, "there is no place {dim} for a dimension in shape {:?} of rank {rank}", self.shape);
+        }
+        let dim = if dim < 0 { dim + rank + 1 } else { dim } as usize;
         let mut layout = self.clone();
         // The stride the dimension would have in a contiguous layout keeps printed strides unsurprising.
-        let stride = self.shape.get(dim).map_or(1, |&size| size.max(1) as isize * self.strides[dim]);
+        let stride = self.shape.get(dim).map_or(1, |&size| (size.max(1) as isize).saturating_mul(self.strides[dim]));
         layout.shape.insert(dim, 1);
         layout.strides.insert(dim, stride);
         Ok(layout)
@@ -133,7 +137,7 @@ impl Layout {
             }
         }
         let shape = Shape::from_slice(&shape);
-        checked_bytes(op, &shape, 1)?;
+        check_shape(op, &shape)?;
         Ok(self.broadcast_to(&shape))
     }
 
@@ -155,7 +159,7 @@ impl Layout {
             bail!(Shape, op, "cannot make {:?} of {:?}, which has {numel} elements", &asked[..], self.shape);
         }
         let filled: Shape = asked.iter().map(|&s| if s == -1 { numel / known } else { s as usize }).collect();
-        checked_bytes(op, &filled, 1)?;
+        check_shape(op, &filled)?;
         Ok(filled)
     }
 
@@ -175,7 +179,7 @@ impl Layout {
         while at > 0 {
             at -= 1;
             let (mut run, inner) = old[at];
-            while at > 0 && old[at - 1].1 == inner * run as isize {
+            while at > 0 && old[at - 1].1 == inner.wrapping_mul(run as isize) {
                 at -= 1;
                 run *= old[at].0;
             }
@@ -205,7 +209,7 @@ impl Layout {
         if shape.len() != strides.len() {
             bail!(Shape, op, "{} sizes {shape:?} but {} strides {strides:?}", shape.len(), strides.len());
         }
-        checked_bytes(op, &shape, 1)?;
+        check_shape(op, &shape)?;
         match extent(&shape, strides, offset) {
             Some((low, high)) if low < 0 || high >= len as i128 => bail!(
                 Index,

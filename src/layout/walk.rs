@@ -19,7 +19,7 @@ fn merged<const N: usize>(shape: &Shape, strides: impl Fn(usize) -> [isize; N]) 
     for (at, &size) in shape.iter().enumerate().filter(|(_, size)| **size != 1) {
         let strides = strides(at);
         match dims.last_mut() {
-            Some((run, outer)) if (0..N).all(|k| outer[k] == strides[k] * size as isize) => {
+            Some((run, outer)) if (0..N).all(|k| outer[k] == strides[k].wrapping_mul(size as isize)) => {
                 *run *= size;
                 *outer = strides;
             }

@@ -5,7 +5,7 @@
 //! thread is first set off against what it owes. Laws:
 //!
 //! 1. `counted` minus all that is owed is what is in use. So [`Counter::current`] is exact.
-//! 2. `counted` rises only after the thread that raises it has materialized its account. So where one thread allocates, the
+//! 2. `counted` rises only after the thread that raises it has paid what it owes. So where one thread allocates, the
 //!    peak of `counted` is the peak of what is in use, exactly; where several do, it is never too low, and too high by at
 //!    most [`CREDIT`] for each other thread.
 
@@ -42,7 +42,7 @@ impl Counter {
         account
     }
 
-    /// Settles and forgets an account.
+    /// Pays what is owed, and closes the account.
     pub(crate) fn close(&self, account: &Arc<Account>) {
         self.materialize(account);
         self.accounts().retain(|other| !Arc::ptr_eq(other, account));

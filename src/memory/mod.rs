@@ -8,7 +8,7 @@
 //! - the *system* gives segments of at least 2 MiB, with huge pages where there are any.
 //!
 //! When the system refuses, or the limit set with [`set_limit`] would be passed, the cache is flushed and the request
-//! is tried again; then it fails with [`Error::OutOfMemory`].
+//! is tried again; then it fails with [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
 //!
 //! ```
 //! use cotangent::{Device, memory};
@@ -29,18 +29,29 @@ mod shared;
 mod system;
 
 pub(crate) use shared::{Shared, Vacant};
+pub(crate) use system::CpuSystem;
 
-use crate::{Device, Error, Result};
+use crate::{Device, Error, OutOfMemory, Result};
+use cotangent_macros::named;
 use count::Counter;
 use pool::{Block, Pool, System};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use system::CpuSystem;
 
 /// The CPU's memory.
 pub(crate) static CPU: Arena<CpuSystem> = Arena::new(CpuSystem);
 
 /// A snapshot of the memory of a device, in bytes. See [`stats`].
+///
+/// ```
+/// use cotangent::{Device, Tensor, memory};
+/// let x = Tensor::zeros([1000])?;
+/// let stats = memory::stats(Device::Cpu)?;
+/// assert!(stats.current() >= 4000);
+/// println!("{stats}");
+/// # drop(x);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     current: usize,
@@ -53,33 +64,80 @@ pub struct Stats {
 impl Stats {
     /// Bytes in use by tensors, gradients and workspaces. What counts is the block behind each of them: the request
     /// rounded up to the allocator's sizes, by at most 1/8 or to the next 64 bytes. Files mapped into memory do not count.
+    ///
+    /// ```
+    /// use cotangent::{Device, Tensor, memory};
+    /// let x = Tensor::zeros([1000])?;
+    /// assert!(memory::stats(Device::Cpu)?.current() >= 4000);
+    /// # drop(x);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "memory_allocated")]
     pub fn current(&self) -> usize {
         self.current
     }
 
     /// The highest value that [`current`](Self::current) ever had, or had since the last [`reset_peak`]. It is exact
     /// where one thread allocates; where several do, it may be too high by up to 64 KiB for each of the others.
+    ///
+    /// ```
+    /// use cotangent::{Device, Tensor, memory};
+    /// drop(Tensor::zeros([1000])?);
+    /// assert!(memory::stats(Device::Cpu)?.peak() >= 4000);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "max_memory_allocated")]
     pub fn peak(&self) -> usize {
         self.peak
     }
 
     /// Bytes held from the system that nobody uses: they are ready for the next requests.
+    ///
+    /// ```
+    /// use cotangent::{Device, memory};
+    /// let stats = memory::stats(Device::Cpu)?;
+    /// assert_eq!(stats.cached(), stats.held() - stats.current());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn cached(&self) -> usize {
         self.held.saturating_sub(self.current)
     }
 
     /// Bytes held from the system: in use or cached.
+    ///
+    /// ```
+    /// use cotangent::{Device, memory};
+    /// let stats = memory::stats(Device::Cpu)?;
+    /// assert!(stats.held() >= stats.current());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "memory_reserved")]
     pub fn held(&self) -> usize {
         self.held
     }
 
     /// How often memory was taken from the system since the program began. It stands still once a program that repeats
     /// itself is warm.
+    ///
+    /// ```
+    /// use cotangent::{Device, Tensor, memory};
+    /// drop(Tensor::zeros([1 << 20])?);
+    /// let before = memory::stats(Device::Cpu)?.system_allocations();
+    /// drop(Tensor::zeros([1 << 20])?);
+    /// println!("{} more", memory::stats(Device::Cpu)?.system_allocations() - before);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn system_allocations(&self) -> u64 {
         self.system_allocations
     }
 
     /// The limit on [`held`](Self::held), if one is set.
+    ///
+    /// ```
+    /// use cotangent::{Device, memory};
+    /// println!("{:?}", memory::stats(Device::Cpu)?.limit());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
@@ -112,6 +170,10 @@ impl fmt::Display for Stats {
 /// assert!(stats.current() <= stats.held());
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[doc(alias = "memory_stats")]
+#[doc(alias = "memory_summary")]
+#[doc(alias = "mem_get_info")]
+#[named]
 pub fn stats(device: Device) -> Result<Stats> {
     match device {
         Device::Cpu => Ok(CPU.stats()),
@@ -130,6 +192,8 @@ pub fn stats(device: Device) -> Result<Stats> {
 /// memory::reset_peak(Device::Cpu)?;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[doc(alias = "reset_peak_memory_stats")]
+#[named]
 pub fn reset_peak(device: Device) -> Result<()> {
     match device {
         Device::Cpu => {
@@ -153,6 +217,7 @@ pub fn reset_peak(device: Device) -> Result<()> {
 /// memory::empty_cache(Device::Cpu)?;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[named]
 pub fn empty_cache(device: Device) -> Result<()> {
     match device {
         Device::Cpu => {
@@ -165,7 +230,7 @@ pub fn empty_cache(device: Device) -> Result<()> {
 }
 
 /// Bounds the bytes held from the system for a device; `None` lifts the bound. Requests that would pass it fail with
-/// [`Error::OutOfMemory`], after what is cached has been given back. Memory in use stays as it is, even beyond the limit.
+/// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), after what is cached has been given back. Memory in use stays as it is, even beyond the limit.
 /// The system gives memory in steps of 2 MiB, so a limit counts in such steps.
 ///
 /// # Errors
@@ -179,6 +244,7 @@ pub fn empty_cache(device: Device) -> Result<()> {
 /// memory::set_limit(Device::Cpu, None)?;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[named]
 pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
     match device {
         Device::Cpu => {
@@ -188,6 +254,15 @@ pub fn set_limit(device: Device, limit: Option<usize>) -> Result<()> {
         Device::Cuda(n) => on_gpu("set_limit", n, |arena| arena.pool().set_limit(limit))?,
     }
     Ok(())
+}
+
+/// Bytes that the system could still give to the CPU, where it says.
+pub(crate) fn free_bytes() -> Option<usize> {
+    CPU.pool().free_bytes()
+}
+
+pub(crate) fn cpu_stats() -> Stats {
+    CPU.stats()
 }
 
 #[cfg(feature = "cuda")]
@@ -229,23 +304,20 @@ impl<S: System> Arena<S> {
     pub(crate) fn allocate(
         &self,
         op: &'static str,
-        requested: usize,
-        size: usize,
+        lane: u8,
+        [requested, size]: [usize; 2],
         relieve: impl FnOnce(),
     ) -> Result<Block> {
         // A statement of its own, so that the lock is free again for `relieve`.
-        let found = self.pool().allocate(size);
+        let found = self.pool().allocate(lane, size);
         if let Some(block) = found {
             return Ok(block);
         }
         relieve();
         let mut pool = self.pool();
-        pool.allocate_flushing(size).ok_or_else(|| Error::OutOfMemory {
-            op,
-            requested,
-            held: pool.held(),
-            cached: pool.held().saturating_sub(self.counter.current()),
-            free: pool.free_bytes(),
+        pool.allocate_flushing(lane, size).ok_or_else(|| {
+            let cached = pool.held().saturating_sub(self.counter.current());
+            Error::out_of_memory(op, OutOfMemory { requested, held: pool.held(), cached, free: pool.free_bytes() })
         })
     }
 
@@ -269,9 +341,8 @@ mod tests {
     #[test]
     fn the_caller_is_asked_for_relief_before_a_request_fails() {
         let arena = Arena::new(Fake::new(32 * MIB));
-        let kept = arena.allocate("test", 20 * MIB, 20 * MIB, || panic!("nothing is short yet")).ok();
-        let block =
-            arena.allocate("test", 30 * MIB, 30 * MIB, || kept.into_iter().for_each(|b| arena.pool().release(b)));
+        let kept = arena.allocate("test", 0, [20 * MIB; 2], || panic!("nothing is short yet")).ok();
+        let block = arena.allocate("test", 0, [30 * MIB; 2], || kept.into_iter().for_each(|b| arena.pool().release(b)));
         assert_eq!(block.map(|b| b.bytes).ok(), Some(30 * MIB));
         assert_eq!(arena.stats().system_allocations(), 2);
     }
@@ -280,12 +351,12 @@ mod tests {
     fn the_error_says_what_was_asked_held_cached_and_free() {
         let arena = Arena::new(Fake::new(64 * MIB));
         let take = |bytes| {
-            let block = arena.allocate("zeros", bytes, bytes, || ()).ok();
+            let block = arena.allocate("zeros", 0, [bytes; 2], || ()).ok();
             block.iter().for_each(|b| arena.counter.add(None, b.bytes));
         };
         take(20 * MIB);
         take(MIB);
-        let error = arena.allocate("zeros", 50 * MIB - 1, 50 * MIB, || ()).map(|_| ()).map_err(|e| e.to_string());
+        let error = arena.allocate("zeros", 0, [50 * MIB - 1, 50 * MIB], || ()).map(|_| ()).map_err(|e| e.to_string());
         let expected = format!(
             "zeros: out of memory: {} bytes asked for, {} held from the system, {} of them cached, {} bytes free",
             50 * MIB - 1,

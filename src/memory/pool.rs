@@ -8,7 +8,9 @@
 //! 1. The blocks of a segment lie end to end and cover it exactly.
 //! 2. Two free neighbours of one segment are one block (`release` joins them at once).
 //! 3. A block is in its kind's `free` set exactly when it is marked free.
-//! 4. `held` is the sum of all segments, `used` the sum of all blocks that are not free.
+//! 4. A segment serves one *lane*: the work of one stream of a GPU, whose order makes it safe to hand out a block again as
+//!    soon as it is given back. The CPU has one lane.
+//! 5. `held` is the sum of all segments, `used` the sum of all blocks that are not free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +25,11 @@ pub(crate) trait System {
     /// What every mapped address and every block is a multiple of; a power of two.
     const ALIGNMENT: usize;
 
-    /// Takes `bytes` (a multiple of [`SEGMENT_STEP`]) from the system and answers with their address, not 0; `None`
+    /// Whether memory that comes back is kept. Where it is not, every block is mapped and unmapped on its own and has
+    /// exactly the bytes asked for: a sanitizer then sees what goes beyond them, or comes after them.
+    const CACHED: bool = true;
+
+    /// Takes `bytes` (a multiple of [`SEGMENT_STEP`], where memory is cached) from the system and answers with their address, not 0; `None`
     /// when the system refuses.
     fn map(&mut self, bytes: usize) -> Option<usize>;
 
@@ -90,6 +96,7 @@ impl SizeClass {
 struct Segment {
     bytes: usize,
     kind: SizeClass,
+    lane: u8,
 }
 
 struct Node {
@@ -104,8 +111,8 @@ pub(crate) struct Pool<S> {
     system: S,
     segments: BTreeMap<usize, Segment>,
     nodes: BTreeMap<usize, Node>,
-    /// Free blocks by kind, as (bytes, address): best fit first, and the lowest address among equals.
-    free: [BTreeSet<(usize, usize)>; 3],
+    /// Free blocks by kind, as (lane, bytes, address): best fit first, and the lowest address among equals.
+    free: [BTreeSet<(u8, usize, usize)>; 3],
     held: usize,
     used: usize,
     limit: Option<usize>,
@@ -164,7 +171,7 @@ impl<S: System> Pool<S> {
     }
 
     /// A block from the cache, or else from a new segment; the cache is left as it is when there is neither.
-    pub(crate) fn allocate(&mut self, bytes: usize) -> Option<Block> {
+    pub(crate) fn allocate(&mut self, lane: u8, bytes: usize) -> Option<Block> {
         if bytes == 0 {
             return Some(Block { address: S::ALIGNMENT, bytes: 0 });
         }
@@ -172,20 +179,23 @@ impl<S: System> Pool<S> {
         if bytes > isize::MAX as usize - SEGMENT_STEP {
             return None;
         }
+        if !S::CACHED {
+            return self.map_alone(bytes);
+        }
         let bytes = bytes.next_multiple_of(S::ALIGNMENT);
         let kind = SizeClass::of(bytes);
-        let (size, address) = match self.best_fit(kind, bytes) {
+        let (size, address) = match self.best_fit(lane, kind, bytes) {
             Some(found) => found,
-            None => self.grow(kind, bytes)?,
+            None => self.grow(lane, kind, bytes)?,
         };
-        Some(self.take(kind, address, size, bytes))
+        Some(self.take(lane, kind, address, size, bytes))
     }
 
     /// As [`allocate`](Self::allocate), but when there is neither, everything cached goes back to the system first.
-    pub(crate) fn allocate_flushing(&mut self, bytes: usize) -> Option<Block> {
-        self.allocate(bytes).or_else(|| {
+    pub(crate) fn allocate_flushing(&mut self, lane: u8, bytes: usize) -> Option<Block> {
+        self.allocate(lane, bytes).or_else(|| {
             self.empty_cache();
-            self.allocate(bytes)
+            self.allocate(lane, bytes)
         })
     }
 
@@ -194,8 +204,13 @@ impl<S: System> Pool<S> {
         if block.bytes == 0 {
             return;
         }
+        if !S::CACHED {
+            (self.held, self.used) = (self.held - block.bytes, self.used - block.bytes);
+            return self.system.unmap(block.address, block.bytes);
+        }
         let node = self.nodes.get(&block.address).filter(|node| !node.free);
-        let Some((segment, kind)) = node.and_then(|n| Some((n.segment, self.segments.get(&n.segment)?.kind))) else {
+        let found = node.and_then(|n| Some((n.segment, self.segments.get(&n.segment)?)));
+        let Some((segment, &Segment { kind, lane, .. })) = found else {
             // A block comes back once, because its owner cannot be copied; there is nothing to take back here.
             debug_assert!(false, "released {block:?}, which is not handed out");
             return;
@@ -208,20 +223,31 @@ impl<S: System> Pool<S> {
         if let Some((&next, node)) = self.nodes.range(address + 1..).next()
             && joins(node)
         {
-            free.remove(&(node.bytes, next));
+            free.remove(&(lane, node.bytes, next));
             bytes += node.bytes;
             self.nodes.remove(&next);
         }
         if let Some((&previous, node)) = self.nodes.range(..address).next_back()
             && joins(node)
         {
-            free.remove(&(node.bytes, previous));
+            free.remove(&(lane, node.bytes, previous));
             bytes += node.bytes;
             self.nodes.remove(&address);
             address = previous;
         }
-        free.insert((bytes, address));
+        free.insert((lane, bytes, address));
         self.nodes.insert(address, Node { bytes, segment, free: true });
+    }
+
+    /// A block that is no part of a segment.
+    fn map_alone(&mut self, bytes: usize) -> Option<Block> {
+        if self.limit.is_some_and(|limit| self.held.saturating_add(bytes) > limit) {
+            return None;
+        }
+        let address = self.system.map(bytes)?;
+        self.system_allocations += 1;
+        (self.held, self.used) = (self.held + bytes, self.used + bytes);
+        Some(Block { address, bytes })
     }
 
     /// Gives every wholly free segment back to the system.
@@ -232,7 +258,7 @@ impl<S: System> Pool<S> {
             let whole = nodes.get(&address).is_some_and(|node| node.free && node.bytes == segment.bytes);
             if whole {
                 nodes.remove(&address);
-                free[segment.kind as usize].remove(&(segment.bytes, address));
+                free[segment.kind as usize].remove(&(segment.lane, segment.bytes, address));
                 *held -= segment.bytes;
                 system.unmap(address, segment.bytes);
             }
@@ -242,16 +268,18 @@ impl<S: System> Pool<S> {
 
     /// The smallest free block that is not much larger than the request, or else the smallest that leaves a usable
     /// rest. A block between the two would be wasted on the request and is kept for a larger one.
-    fn best_fit(&self, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
+    fn best_fit(&self, lane: u8, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let free = &self.free[kind as usize];
-        let smallest_from = |least: usize| free.range((least, 0)..).next().copied();
+        let own = |&&(owner, ..): &&(u8, usize, usize)| owner == lane;
+        let smallest_from =
+            |least: usize| free.range((lane, least, 0)..).next().filter(own).map(|&(_, size, address)| (size, address));
         smallest_from(bytes)
             .filter(|&(size, _)| size <= bytes + bytes / WASTE_PART)
             .or_else(|| smallest_from(bytes + kind.smallest(S::ALIGNMENT)))
     }
 
     /// Adds a segment that can serve the request: the one its kind likes best, or else one just large enough.
-    fn grow(&mut self, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
+    fn grow(&mut self, lane: u8, kind: SizeClass, bytes: usize) -> Option<(usize, usize)> {
         let exact = bytes.next_multiple_of(SEGMENT_STEP);
         let preferred = kind.segment(exact);
         let smaller = (exact != preferred).then_some(exact);
@@ -263,9 +291,9 @@ impl<S: System> Pool<S> {
                 debug_assert!(address != 0 && address.is_multiple_of(S::ALIGNMENT));
                 self.system_allocations += 1;
                 self.held += size;
-                self.segments.insert(address, Segment { bytes: size, kind });
+                self.segments.insert(address, Segment { bytes: size, kind, lane });
                 self.nodes.insert(address, Node { bytes: size, segment: address, free: true });
-                self.free[kind as usize].insert((size, address));
+                self.free[kind as usize].insert((lane, size, address));
                 return Some((size, address));
             }
         }
@@ -273,18 +301,18 @@ impl<S: System> Pool<S> {
     }
 
     /// Hands out the free block of `size` bytes at `address`, less what is worth splitting off.
-    fn take(&mut self, kind: SizeClass, address: usize, size: usize, bytes: usize) -> Block {
+    fn take(&mut self, lane: u8, kind: SizeClass, address: usize, size: usize, bytes: usize) -> Block {
         let rest = size - bytes;
         let split = rest >= kind.smallest(S::ALIGNMENT);
         let bytes = if split { bytes } else { size };
         let free = &mut self.free[kind as usize];
-        free.remove(&(size, address));
+        free.remove(&(lane, size, address));
         let mut segment = address;
         if let Some(node) = self.nodes.get_mut(&address) {
             (node.bytes, node.free, segment) = (bytes, false, node.segment);
         }
         if split {
-            free.insert((rest, address + bytes));
+            free.insert((lane, rest, address + bytes));
             self.nodes.insert(address + bytes, Node { bytes: rest, segment, free: true });
         }
         self.used += bytes;

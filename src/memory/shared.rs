@@ -62,13 +62,15 @@ impl<T> Vacant<T> {
 
 impl<T: ?Sized> Shared<T> {
     /// A value of type `U` behind a pointer to `T`, of which it is an instance: `unsize` is `|inner| inner`.
+    // The pointer itself is unsized, not a reference made from it, which would lend the block only while it lives.
     #[inline]
-    pub(crate) fn new_unsized<U>(value: U, unsize: for<'a> fn(&'a mut Inner<U>) -> &'a mut Inner<T>) -> Shared<T> {
-        let mut block = ManuallyDrop::new(Shared::new(value)).inner;
-        // SAFETY: invariant 1; the handle to it is the only one. What `unsize` returns is that same `Inner`, which gets the
-        // handle: outside this module none can be made or taken apart.
-        let inner = NonNull::from(unsize(unsafe { block.as_mut() }));
-        debug_assert_eq!(inner.addr(), block.addr());
+    pub(crate) fn new_unsized<U>(value: U, unsize: fn(*mut Inner<U>) -> *mut Inner<T>) -> Shared<T> {
+        let block = ManuallyDrop::new(Shared::new(value)).inner;
+        let unsized_block = unsize(block.as_ptr());
+        assert!(unsized_block.addr() == block.as_ptr().addr(), "the pointer was exchanged for another one");
+        // SAFETY: it is the address of the block (checked), which is not null, under the metadata of a `U`, which is in it:
+        // outside this module no other `Inner` can be made.
+        let inner = unsafe { NonNull::new_unchecked(unsized_block) };
         Shared { inner, _owns: PhantomData }
     }
 
@@ -179,7 +181,7 @@ impl Drop for Free {
 #[inline]
 fn class_of(layout: Layout) -> Option<usize> {
     let class = (layout.size() - 1) / UNIT;
-    (class < CLASSES && layout.align() <= ALIGN).then_some(class)
+    (class < CLASSES && layout.align() <= ALIGN && !cfg!(cotangent_uncached)).then_some(class)
 }
 
 #[inline]

@@ -13,6 +13,7 @@ const ASK_FIRST: usize = 64 << 20;
 impl System for CpuSystem {
     /// A cache line, and the widest vector register.
     const ALIGNMENT: usize = 64;
+    const CACHED: bool = !cfg!(cotangent_uncached);
 
     fn map(&mut self, bytes: usize) -> Option<usize> {
         #[cfg(target_os = "linux")]
@@ -49,7 +50,7 @@ fn meminfo(field: &str) -> Option<usize> {
 }
 
 /// Segments begin at a multiple of the huge page size, or the kernel could not use huge pages for their ends.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(miri), not(cotangent_uncached)))]
 mod imp {
     use super::SEGMENT_STEP;
     use std::ptr;
@@ -105,17 +106,17 @@ mod imp {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(not(all(target_os = "linux", not(miri), not(cotangent_uncached))))]
 mod imp {
-    use super::SEGMENT_STEP;
+    use super::{CpuSystem, SEGMENT_STEP, System};
     use std::alloc::{Layout, alloc, dealloc};
     use std::ptr;
 
     /// A page: the allocator serves such sizes from whole pages in any case.
-    const ALIGN: usize = 4096;
+    const ALIGN: usize = if CpuSystem::CACHED { 4096 } else { CpuSystem::ALIGNMENT };
 
     pub(super) fn map(bytes: usize) -> Option<usize> {
-        debug_assert!(bytes.is_multiple_of(SEGMENT_STEP));
+        debug_assert!(bytes.is_multiple_of(SEGMENT_STEP) || !CpuSystem::CACHED);
         let layout = Layout::from_size_align(bytes, ALIGN).ok().filter(|l| l.size() > 0)?;
         // SAFETY: the layout is not empty.
         let start = unsafe { alloc(layout) };
@@ -141,7 +142,11 @@ mod tests {
     fn a_segment_can_be_written_to_its_end_and_is_aligned() {
         for bytes in [SEGMENT_STEP, 16 * SEGMENT_STEP] {
             let address = CpuSystem.map(bytes).expect("a few MiB");
-            let step = if cfg!(all(target_os = "linux", not(miri))) { SEGMENT_STEP } else { CpuSystem::ALIGNMENT };
+            let step = if cfg!(all(target_os = "linux", not(miri), not(cotangent_uncached))) {
+                SEGMENT_STEP
+            } else {
+                CpuSystem::ALIGNMENT
+            };
             assert_eq!(address % step, 0);
             let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
             // SAFETY: both bytes lie in the segment, which only this test knows of.
@@ -172,7 +177,7 @@ mod tests {
         assert_eq!(meminfo("NoSuchField:"), None);
     }
 
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), not(cotangent_uncached)))]
     #[test]
     fn margins_leave_an_aligned_range() {
         for (first, expected) in [

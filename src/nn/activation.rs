@@ -1,15 +1,22 @@
 //! Activations and reshapings as layers, for a [`Sequential`](super::Sequential). They have no parameters.
 
-use super::{Forward, Module};
-use crate::{Gelu, Result, Tensor};
+use super::{Forward, LayerEntry, Module, layer};
+use crate::ops::{ParamGroup, ParamSpec};
+use crate::options::options;
+use crate::{Dim, EluOptions, GeluOptions, LeakyReluOptions, Result, SoftplusOptions, Tensor};
 
 /// Makes layers out of methods of [`Tensor`]: for each `Name => |x| value;` a unit struct that is a [`Module`] and
-/// whose [`Forward`] is the value.
-macro_rules! unit_layers {
-    ($($(#[$doc:meta])+ $name:ident => |$x:ident| $value:expr;)+) => {$(
-        $(#[$doc])+
+/// whose [`Forward`] is the value; with `Name(Options) => |x, options| value;` a struct that holds options.
+macro_rules! layers {
+    ($($(#[doc = $doc:literal])+ $name:ident => |$x:ident| $value:expr;)+) => {$(
+        $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, Default, Module)]
         pub struct $name;
+
+        impl $name {
+            pub(crate) const LAYER: LayerEntry =
+                LayerEntry { name: stringify!($name), docs: concat!($($doc, "\n"),+), params: &[], build: |_| Ok(Box::new($name)) };
+        }
 
         impl Forward for $name {
             #[track_caller]
@@ -18,109 +25,182 @@ macro_rules! unit_layers {
             }
         }
     )+};
+    ($($(#[doc = $doc:literal])+ $name:ident($options:ident) => |$x:ident, $own:ident| $value:expr;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, Default, Module)]
+        pub struct $name {
+            #[module(skip)]
+            options: $options,
+        }
+
+        impl $name {
+            pub(crate) const LAYER: LayerEntry = LayerEntry {
+                name: stringify!($name),
+                docs: concat!($($doc, "\n"),+),
+                params: &[ParamSpec::Group(<$options as ParamGroup<'static>>::PARAMS)],
+                build: |args| Ok(Box::new($name { options: crate::ops::Args::new(stringify!($name), args).group()? })),
+            };
+
+            /// With the defaults.
+            ///
+            #[doc = concat!("```\nuse cotangent::{Tensor, nn::{Forward, ", stringify!($name), "}};")]
+            #[doc = concat!("let y = ", stringify!($name), "::new().forward(&Tensor::zeros([2, 3])?)?;")]
+            /// assert_eq!(y.shape(), [2, 3]);
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            pub fn new() -> $name {
+                $name::default()
+            }
+
+            /// With options.
+            ///
+            #[doc = concat!("```\nuse cotangent::{Tensor, nn::{Forward, ", stringify!($name), "}};")]
+            #[doc = concat!("# use cotangent::{*, nn::*};\nlet options = ", stringify!($options), "::new();")]
+            #[doc = concat!("let y = ", stringify!($name), "::new_with(options).forward(&Tensor::zeros([2, 3])?)?;")]
+            /// assert_eq!(y.shape(), [2, 3]);
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            pub fn new_with(options: impl Into<$options>) -> $name {
+                $name { options: options.into() }
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, $x: &Tensor) -> Result<Tensor> {
+                let $own = self.options.clone();
+                $value
+            }
+        }
+    )+};
 }
 
-unit_layers! {
+layers! {
     /// `max(x, 0)`.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Forward, ReLU}, tensor};
+    /// assert_eq!(ReLU.forward(&tensor!([-1.0])?)?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ReLU => |x| x.relu();
     /// `x · sigmoid(x)`.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Forward, SiLU}, tensor};
+    /// assert_eq!(SiLU.forward(&tensor!([0.0])?)?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     SiLU => |x| x.silu();
     /// The hyperbolic tangent.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Forward, Tanh}, tensor};
+    /// assert_eq!(Tanh.forward(&tensor!([0.0])?)?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     Tanh => |x| x.tanh();
     /// `1 / (1 + exp(-x))`.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Forward, Sigmoid}, tensor};
+    /// assert_eq!(Sigmoid.forward(&tensor!([0.0])?)?.item::<f32>()?, 0.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     Sigmoid => |x| x.sigmoid();
     /// What comes in.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Forward, Identity}, tensor};
+    /// assert_eq!(Identity.forward(&tensor!([7.0])?)?.item::<f32>()?, 7.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     Identity => |x| Ok(x.clone());
 }
 
-/// The Gaussian error linear unit; exact unless set to the approximation by tanh.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct GELU {
-    /// Exact or approximate.
-    #[module(skip)]
-    pub approximate: Gelu,
-}
-
-impl Default for GELU {
-    fn default() -> GELU {
-        GELU { approximate: Gelu::Erf }
+options! {
+    /// The options of [`Flatten`].
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Flatten, FlattenOptions, Forward}};
+    /// let layer = Flatten::new_with(FlattenOptions::new().start_dim(2).end_dim(3));
+    /// assert_eq!(layer.forward(&Tensor::zeros([2, 3, 4, 5])?)?.shape(), [2, 3, 20]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FlattenOptions {
+        /// The first of the dimensions that become one.
+        start_dim: Dim = Dim(1),
+        /// The last of them.
+        end_dim: Dim = Dim(-1),
     }
 }
 
-impl Forward for GELU {
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.gelu(self.approximate)
-    }
-}
-
-/// `x` where positive, `negative_slope · x` elsewhere.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct LeakyReLU {
-    /// 0.01 unless set.
-    pub negative_slope: f64,
-}
-
-impl Default for LeakyReLU {
-    fn default() -> LeakyReLU {
-        LeakyReLU { negative_slope: 0.01 }
-    }
-}
-
-impl Forward for LeakyReLU {
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.leaky_relu(self.negative_slope)
-    }
-}
-
-/// `x` where positive, `alpha · (exp(x) - 1)` elsewhere.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct ELU {
-    /// 1 unless set.
-    pub alpha: f64,
-}
-
-impl Default for ELU {
-    fn default() -> ELU {
-        ELU { alpha: 1.0 }
-    }
-}
-
-impl Forward for ELU {
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.elu(self.alpha)
-    }
-}
-
-/// `ln(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above the threshold.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct Softplus {
-    /// 1 unless set.
-    pub beta: f64,
-    /// 20 unless set.
-    pub threshold: f64,
-}
-
-impl Default for Softplus {
-    fn default() -> Softplus {
-        Softplus { beta: 1.0, threshold: 20.0 }
-    }
-}
-
-impl Forward for Softplus {
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.softplus(self.beta, self.threshold)
-    }
+layers! {
+    /// The Gaussian error linear unit; exact unless the options say that tanh approximates it.
+    ///
+    /// ```
+    /// use cotangent::{Gelu, nn::GELU};
+    /// let (exact, fast) = (GELU::new(), GELU::new_with(Gelu::Tanh));
+    /// ```
+    GELU(GeluOptions) => |x, options| x.gelu_with(options);
+    /// `x` where positive, `negative_slope · x` elsewhere.
+    ///
+    /// ```
+    /// let layer = cotangent::nn::LeakyReLU::new_with(0.2);
+    /// ```
+    LeakyReLU(LeakyReluOptions) => |x, options| x.leaky_relu_with(options);
+    /// `x` where positive, `alpha · (exp(x) - 1)` elsewhere.
+    ///
+    /// ```
+    /// let layer = cotangent::nn::ELU::new_with(0.5);
+    /// ```
+    ELU(EluOptions) => |x, options| x.elu_with(options);
+    /// `ln(1 + exp(beta · x)) / beta`, and `x` where `beta · x` is above the threshold.
+    ///
+    /// ```
+    /// use cotangent::{SoftplusOptions, nn::Softplus};
+    /// let layer = Softplus::new_with(SoftplusOptions::new().beta(2.0));
+    /// ```
+    Softplus(SoftplusOptions) => |x, options| x.softplus_with(options);
+    /// Several dimensions as one: all but the first unless the options say otherwise.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Flatten, FlattenOptions, Forward}};
+    /// let x = Tensor::zeros([2, 3, 4])?;
+    /// assert_eq!(Flatten::new().forward(&x)?.shape(), [2, 12]);
+    /// assert_eq!(Flatten::new_with(FlattenOptions::new().start_dim(0)).forward(&x)?.shape(), [24]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    Flatten(FlattenOptions) => |x, options| x.flatten(options.start_dim, options.end_dim);
 }
 
 /// Exponentials along a dimension, divided by their sum.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Softmax}};
+/// assert_eq!(Softmax::new(1)?.forward(&Tensor::zeros([1, 4])?)?.to_vec::<f32>()?, [0.25; 4]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Module)]
 pub struct Softmax {
-    /// The dimension; negative ones count from the last.
-    pub dim: isize,
+    dim: isize,
+}
+
+#[layer]
+impl Softmax {
+    /// Along this dimension; negative ones count from the last.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Forward, Softmax}};
+    /// assert_eq!(Softmax::new(-1)?.forward(&Tensor::zeros([2])?)?.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None: whether there is such a dimension is seen when the layer is used.
+    pub fn new(dim: impl Into<Dim>) -> Result<Softmax> {
+        Ok(Softmax { dim: dim.0 })
+    }
 }
 
 impl Forward for Softmax {
@@ -131,37 +211,38 @@ impl Forward for Softmax {
 }
 
 /// The logarithm of [`Softmax`].
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, LogSoftmax}};
+/// let y = LogSoftmax::new(-1)?.forward(&Tensor::randn([2, 5])?)?;
+/// assert!(y.exp()?.sum(-1)?.allclose(&Tensor::ones([2])?)?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Module)]
 pub struct LogSoftmax {
-    /// The dimension; negative ones count from the last.
-    pub dim: isize,
+    dim: isize,
+}
+
+#[layer]
+impl LogSoftmax {
+    /// Along this dimension; negative ones count from the last.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Forward, LogSoftmax}};
+    /// assert_eq!(LogSoftmax::new(-1)?.forward(&Tensor::zeros([1])?)?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None: whether there is such a dimension is seen when the layer is used.
+    pub fn new(dim: impl Into<Dim>) -> Result<LogSoftmax> {
+        Ok(LogSoftmax { dim: dim.0 })
+    }
 }
 
 impl Forward for LogSoftmax {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         x.log_softmax(self.dim)
-    }
-}
-
-/// Several dimensions as one: all but the first unless set.
-#[derive(Clone, Copy, Debug, Module)]
-pub struct Flatten {
-    /// The first of them.
-    pub start_dim: isize,
-    /// The last of them.
-    pub end_dim: isize,
-}
-
-impl Default for Flatten {
-    fn default() -> Flatten {
-        Flatten { start_dim: 1, end_dim: -1 }
-    }
-}
-
-impl Forward for Flatten {
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.flatten(self.start_dim, self.end_dim)
     }
 }

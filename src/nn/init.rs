@@ -13,8 +13,16 @@
 
 use crate::error::bail;
 use crate::{Result, Shape, Tensor};
+use cotangent_macros::named;
 
 /// Which side of a weight keeps its variance: the forward pass (`In`) or the backward pass (`Out`).
+///
+/// ```
+/// use cotangent::nn::init::{self, Fan, Gain};
+/// let weight = init::kaiming_normal([128, 784], Gain::Relu, Fan::Out)?;
+/// assert_eq!(weight.shape(), [128, 784]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fan {
     /// The number of inputs of an output.
@@ -25,6 +33,12 @@ pub enum Fan {
 }
 
 /// The function that follows a weight; it says by how much the weight must be larger to make up for what it loses.
+///
+/// ```
+/// use cotangent::nn::init::Gain;
+/// assert_eq!(Gain::LeakyRelu(0.0).factor(), Gain::Relu.factor());
+/// ```
+#[doc(alias = "calculate_gain")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gain {
     /// None, or a sigmoid: 1.
@@ -39,6 +53,11 @@ pub enum Gain {
 
 impl Gain {
     /// The factor.
+    ///
+    /// ```
+    /// use cotangent::nn::init::Gain;
+    /// assert_eq!(Gain::Tanh.factor(), 5.0 / 3.0);
+    /// ```
     pub fn factor(self) -> f64 {
         match self {
             Gain::Linear => 1.0,
@@ -51,16 +70,32 @@ impl Gain {
 
 /// One number everywhere.
 ///
+/// ```
+/// use cotangent::nn::init;
+/// assert_eq!(init::constant([2], 0.5)?.to_vec::<f32>()?, [0.5, 0.5]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If memory runs out.
+#[doc(alias = "constant_")]
+#[named]
 pub fn constant(shape: impl Into<Shape>, value: f64) -> Result<Tensor> {
     Tensor::full(shape, value)
 }
 
 /// Evenly from `low` to `high`.
 ///
+/// ```
+/// use cotangent::nn::init;
+/// assert!(init::uniform([100], -0.1, 0.1)?.to_vec::<f32>()?.iter().all(|x| x.abs() <= 0.1));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If there is no such range, or memory runs out.
+#[doc(alias = "uniform_")]
+#[named]
 pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
     if !(low <= high && (high - low).is_finite()) {
         bail!(Value, "uniform", "there is no range from {low} to {high}");
@@ -73,8 +108,17 @@ pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
 
 /// From a normal distribution.
 ///
+/// ```
+/// use cotangent::nn::{Linear, init};
+/// let mut layer = Linear::new(3, 2)?;
+/// layer.weight.set(&init::normal([2, 3], 0.0, 0.02)?)?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If `std` is negative or not a number, or memory runs out.
+#[doc(alias = "normal_")]
+#[named]
 pub fn normal(shape: impl Into<Shape>, mean: f64, std: f64) -> Result<Tensor> {
     if std.is_nan() || std < 0.0 {
         bail!(Value, "normal", "the standard deviation cannot be {std}");
@@ -87,8 +131,18 @@ pub fn normal(shape: impl Into<Shape>, mean: f64, std: f64) -> Result<Tensor> {
 
 /// Uniform with variance gain² / fan (He et al., 2015).
 ///
+/// ```
+/// use cotangent::nn::init::{self, Fan, Gain};
+/// let weight = init::kaiming_uniform([64, 32], Gain::Relu, Fan::In)?;
+/// let bound = (6.0_f32 / 32.0).sqrt();
+/// assert!(weight.to_vec::<f32>()?.iter().all(|x| x.abs() <= bound));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the shape has fewer than two dimensions, or memory runs out.
+#[doc(alias = "kaiming_uniform_")]
+#[named]
 pub fn kaiming_uniform(shape: impl Into<Shape>, gain: Gain, fan: Fan) -> Result<Tensor> {
     let shape = shape.into();
     let bound = 3.0_f64.sqrt() * kaiming_std("kaiming_uniform", &shape, gain, fan)?;
@@ -97,8 +151,16 @@ pub fn kaiming_uniform(shape: impl Into<Shape>, gain: Gain, fan: Fan) -> Result<
 
 /// Normal with variance gain² / fan (He et al., 2015).
 ///
+/// ```
+/// use cotangent::nn::init::{self, Fan, Gain};
+/// assert_eq!(init::kaiming_normal([64, 32], Gain::Relu, Fan::In)?.shape(), [64, 32]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the shape has fewer than two dimensions, or memory runs out.
+#[doc(alias = "kaiming_normal_")]
+#[named]
 pub fn kaiming_normal(shape: impl Into<Shape>, gain: Gain, fan: Fan) -> Result<Tensor> {
     let shape = shape.into();
     let std = kaiming_std("kaiming_normal", &shape, gain, fan)?;
@@ -107,8 +169,18 @@ pub fn kaiming_normal(shape: impl Into<Shape>, gain: Gain, fan: Fan) -> Result<T
 
 /// Uniform with variance 2 gain² / (fan in + fan out) (Glorot and Bengio, 2010).
 ///
+/// ```
+/// use cotangent::nn::init::{self, Gain};
+/// let weight = init::xavier_uniform([64, 32], Gain::Linear)?;
+/// let bound = (6.0_f32 / 96.0).sqrt();
+/// assert!(weight.to_vec::<f32>()?.iter().all(|x| x.abs() <= bound));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the shape has fewer than two dimensions, or memory runs out.
+#[doc(alias = "xavier_uniform_")]
+#[named]
 pub fn xavier_uniform(shape: impl Into<Shape>, gain: Gain) -> Result<Tensor> {
     let shape = shape.into();
     let bound = 3.0_f64.sqrt() * xavier_std("xavier_uniform", &shape, gain)?;
@@ -117,8 +189,16 @@ pub fn xavier_uniform(shape: impl Into<Shape>, gain: Gain) -> Result<Tensor> {
 
 /// Normal with variance 2 gain² / (fan in + fan out) (Glorot and Bengio, 2010).
 ///
+/// ```
+/// use cotangent::nn::init::{self, Gain};
+/// assert_eq!(init::xavier_normal([64, 32], Gain::Tanh)?.shape(), [64, 32]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the shape has fewer than two dimensions, or memory runs out.
+#[doc(alias = "xavier_normal_")]
+#[named]
 pub fn xavier_normal(shape: impl Into<Shape>, gain: Gain) -> Result<Tensor> {
     let shape = shape.into();
     let std = xavier_std("xavier_normal", &shape, gain)?;

@@ -1,8 +1,9 @@
 //! The layers that have parameters or a state.
 
 use super::init::{self, Fan, Gain};
-use super::{Forward, Module, Training};
+use super::{Forward, Module, Parameter, Training, layer};
 use crate::error::bail;
+use crate::options::options;
 use crate::{Result, Shape, Tensor};
 
 /// `x Wᵀ + b`, over the last dimension.
@@ -18,59 +19,84 @@ use crate::{Result, Shape, Tensor};
 #[derive(Debug, Module)]
 pub struct Linear {
     /// Of shape `[outputs, inputs]`.
-    #[module(param)]
-    pub weight: Tensor,
+    pub weight: Parameter,
     /// Of shape `[outputs]`.
-    #[module(param)]
-    pub bias: Option<Tensor>,
+    pub bias: Option<Parameter>,
 }
 
-impl Linear {
-    /// A layer from `inputs` to `outputs` numbers, with a bias.
+options! {
+    /// The options of [`Linear::new_with`].
     ///
-    /// # Errors
-    /// If memory runs out.
-    pub fn new(inputs: usize, outputs: usize) -> Result<Linear> {
-        let mut layer = Linear::without_bias(inputs, outputs)?;
-        let bound = 1.0 / (inputs.max(1) as f64).sqrt();
-        layer.bias = Some(init::uniform([outputs], -bound, bound)?.requires_grad_(true)?);
-        Ok(layer)
+    /// ```
+    /// use cotangent::nn::{Linear, LinearOptions};
+    /// assert!(Linear::new_with(3, 2, LinearOptions::new().bias(false))?.bias.is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LinearOptions {
+        /// Whether there is a bias.
+        bias: bool = true,
     }
+}
 
-    /// A layer from `inputs` to `outputs` numbers, without a bias.
+#[layer]
+impl Linear {
+    /// A layer from `in_features` to `out_features` numbers, with a bias unless the options say otherwise.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, LinearOptions};
+    /// let layer = Linear::new_with(3, 2, LinearOptions::new().bias(false))?;
+    /// assert!(layer.bias.is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn without_bias(inputs: usize, outputs: usize) -> Result<Linear> {
-        let weight = init::kaiming_uniform([outputs, inputs], Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?;
-        Ok(Linear { weight: weight.requires_grad_(true)?, bias: None })
+    pub fn new(in_features: usize, out_features: usize, options: impl Into<LinearOptions>) -> Result<Linear> {
+        let weight = init::kaiming_uniform([out_features, in_features], Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?;
+        let bound = 1.0 / (in_features.max(1) as f64).sqrt();
+        let bias = || Parameter::new(init::uniform([out_features], -bound, bound)?);
+        Ok(Linear { weight: Parameter::new(weight)?, bias: options.bias.then(bias).transpose()? })
     }
 }
 
 impl Forward for Linear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.linear(&self.weight, self.bias.as_ref())
+        x.linear(&self.weight, self.bias.as_deref())
     }
 }
 
 /// A table of vectors, looked up by integers.
 ///
 /// It begins with standard normal numbers, as in PyTorch.
+///
+/// ```
+/// use cotangent::{nn::{Embedding, Forward}, tensor};
+/// let table = Embedding::new(10, 4)?;
+/// assert_eq!(table.forward(&tensor!([7, 7, 1])?)?.shape(), [3, 4]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug, Module)]
 pub struct Embedding {
-    /// Of shape `[entries, width]`.
-    #[module(param)]
-    pub weight: Tensor,
+    /// Of shape `[num_embeddings, embedding_dim]`.
+    pub weight: Parameter,
 }
 
+#[layer]
 impl Embedding {
-    /// A table of `entries` vectors of `width` numbers.
+    /// A table of `num_embeddings` vectors of `embedding_dim` numbers.
+    ///
+    /// ```
+    /// use cotangent::{nn::{Embedding, Forward}, tensor};
+    /// let table = Embedding::new(100, 16)?;
+    /// assert_eq!(table.forward(&tensor!([[3, 1], [4, 1]])?)?.shape(), [2, 2, 16]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(entries: usize, width: usize) -> Result<Embedding> {
-        Ok(Embedding { weight: init::normal([entries, width], 0.0, 1.0)?.requires_grad_(true)? })
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Embedding> {
+        Ok(Embedding { weight: Parameter::new(init::normal([num_embeddings, embedding_dim], 0.0, 1.0)?)? })
     }
 }
 
@@ -82,59 +108,110 @@ impl Forward for Embedding {
 }
 
 /// Normalises the last dimensions to mean 0 and variance 1, then scales and shifts each element.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, LayerNorm}};
+/// let y = LayerNorm::new(8)?.forward(&Tensor::randn([4, 8])?)?;
+/// assert!(y.mean(-1)?.abs()?.max(..)?.item::<f32>()? < 1e-5);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug, Module)]
 pub struct LayerNorm {
     /// The factors, which begin at 1; of the normalised shape.
-    #[module(param)]
-    pub weight: Option<Tensor>,
+    pub weight: Option<Parameter>,
     /// The shifts, which begin at 0; of the normalised shape.
-    #[module(param)]
-    pub bias: Option<Tensor>,
+    pub bias: Option<Parameter>,
     /// Added to the variance: 1e-5 unless set.
     pub eps: f64,
     shape: Shape,
 }
 
+options! {
+    /// The options of [`LayerNorm::new_with`](crate::nn::LayerNorm::new_with).
+    ///
+    /// ```
+    /// use cotangent::nn::{LayerNorm, LayerNormOptions};
+    /// let layer = LayerNorm::new_with([4, 8], LayerNormOptions::new().eps(1e-6).bias(false))?;
+    /// assert!(layer.weight.is_some() && layer.bias.is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LayerNormOptions {
+        /// Added to the variance.
+        eps: f64 = 1e-5,
+        /// Whether there are factors and shifts.
+        elementwise_affine: bool = true,
+        /// Whether there are shifts, if there are factors.
+        bias: bool = true,
+    }
+}
+
+#[layer]
 impl LayerNorm {
     /// Over the last dimensions, which have this shape.
     ///
+    /// ```
+    /// use cotangent::nn::{LayerNorm, LayerNormOptions, Module};
+    /// let layer = LayerNorm::new_with(8, LayerNormOptions::new().elementwise_affine(false))?;
+    /// assert_eq!(layer.num_parameters(), 0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If memory runs out.
-    pub fn new(shape: impl Into<Shape>) -> Result<LayerNorm> {
-        let mut layer = LayerNorm::without_affine(shape);
-        layer.weight = Some(Tensor::ones(&layer.shape)?.requires_grad_(true)?);
-        layer.bias = Some(Tensor::zeros(&layer.shape)?.requires_grad_(true)?);
-        Ok(layer)
-    }
-
-    /// Without factors and shifts, so without parameters.
-    pub fn without_affine(shape: impl Into<Shape>) -> LayerNorm {
-        LayerNorm { weight: None, bias: None, eps: 1e-5, shape: shape.into() }
+    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<LayerNormOptions>) -> Result<LayerNorm> {
+        let weight = || Parameter::new(Tensor::ones(&normalized_shape)?);
+        let bias = || Parameter::new(Tensor::zeros(&normalized_shape)?);
+        Ok(LayerNorm {
+            weight: options.elementwise_affine.then(weight).transpose()?,
+            bias: (options.elementwise_affine && options.bias).then(bias).transpose()?,
+            eps: options.eps,
+            shape: normalized_shape,
+        })
     }
 }
 
 impl Forward for LayerNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.layer_norm(&self.shape, self.weight.as_ref(), self.bias.as_ref(), self.eps)
+        let affine = crate::LayerNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
+        x.layer_norm_with(&self.shape, affine.eps(self.eps))
     }
 }
 
 /// In training, sets elements to zero at random and scales the others up, so that the mean stays.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Dropout, Forward, Module}};
+/// let mut layer = Dropout::new(0.5)?;
+/// let x = Tensor::ones([1000])?;
+/// assert!(!layer.forward(&x)?.equal(&x)?);
+/// layer.eval();
+/// assert!(layer.forward(&x)?.equal(&x)?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug, Module)]
 pub struct Dropout {
     p: f64,
     training: Training,
 }
 
+#[layer]
 impl Dropout {
     /// Drops each element with probability `p`.
     ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Dropout, Forward, Module}};
+    /// let mut layer = Dropout::new(0.5)?;
+    /// layer.eval();
+    /// assert_eq!(layer.forward(&Tensor::ones([3])?)?.to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If `p` is not a probability.
-    pub fn new(p: f64) -> Result<Dropout> {
+    pub fn new(#[default(0.5)] p: f64) -> Result<Dropout> {
         if !(0.0..=1.0).contains(&p) {
-            bail!(Value, "dropout", "{p} is not a probability");
+            bail!(Value, "Dropout", "{p} is not a probability");
         }
         Ok(Dropout { p, training: Training::default() })
     }
@@ -143,6 +220,6 @@ impl Dropout {
 impl Forward for Dropout {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.dropout(self.p, self.training.is_on())
+        x.dropout_with(self.p, self.training.is_on())
     }
 }

@@ -1,25 +1,25 @@
 //! Modules: networks as structs whose parameters have names.
 //!
-//! A network is a struct with `#[derive(`[`Module`]`)]`. Its parameters are tensors, leaves of the graph that require a
-//! gradient; the derive macro lets them be listed by PyTorch's names, saved, loaded, counted and updated.
+//! A network is a struct with `#[derive(`[`Module`]`)]`. Its weights are [`Parameter`]s, what it keeps besides are
+//! [`Buffer`]s; the derive macro lets them be listed by PyTorch's names, saved, loaded, counted and updated.
 //!
 //! ```
 //! use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
 //! use cotangent::optim::{AdamW, Optimizer};
-//! use cotangent::{Reduction, Tensor};
+//! use cotangent::{Tensor, keepdim};
 //!
 //! cotangent::manual_seed(0);
 //! let mut model = Sequential::new().add(Linear::new(2, 16)?).add(ReLU).add(Linear::new(16, 1)?);
 //! let mut optimizer = AdamW::new(0.01);
 //! let x = Tensor::randn([32, 2])?;
-//! let y = x.sum_dim(1, true)?;
+//! let y = x.sum(keepdim(1))?;
 //! for _ in 0..200 {
-//!     let loss = model.forward(&x)?.mse_loss(&y, Reduction::Mean)?;
+//!     let loss = model.forward(&x)?.mse_loss(&y)?;
 //!     model.zero_grad();
 //!     loss.backward()?;
 //!     optimizer.step(&mut model)?;
 //! }
-//! assert!(model.forward(&x)?.mse_loss(&y, Reduction::Mean)?.item::<f32>()? < 0.05);
+//! assert!(model.forward(&x)?.mse_loss(&y)?.item::<f32>()? < 0.05);
 //! # Ok::<(), cotangent::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -27,30 +27,98 @@
 mod activation;
 pub mod init;
 mod layers;
+mod list;
 mod module;
+mod parameter;
 mod sequential;
 mod state;
 mod summary;
 pub(crate) mod tied;
 
 pub use activation::{
-    ELU, Flatten, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
+    ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
-pub use cotangent_derive::Module;
-pub use layers::{Dropout, Embedding, LayerNorm, Linear};
-pub use module::{Module, Part, PartMut, Tensors, Training, Visitor};
-pub use sequential::{Layer, Sequential};
+pub use cotangent_macros::Module;
+pub(crate) use cotangent_macros::layer;
+pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
+pub use list::{LayerEntry, list};
+pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
+pub use parameter::{Buffer, Parameter};
+pub use sequential::{Lambda, Layer, Sequential};
 pub use state::{LoadReport, load, save};
+pub use tied::ParameterMut;
 
 use crate::{Result, Tensor};
 
 /// A module with one tensor in and one out.
+///
+/// ```
+/// use cotangent::nn::{Forward, Linear, Module};
+/// use cotangent::{Result, Tensor};
+///
+/// /// A layer and its input.
+/// #[derive(Module)]
+/// struct Residual {
+///     layer: Linear,
+/// }
+///
+/// impl Forward for Residual {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         x.add(&self.layer.forward(x)?)
+///     }
+/// }
+///
+/// let block = Residual { layer: Linear::new(4, 4)? };
+/// assert_eq!(block.forward(&Tensor::ones([2, 4])?)?.shape(), [2, 4]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "__call__")]
 pub trait Forward {
     /// What comes out for `x`.
     ///
     /// # Errors
     /// If `x` does not fit.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
+}
+
+/// What the derive macro's code uses.
+#[doc(hidden)]
+pub mod private {
+    use crate::Result;
+    use crate::error::bail;
+
+    /// A field that is plain data.
+    pub struct Field<'a, T>(pub &'a T);
+
+    /// Fields that can be cloned.
+    pub trait Cloned<T> {
+        /// A clone of the field.
+        ///
+        /// # Errors
+        /// Never.
+        fn cloned(&self, module: &str, name: &str) -> Result<T>;
+    }
+
+    impl<T: Clone> Cloned<T> for Field<'_, T> {
+        fn cloned(&self, _: &str, _: &str) -> Result<T> {
+            Ok(self.0.clone())
+        }
+    }
+
+    /// All other fields: the compiler comes here if the first trait does not apply.
+    pub trait NotCloned<T> {
+        /// Nothing.
+        ///
+        /// # Errors
+        /// Always: the field cannot be cloned.
+        fn cloned(&self, module: &str, name: &str) -> Result<T>;
+    }
+
+    impl<T> NotCloned<T> for &Field<'_, T> {
+        fn cloned(&self, module: &str, name: &str) -> Result<T> {
+            bail!(Value, "deep_clone", "the field {name} of {module} is not `Clone`")
+        }
+    }
 }
 
 impl<T: Forward + ?Sized> Forward for Box<T> {

@@ -1,42 +1,82 @@
 //! What a module is made of, and everything that follows from being able to visit it.
 
+use super::parameter::{Buffer, Parameter};
 use super::state;
 use super::summary;
-use super::tied::Leaf;
+use super::tied::{ParameterMut, check_whole, parameters_mut};
+use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::{DType, Device, Result, Tensor};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
 /// A piece of a module, as a visit comes by it.
+///
+/// ```
+/// use cotangent::nn::{Linear, Part, Visit, Visitor};
+/// let (model, mut count) = (Linear::new(3, 2)?, 0);
+/// model.visit(&mut Visitor::new(&mut |_, part| {
+///     if let Part::Param(parameter) = part {
+///         count += parameter.numel();
+///     }
+/// }));
+/// assert_eq!(count, 8);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Part<'a> {
     /// A module begins: the name of its type. What comes under its name and further down belongs to it.
     Module(&'static str),
     /// A tensor that is trained.
-    Param(&'a Tensor),
+    Param(&'a Parameter),
     /// A tensor that belongs to the module's state but is not trained, such as a running mean.
-    Buffer(&'a Tensor),
+    Buffer(&'a Buffer),
     /// Whether a module that behaves differently in training is in training.
     Training(bool),
 }
 
 /// A piece of a module that may be changed.
+///
+/// ```
+/// use cotangent::nn::{Linear, PartMut, Visit, Visitor};
+/// let mut model = Linear::new(3, 2)?;
+/// let mut names = Vec::new();
+/// model.visit_mut(&mut Visitor::new(&mut |name, part| {
+///     if let PartMut::Param(_) = part {
+///         names.push(name.to_string());
+///     }
+/// }));
+/// assert_eq!(names, ["weight", "bias"]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PartMut<'a> {
     /// A module begins.
     Module(&'static str),
     /// A tensor that is trained.
-    Param(&'a mut Tensor),
+    Param(&'a mut Parameter),
     /// A tensor that belongs to the state but is not trained.
-    Buffer(&'a mut Tensor),
+    Buffer(&'a mut Buffer),
     /// Whether the module is in training.
     Training(&'a mut bool),
 }
 
 /// Walks through a module, keeps the path to where it is, and shows every part to a function.
+///
+/// ```
+/// use cotangent::nn::{Linear, Part, Sequential, Visit, Visitor};
+/// let model = Sequential::new().add(Linear::new(3, 2)?);
+/// let mut kinds = Vec::new();
+/// model.visit(&mut Visitor::new(&mut |name, part| {
+///     if let Part::Module(kind) = part {
+///         kinds.push(format!("{name}: {kind}"));
+///     }
+/// }));
+/// assert_eq!(kinds, [": Sequential", "0: Linear"]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub struct Visitor<'v, P> {
     path: String,
     see: &'v mut dyn FnMut(&str, P),
@@ -58,7 +98,7 @@ impl<'v, P> Visitor<'v, P> {
         self.path.truncate(here);
     }
 
-    fn show(&mut self, part: P) {
+    pub(crate) fn show(&mut self, part: P) {
         (self.see)(&self.path, part);
     }
 }
@@ -69,19 +109,9 @@ impl<'a> Visitor<'_, Part<'a>> {
         self.show(Part::Module(kind));
     }
 
-    /// Visits the module in a field.
-    pub fn module<M: Module + ?Sized>(&mut self, name: &str, module: &'a M) {
+    /// Visits the module, parameter or buffer in a field.
+    pub fn module<M: Visit + ?Sized>(&mut self, name: &str, module: &'a M) {
         self.child(name, |visitor| module.visit(visitor));
-    }
-
-    /// Visits the parameters in a field.
-    pub fn param<T: Tensors + ?Sized>(&mut self, name: &str, tensors: &'a T) {
-        self.child(name, |visitor| tensors.visit(visitor, Part::Param));
-    }
-
-    /// Visits the buffers in a field.
-    pub fn buffer<T: Tensors + ?Sized>(&mut self, name: &str, tensors: &'a T) {
-        self.child(name, |visitor| tensors.visit(visitor, Part::Buffer));
     }
 }
 
@@ -91,85 +121,113 @@ impl<'a> Visitor<'_, PartMut<'a>> {
         self.show(PartMut::Module(kind));
     }
 
-    /// Visits the module in a field.
-    pub fn module<M: Module + ?Sized>(&mut self, name: &str, module: &'a mut M) {
+    /// Visits the module, parameter or buffer in a field.
+    pub fn module<M: Visit + ?Sized>(&mut self, name: &str, module: &'a mut M) {
         self.child(name, |visitor| module.visit_mut(visitor));
     }
+}
 
-    /// Visits the parameters in a field.
-    pub fn param<T: Tensors + ?Sized>(&mut self, name: &str, tensors: &'a mut T) {
-        self.child(name, |visitor| tensors.visit_mut(visitor, PartMut::Param));
-    }
+/// Which parameters of a module were cloned already: parameters that are tied stay tied in a
+/// [deep clone](Module::deep_clone).
+///
+/// ```
+/// use cotangent::nn::{Embedding, Linear, Module};
+/// #[derive(Module)]
+/// struct Model {
+///     embedding: Embedding,
+///     head: Linear,
+/// }
+/// let embedding = Embedding::new(10, 4)?;
+/// let mut head = Linear::new(4, 10)?;
+/// head.weight = embedding.weight.tie();
+/// let copy = Model { embedding, head }.deep_clone()?;
+/// assert!(copy.head.weight.is_tied_to(&copy.embedding.weight));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Ties(HashMap<usize, Parameter>);
 
-    /// Visits the buffers in a field.
-    pub fn buffer<T: Tensors + ?Sized>(&mut self, name: &str, tensors: &'a mut T) {
-        self.child(name, |visitor| tensors.visit_mut(visitor, PartMut::Buffer));
+impl Ties {
+    pub(crate) fn clone_of(&mut self, parameter: &Parameter) -> Result<Parameter> {
+        if let Some(known) = self.0.get(&parameter.id()) {
+            return Ok(known.tie());
+        }
+        let mut clone = Parameter::new(parameter.detach().deep_clone()?)?;
+        clone.set_requires_grad(parameter.requires_grad())?;
+        self.0.insert(parameter.id(), clone.tie());
+        Ok(clone)
     }
 }
 
-/// What a field marked `#[module(param)]` or `#[module(buffer)]` may hold: a [`Tensor`], an `Option` of one, or a `Vec`,
-/// whose tensors are then named `field.0`, `field.1`, ….
+/// What a field of a module can be: a [`Parameter`], a [`Buffer`], a [`Module`], or an `Option`, `Box`, `Vec`, array or
+/// `BTreeMap<String, _>` of these. `#[derive(Module)]` implements it.
+///
+/// ```
+/// use cotangent::nn::{Linear, Module, Part, PartMut, Visit, Visitor};
+///
+/// /// What `#[derive(Module)]` writes for a struct with one field.
+/// struct Head {
+///     fc: Linear,
+/// }
+///
+/// impl Visit for Head {
+///     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+///         visitor.enter("Head");
+///         visitor.module("fc", &self.fc);
+///     }
+///     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+///         visitor.enter("Head");
+///         visitor.module("fc", &mut self.fc);
+///     }
+/// }
+///
+/// impl Module for Head {}
+///
+/// assert_eq!(Head { fc: Linear::new(3, 2)? }.named_parameters()[0].0, "fc.weight");
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
-    message = "a field marked `param` or `buffer` cannot hold `{Self}`",
-    note = "it holds a `Tensor`, an `Option<Tensor>` or a `Vec<Tensor>`; a module needs no mark"
+    message = "`{Self}` cannot be part of a module",
+    note = "a tensor in a module is a `Parameter` if it is trained, a `Buffer` if it belongs to the state",
+    note = "a constant tensor, and plain data, is marked `#[module(skip)]`",
+    note = "a module in a module needs `#[derive(Module)]` on its type"
 )]
-pub trait Tensors {
-    /// Shows each tensor as the part that `wrap` makes of it.
-    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>, wrap: fn(&'a Tensor) -> Part<'a>);
-    /// As [`visit`](Self::visit), to change them.
-    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>, wrap: fn(&'a mut Tensor) -> PartMut<'a>);
-}
+pub trait Visit {
+    /// Shows every part to the visitor. The derive macro writes this.
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>);
 
-impl Tensors for Tensor {
-    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>, wrap: fn(&'a Tensor) -> Part<'a>) {
-        visitor.show(wrap(self));
-    }
+    /// Shows every part to the visitor, to be changed. The derive macro writes this.
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>);
 
-    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>, wrap: fn(&'a mut Tensor) -> PartMut<'a>) {
-        visitor.show(wrap(self));
-    }
-}
-
-impl<T: Tensors> Tensors for Option<T> {
-    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>, wrap: fn(&'a Tensor) -> Part<'a>) {
-        self.iter().for_each(|tensors| tensors.visit(visitor, wrap));
-    }
-
-    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>, wrap: fn(&'a mut Tensor) -> PartMut<'a>) {
-        self.iter_mut().for_each(|tensors| tensors.visit_mut(visitor, wrap));
-    }
-}
-
-impl<T: Tensors> Tensors for Vec<T> {
-    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>, wrap: fn(&'a Tensor) -> Part<'a>) {
-        for (at, tensors) in self.iter().enumerate() {
-            visitor.child(at, |visitor| tensors.visit(visitor, wrap));
-        }
-    }
-
-    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>, wrap: fn(&'a mut Tensor) -> PartMut<'a>) {
-        for (at, tensors) in self.iter_mut().enumerate() {
-            visitor.child(at, |visitor| tensors.visit_mut(visitor, wrap));
-        }
+    /// A copy for [`deep_clone`](Self::deep_clone). The derive macro writes this.
+    ///
+    /// # Errors
+    /// If memory runs out, or a part of the module cannot be copied.
+    #[doc(hidden)]
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        let _ = ties;
+        bail!(Value, "deep_clone", "{} cannot be cloned", std::any::type_name::<Self>())
     }
 }
 
 /// A part of a network: parameters, buffers and smaller modules, each under a name.
 ///
-/// It is derived. A field holds
-/// - a module, or an `Option`, `Box`, `Vec`, array or `BTreeMap<String, _>` of modules: no mark;
-/// - a parameter: `#[module(param)]` on a `Tensor`, `Option<Tensor>` or `Vec<Tensor>`;
-/// - a buffer, which is part of the state but is not trained: `#[module(buffer)]` on one of the same types;
+/// It is derived, for structs and enums. A field holds
+/// - a [`Parameter`], a [`Buffer`], a module, or an `Option`, `Box`, `Vec`, array or `BTreeMap<String, _>` of these;
 /// - plain data, which is not part of the state: numbers, strings, shapes and `Option`s, `Vec`s, arrays and tuples of
-///   them need no mark, anything else `#[module(skip)]`.
+///   them need no mark, anything else `#[module(skip)]`, also a tensor that is a constant.
 ///
-/// The names are PyTorch's: fields joined by dots, with positions in a `Vec`: `blocks.0.fc1.weight`.
+/// The names are PyTorch's: fields joined by dots, with positions in a `Vec`: `blocks.0.fc1.weight`. A field can have
+/// another name: `#[module(rename = "self_attn")]`. An enum's variant with one unnamed field is that field.
 ///
 /// What a module computes is not part of this trait, as it may take several inputs: write a method `forward`, or
 /// implement [`Forward`](super::Forward) so that it fits into a [`Sequential`](super::Sequential).
 ///
-/// Modules are not `Clone`: a clone of a parameter is the same parameter, so the copy would be trained together with
-/// the original. A copy of the values is [`state_dict`](Self::state_dict).
+/// Modules are not `Clone`, since a parameter is not: what is tied would come apart. A copy that is trained by itself is
+/// [`deep_clone`](Self::deep_clone), one of the values [`state_dict`](Self::state_dict).
 ///
 /// ```
 /// use cotangent::nn::{Forward, Linear, Module};
@@ -194,7 +252,7 @@ impl<T: Tensors> Tensors for Vec<T> {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A field whose role is not said is an error of compilation:
+/// A tensor in a field is an error of compilation: it is a parameter, a buffer, or a constant to be skipped.
 ///
 /// ```compile_fail
 /// use cotangent::{Tensor, nn::Module};
@@ -203,74 +261,168 @@ impl<T: Tensors> Tensors for Vec<T> {
 ///     factor: Tensor,
 /// }
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a module",
-    note = "a field of a module that holds a tensor is marked `#[module(param)]` or `#[module(buffer)]`",
-    note = "one that holds plain data is marked `#[module(skip)]`",
-    note = "one that holds a module needs `#[derive(Module)]` on the module's type"
-)]
-pub trait Module {
-    /// Shows every part to the visitor. The derive macro writes this.
-    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>);
-
-    /// Shows every part to the visitor, to be changed. The derive macro writes this.
-    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>);
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a module", note = "modules are made by `#[derive(Module)]`")]
+pub trait Module: Visit {
+    /// A copy with parameters and buffers of its own, trained by itself. Parameters that are tied in the module are tied in
+    /// the copy; gradients and hooks are not copied.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let model = Linear::new(3, 2)?;
+    /// let mut copy = model.deep_clone()?;
+    /// copy.weight.update(|w| w.zero_())?;
+    /// assert!(!copy.weight.equal(&model.weight)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out, or the module holds data that cannot be cloned.
+    #[doc(alias = "deepcopy")]
+    #[doc(alias = "clone")]
+    #[track_caller]
+    fn deep_clone(&self) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        named("deep_clone", self.deep_clone_in(&mut Ties::default()))
+    }
 
     /// The parameters with their names, in the order of the fields. One that is reached under several names is listed
     /// once, under the first.
-    fn named_parameters(&self) -> Vec<(String, &Tensor)> {
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let model = Linear::new(3, 2)?;
+    /// for (name, parameter) in model.named_parameters() {
+    ///     println!("{name}: {:?}", parameter.shape());
+    /// }
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    fn named_parameters(&self) -> Vec<(String, &Parameter)> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         self.visit(&mut Visitor::new(&mut |name, part| {
-            if let Part::Param(tensor) = part
-                && Leaf::of(tensor).is_none_or(|leaf| seen.insert(leaf))
+            if let Part::Param(parameter) = part
+                && seen.insert(parameter.id())
             {
-                found.push((name.to_string(), tensor));
+                found.push((name.to_string(), parameter));
             }
         }));
         found
     }
 
     /// The parameters, each once.
-    fn parameters(&self) -> Vec<&Tensor> {
-        self.named_parameters().into_iter().map(|(_, tensor)| tensor).collect()
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// assert_eq!(Linear::new(3, 2)?.parameters().len(), 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    fn parameters(&self) -> Vec<&Parameter> {
+        self.named_parameters().into_iter().map(|(_, parameter)| parameter).collect()
+    }
+
+    /// The parameters, each once, to be changed: places that are tied to one get its values when it is dropped.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let mut model = Linear::new(3, 2)?;
+    /// for mut parameter in model.parameters_mut() {
+    ///     parameter.update(|values| values.mul_(0.5))?;
+    /// }
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    fn parameters_mut(&mut self) -> Vec<ParameterMut<'_>> {
+        parameters_mut(self)
     }
 
     /// The buffers with their names, in the order of the fields.
-    fn named_buffers(&self) -> Vec<(String, &Tensor)> {
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Buffer, Module}};
+    /// #[derive(Module)]
+    /// struct Running {
+    ///     mean: Buffer,
+    /// }
+    /// let model = Running { mean: Buffer::new(Tensor::zeros([3])?) };
+    /// assert_eq!(model.named_buffers()[0].0, "mean");
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "buffers")]
+    fn named_buffers(&self) -> Vec<(String, &Buffer)> {
         let mut found = Vec::new();
         self.visit(&mut Visitor::new(&mut |name, part| {
-            if let Part::Buffer(tensor) = part {
-                found.push((name.to_string(), tensor));
+            if let Part::Buffer(buffer) = part {
+                found.push((name.to_string(), buffer));
             }
         }));
         found
     }
 
     /// The number of elements of all parameters, each counted once.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// assert_eq!(Linear::new(3, 2)?.num_parameters(), 8);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn num_parameters(&self) -> usize {
-        self.parameters().iter().map(|tensor| tensor.numel()).sum()
+        self.parameters().iter().map(|parameter| parameter.numel()).sum()
     }
 
     /// Takes the gradients of all parameters away.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Forward, Linear, Module}};
+    /// let model = Linear::new(3, 2)?;
+    /// model.forward(&Tensor::ones([1, 3])?)?.sum(..)?.backward()?;
+    /// assert!(model.weight.grad().is_some());
+    /// model.zero_grad();
+    /// assert!(model.weight.grad().is_none());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn zero_grad(&self) {
         self.visit(&mut Visitor::new(&mut |_, part| {
-            if let Part::Param(tensor) = part {
-                tensor.zero_grad();
+            if let Part::Param(parameter) = part {
+                parameter.zero_grad();
             }
         }));
     }
 
     /// Puts the module and all modules in it into training, in which dropout drops.
+    ///
+    /// ```
+    /// use cotangent::nn::{Dropout, Module};
+    /// let mut model = Dropout::new(0.1)?;
+    /// model.eval();
+    /// model.train();
+    /// assert!(model.is_training());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn train(&mut self) {
         set_training(self, true);
     }
 
     /// Puts the module and all modules in it into evaluation, in which dropout does nothing.
+    ///
+    /// ```
+    /// use cotangent::nn::{Dropout, Module};
+    /// let mut model = Dropout::new(0.1)?;
+    /// model.eval();
+    /// assert!(!model.is_training());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn eval(&mut self) {
         set_training(self, false);
     }
 
     /// Whether a part of the module is in training.
+    ///
+    /// ```
+    /// use cotangent::nn::{Dropout, Module};
+    /// assert!(Dropout::new(0.1)?.is_training());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "training")]
     fn is_training(&self) -> bool {
         let mut any = false;
         self.visit(&mut Visitor::new(&mut |_, part| any |= matches!(part, Part::Training(true))));
@@ -279,71 +431,135 @@ pub trait Module {
 
     /// The values of all parameters and buffers under their names, apart from the graph. A parameter with several names
     /// appears under each of them, as in PyTorch. The bytes are shared until one side changes them.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let dict = Linear::new(3, 2)?.state_dict();
+    /// assert_eq!(dict.names().collect::<Vec<_>>(), ["weight", "bias"]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn state_dict(&self) -> StateDict {
         let mut dict = StateDict::new();
-        self.visit(&mut Visitor::new(&mut |name, part| {
-            if let Part::Param(tensor) | Part::Buffer(tensor) = part {
-                dict.insert(name, tensor.detach());
-            }
+        self.visit(&mut Visitor::new(&mut |name, part| match part {
+            Part::Param(parameter) => drop(dict.insert(name, parameter.detach())),
+            Part::Buffer(buffer) => drop(dict.insert(name, buffer.get())),
+            _ => {}
         }));
         dict
     }
 
-    /// Takes over the values of all parameters and buffers. Parameters stay the leaves they are.
+    /// Takes over the values of all parameters and buffers. Parameters stay the ones they are.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let (trained, mut model) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
+    /// model.load_state_dict(&trained.state_dict())?;
+    /// assert!(model.weight.equal(&trained.weight)?);
+    /// assert!(model.load_state_dict(&Linear::new(4, 2)?.state_dict()).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If a name is missing or unknown, or a shape or dtype differs: the message lists them all, and nothing is changed.
     /// For a parameter with several names one of them is enough.
+    #[track_caller]
     fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
-        state::take_over(self, dict, state::Names::Exact).map(drop)
+        named("load_state_dict", state::take_over(self, dict, state::RequiredNames::Exact).map(drop))
     }
 
     /// Takes over the values of those parameters and buffers that the dictionary has, and says which names were found
     /// on one side only.
     ///
-    /// # Errors
-    /// If no name fits, or a shape or dtype differs; nothing is changed then.
-    fn load_matching(&mut self, dict: &StateDict) -> Result<state::LoadReport> {
-        state::take_over(self, dict, state::Names::Common)
-    }
-
-    /// Makes all parameters leaves that require a gradient, or constants (frozen), as
-    /// [`Tensor::requires_grad_`] does.
+    /// ```
+    /// use cotangent::nn::{Linear, LinearOptions, Module};
+    /// let without_bias = Linear::new_with(3, 2, LinearOptions::new().bias(false))?;
+    /// let report = Linear::new(3, 2)?.load_matching(&without_bias.state_dict())?;
+    /// assert_eq!((report.loaded, report.missing), (1, vec!["bias".to_string()]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If a parameter is not of floating point, or not a leaf; nothing is changed then.
+    /// If no name fits, or a shape or dtype differs; nothing is changed then.
+    #[doc(alias = "strict")]
+    #[track_caller]
+    fn load_matching(&mut self, dict: &StateDict) -> Result<state::LoadReport> {
+        named("load_matching", state::take_over(self, dict, state::RequiredNames::Common))
+    }
+
+    /// Lets all parameters be trained, or freezes them, as [`Parameter::set_requires_grad`] does.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let mut model = Linear::new(3, 2)?;
+    /// model.requires_grad_(false)?;
+    /// assert!(!model.weight.requires_grad());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[track_caller]
     fn requires_grad_(&mut self, requires_grad: bool) -> Result<()> {
-        replace(self, |part| match part {
-            Part::Param(tensor) => tensor.clone().requires_grad_(requires_grad).map(Some),
-            _ => Ok(None),
-        })
+        let set = |mut parameter: ParameterMut<'_>| parameter.set_requires_grad(requires_grad);
+        named("requires_grad_", self.parameters_mut().into_iter().try_for_each(set))
     }
 
     /// Casts all parameters and buffers of floating point. Gradients are dropped.
     ///
+    /// ```
+    /// use cotangent::{DType, nn::{Linear, Module}};
+    /// let mut model = Linear::new(3, 2)?;
+    /// model.to_dtype(DType::BF16)?;
+    /// assert_eq!(model.weight.dtype(), DType::BF16);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the dtype is not of floating point, or memory runs out; nothing is changed then.
+    #[doc(alias = "to")]
+    #[doc(alias = "float")]
+    #[doc(alias = "double")]
+    #[doc(alias = "half")]
+    #[doc(alias = "bfloat16")]
+    #[track_caller]
     fn to_dtype(&mut self, dtype: DType) -> Result<()> {
-        replace(self, |part| match part {
-            Part::Param(tensor) => tensor.detach().to_dtype(dtype)?.requires_grad_(tensor.requires_grad()).map(Some),
-            Part::Buffer(tensor) if tensor.dtype().is_float() => tensor.detach().to_dtype(dtype).map(Some),
-            _ => Ok(None),
-        })
+        if !dtype.is_float() {
+            let refused = crate::error::err!(DType, "to_dtype", "parameters are of floating point, not {dtype}");
+            return named("to_dtype", Err(refused));
+        }
+        let cast =
+            |values: &Tensor| if values.dtype().is_float() { values.to_dtype(dtype) } else { Ok(values.clone()) };
+        named("to_dtype", replace("to_dtype", self, cast))
     }
 
     /// Moves all parameters and buffers to a device. Gradients are dropped.
     ///
+    /// ```
+    /// use cotangent::{Device, nn::{Linear, Module}};
+    /// let mut model = Linear::new(3, 2)?;
+    /// model.to_device(if Device::cuda(0).is_available() { Device::cuda(0) } else { Device::Cpu })?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If there is no such device, or its memory runs out; nothing is changed then.
+    #[doc(alias = "to")]
+    #[doc(alias = "cpu")]
+    #[doc(alias = "cuda")]
+    #[track_caller]
     fn to_device(&mut self, device: Device) -> Result<()> {
-        replace(self, |part| match part {
-            Part::Param(tensor) => tensor.detach().to_device(device)?.requires_grad_(tensor.requires_grad()).map(Some),
-            Part::Buffer(tensor) => tensor.detach().to_device(device).map(Some),
-            _ => Ok(None),
-        })
+        named("to_device", replace("to_device", self, |values| values.to_device(device)))
     }
 
     /// A table of the modules, parameters and buffers with their shapes and sizes, to be printed.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module, ReLU, Sequential};
+    /// let model = Sequential::new().add(Linear::new(4, 8)?).add(ReLU).add(Linear::new(8, 3)?);
+    /// println!("{}", model.summary());
+    /// assert!(model.summary().contains("67 parameters"));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     fn summary(&self) -> String {
         summary::table(self)
     }
@@ -357,45 +573,82 @@ fn set_training<M: Module + ?Sized>(module: &mut M, training: bool) {
     }));
 }
 
-/// Puts new tensors in the places of those for which `make` gives one. One parameter under several names stays one. All
-/// new tensors are made before the first is put in place.
-fn replace<M: Module + ?Sized>(module: &mut M, make: impl Fn(Part<'_>) -> Result<Option<Tensor>>) -> Result<()> {
-    let mut made: HashMap<String, Tensor> = HashMap::new();
-    let mut of_leaf: HashMap<Leaf, Tensor> = HashMap::new();
-    let mut failed = None;
+/// Puts other values in the places of all parameters and buffers. One parameter under several names stays one. All values
+/// are made before the first is put in place.
+fn replace<M: Module + ?Sized>(
+    op: &'static str,
+    module: &mut M,
+    make: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<()> {
+    check_whole(op, module)?;
+    let (mut parameters, mut buffers) = (HashMap::<usize, Parameter>::new(), HashMap::<String, Tensor>::new());
+    let mut failed = Ok(());
     module.visit(&mut Visitor::new(&mut |name, part| {
-        let (Part::Param(tensor) | Part::Buffer(tensor)) = part else { return };
-        let leaf = matches!(part, Part::Param(_)).then(|| Leaf::of(tensor)).flatten();
-        let known = leaf.as_ref().and_then(|leaf| of_leaf.get(leaf)).cloned();
-        match known.map_or_else(|| make(part), |known| Ok(Some(known))) {
-            Ok(Some(new)) => {
-                leaf.map(|leaf| of_leaf.insert(leaf, new.clone()));
-                made.insert(name.to_string(), new);
-            }
-            Ok(None) => {}
-            Err(error) => failed = failed.take().or(Some(error)),
+        let made = match part {
+            Part::Param(parameter) if !parameters.contains_key(&parameter.id()) => make(&parameter.detach())
+                .and_then(|values| parameter.replaced(&values))
+                .map(|new| drop(parameters.insert(parameter.id(), new))),
+            Part::Buffer(buffer) => make(&buffer.get()).map(|values| drop(buffers.insert(name.to_string(), values))),
+            _ => Ok(()),
+        };
+        if let (Err(error), true) = (made, failed.is_ok()) {
+            failed = Err(error);
         }
     }));
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    module.visit_mut(&mut Visitor::new(&mut |name, part| {
-        if let PartMut::Param(tensor) | PartMut::Buffer(tensor) = part
-            && let Some(new) = made.remove(name)
-        {
-            *tensor = new;
+    failed?;
+    module.visit_mut(&mut Visitor::new(&mut |name, part| match part {
+        PartMut::Param(parameter) => {
+            if let Some(new) = parameters.get(&parameter.id()) {
+                // Graphs made with the old one would lose their gradients: they say so instead.
+                parameter.retire();
+                *parameter = new.tie();
+            }
         }
+        PartMut::Buffer(buffer) => {
+            if let Some(values) = buffers.remove(name) {
+                buffer.replace(values);
+            }
+        }
+        _ => {}
     }));
     Ok(())
 }
 
 /// A flag that [`train`](Module::train) and [`eval`](Module::eval) set; it begins in training. The field of a module that
 /// behaves differently in training.
+///
+/// ```
+/// use cotangent::nn::{Forward, Module, Training};
+/// use cotangent::{Result, Tensor};
+///
+/// /// Adds noise in training.
+/// #[derive(Module)]
+/// struct Noise {
+///     std: f64,
+///     training: Training,
+/// }
+///
+/// impl Forward for Noise {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         if self.training.is_on() { x.add(&x.randn_like()?.mul(self.std)?) } else { Ok(x.clone()) }
+///     }
+/// }
+///
+/// let mut layer = Noise { std: 0.1, training: Training::default() };
+/// layer.eval();
+/// assert_eq!(layer.forward(&Tensor::ones([2])?)?.to_vec::<f32>()?, [1.0, 1.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Training(bool);
 
 impl Training {
     /// Whether the module is in training.
+    ///
+    /// ```
+    /// use cotangent::nn::Training;
+    /// assert!(Training::default().is_on());
+    /// ```
     pub fn is_on(&self) -> bool {
         self.0
     }
@@ -407,7 +660,7 @@ impl Default for Training {
     }
 }
 
-impl Module for Training {
+impl Visit for Training {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         visitor.show(Part::Training(self.0));
     }
@@ -415,9 +668,13 @@ impl Module for Training {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         visitor.show(PartMut::Training(&mut self.0));
     }
+
+    fn deep_clone_in(&self, _: &mut Ties) -> Result<Training> {
+        Ok(*self)
+    }
 }
 
-impl<M: Module + ?Sized> Module for Box<M> {
+impl<M: Visit> Visit for Box<M> {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         (**self).visit(visitor);
     }
@@ -425,9 +682,15 @@ impl<M: Module + ?Sized> Module for Box<M> {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         (**self).visit_mut(visitor);
     }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<Box<M>> {
+        (**self).deep_clone_in(ties).map(Box::new)
+    }
 }
 
-impl<M: Module> Module for Option<M> {
+impl<M: Visit> Module for Box<M> {}
+
+impl<M: Visit> Visit for Option<M> {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         self.iter().for_each(|module| module.visit(visitor));
     }
@@ -435,10 +698,16 @@ impl<M: Module> Module for Option<M> {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         self.iter_mut().for_each(|module| module.visit_mut(visitor));
     }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<Option<M>> {
+        self.as_ref().map(|module| module.deep_clone_in(ties)).transpose()
+    }
 }
 
+impl<M: Visit> Module for Option<M> {}
+
 /// The modules are named by their position.
-impl<M: Module> Module for [M] {
+impl<M: Visit> Visit for [M] {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         for (at, module) in self.iter().enumerate() {
             visitor.child(at, |visitor| module.visit(visitor));
@@ -452,7 +721,9 @@ impl<M: Module> Module for [M] {
     }
 }
 
-impl<M: Module> Module for Vec<M> {
+impl<M: Visit> Module for [M] {}
+
+impl<M: Visit> Visit for Vec<M> {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         self[..].visit(visitor);
     }
@@ -460,9 +731,15 @@ impl<M: Module> Module for Vec<M> {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         self[..].visit_mut(visitor);
     }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<Vec<M>> {
+        self.iter().map(|module| module.deep_clone_in(ties)).collect()
+    }
 }
 
-impl<M: Module, const N: usize> Module for [M; N] {
+impl<M: Visit> Module for Vec<M> {}
+
+impl<M: Visit, const N: usize> Visit for [M; N] {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         self[..].visit(visitor);
     }
@@ -470,10 +747,17 @@ impl<M: Module, const N: usize> Module for [M; N] {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         self[..].visit_mut(visitor);
     }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<[M; N]> {
+        let all = self.iter().map(|module| module.deep_clone_in(ties)).collect::<Result<Vec<M>>>()?;
+        all.try_into().map_err(|_| crate::error::err!(Value, "deep_clone", "an array of {N} modules has as many"))
+    }
 }
+
+impl<M: Visit, const N: usize> Module for [M; N] {}
 
 /// The modules are named by their keys.
-impl<M: Module> Module for BTreeMap<String, M> {
+impl<M: Visit> Visit for BTreeMap<String, M> {
     fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
         self.iter().for_each(|(name, module)| visitor.module(name, module));
     }
@@ -481,4 +765,10 @@ impl<M: Module> Module for BTreeMap<String, M> {
     fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
         self.iter_mut().for_each(|(name, module)| visitor.module(name, module));
     }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<BTreeMap<String, M>> {
+        self.iter().map(|(name, module)| Ok((name.clone(), module.deep_clone_in(ties)?))).collect()
+    }
 }
+
+impl<M: Visit> Module for BTreeMap<String, M> {}

@@ -1,8 +1,8 @@
 //! Taking over saved values: everything is checked before anything is changed.
 
-use super::tied::Leaf;
+use super::tied::check_whole;
 use super::{Module, Part, PartMut, Visitor};
-use crate::error::bail;
+use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::{Result, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Which names must be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) enum RequiredNames {
     /// All of the module's, and no others.
     Exact,
     /// Those that both sides have, at least one.
@@ -19,6 +19,14 @@ pub(crate) enum Names {
 }
 
 /// What [`Module::load_matching`] found on one side only.
+///
+/// ```
+/// use cotangent::nn::{Linear, LinearOptions, Module};
+/// let without_bias = Linear::new_with(3, 2, LinearOptions::new().bias(false))?;
+/// let report = Linear::new(3, 2)?.load_matching(&without_bias.state_dict())?;
+/// assert_eq!(report.to_string(), "1 loaded, missing: bias; unexpected: none");
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
@@ -46,17 +54,22 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_string() } else { names.join(", ") }
 }
 
-pub(crate) fn take_over<M: Module + ?Sized>(module: &mut M, dict: &StateDict, names: Names) -> Result<LoadReport> {
+pub(crate) fn take_over<M: Module + ?Sized>(
+    module: &mut M,
+    dict: &StateDict,
+    names: RequiredNames,
+) -> Result<LoadReport> {
     const OP: &str = "load_state_dict";
+    check_whole(OP, module)?;
     let LoadPlan { values, report, mut faults } = plan(module, dict)?;
-    if names == Names::Exact {
+    if names == RequiredNames::Exact {
         faults.extend(report.missing.iter().map(|name| format!("missing {name}")));
         faults.extend(report.unexpected.iter().map(|name| format!("unexpected {name}")));
     }
     if !faults.is_empty() {
         bail!(Format, OP, "nothing was loaded:\n  {}", faults.join("\n  "));
     }
-    if values.is_empty() && names == Names::Common {
+    if values.is_empty() && names == RequiredNames::Common {
         bail!(
             Format,
             OP,
@@ -65,16 +78,30 @@ pub(crate) fn take_over<M: Module + ?Sized>(module: &mut M, dict: &StateDict, na
             listed(&report.unexpected)
         );
     }
+    let mut done = Ok(());
     module.visit_mut(&mut Visitor::new(&mut |name, part| {
-        if let PartMut::Param(tensor) | PartMut::Buffer(tensor) = part
-            && let Some(value) = values.get(name)
-        {
-            // The bytes are the dictionary's until one of the two is changed; the leaf stays the one it was.
-            let node = tensor.node().cloned();
-            *tensor = value.clone().with_node(node);
+        let Some(value) = values.get(name) else { return };
+        // The bytes are the dictionary's until one of the two is changed.
+        let set = match part {
+            PartMut::Param(parameter) => parameter.put(value),
+            PartMut::Buffer(buffer) => {
+                buffer.replace(value.clone());
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if done.is_ok() {
+            done = set;
         }
     }));
+    done?;
+    tie_again(module);
     Ok(report)
+}
+
+/// Handles of one parameter that got equal values share them.
+fn tie_again<M: Module + ?Sized>(module: &mut M) {
+    drop(module.parameters_mut());
 }
 
 struct LoadPlan {
@@ -86,27 +113,25 @@ struct LoadPlan {
 }
 
 fn plan<M: Module + ?Sized>(module: &M, dict: &StateDict) -> Result<LoadPlan> {
-    let (mut own, mut leaves) = (Vec::new(), HashMap::<Leaf, Vec<String>>::new());
-    module.visit(&mut Visitor::new(&mut |name, part| {
-        let (Part::Param(tensor) | Part::Buffer(tensor)) = part else { return };
-        let leaf = matches!(part, Part::Param(_)).then(|| Leaf::of(tensor)).flatten();
-        if let Some(leaf) = leaf {
-            leaves.entry(leaf).or_default().push(name.to_string());
+    let (mut own, mut names) = (Vec::new(), HashMap::<usize, Vec<String>>::new());
+    module.visit(&mut Visitor::new(&mut |name, part| match part {
+        Part::Param(parameter) => {
+            names.entry(parameter.id()).or_default().push(name.to_string());
+            own.push((name.to_string(), parameter.detach(), Some(parameter.id())));
         }
-        own.push((name.to_string(), tensor, leaf));
+        Part::Buffer(buffer) => own.push((name.to_string(), buffer.get(), None)),
+        _ => {}
     }));
     let mut plan = LoadPlan { values: HashMap::new(), report: LoadReport::default(), faults: Vec::new() };
-    for (name, tensor, leaf) in &own {
+    for (name, tensor, id) in &own {
         // A parameter with several names is there if one of them is.
-        let tied = leaf.and_then(|leaf| leaves.get(&leaf)).map_or(&[][..], Vec::as_slice);
+        let tied = id.and_then(|id| names.get(&id)).map_or(&[][..], Vec::as_slice);
         let given = dict.get(name).or_else(|| tied.iter().find_map(|name| dict.get(name)));
         let Some(value) = given else {
             plan.report.missing.push(name.clone());
             continue;
         };
-        if let Some(made) = tensor.grad_fn() {
-            plan.faults.push(format!("the module's {name} is the result of {made}, not a leaf"));
-        } else if value.shape() != tensor.shape() {
+        if value.shape() != tensor.shape() {
             plan.faults.push(format!("{name} has shape {:?}, the module's has {:?}", value.shape(), tensor.shape()));
         } else if value.dtype() != tensor.dtype() {
             plan.faults.push(format!("{name} is {}, the module's is {}", value.dtype(), tensor.dtype()));
@@ -129,7 +154,7 @@ fn differing<'n>(dict: &StateDict, names: &'n [String], value: &Tensor) -> Resul
         if let Some(other) = dict.get(name)
             && !other.is_same(value)
             // Unlike `equal`, this takes NaN for the same as NaN.
-            && !(other.shape() == value.shape() && other.allclose(value, 0.0, 0.0)?)
+            && !(other.shape() == value.shape() && other.allclose_with(value, (0.0, 0.0))?)
         {
             return Ok(Some(name));
         }
@@ -140,16 +165,42 @@ fn differing<'n>(dict: &StateDict, names: &'n [String], value: &Tensor) -> Resul
 /// Saves a module's parameters and buffers as a safetensors file, by way of a temporary file: the file at `path` is the
 /// old or the new one, never half of it.
 ///
+/// ```
+/// use cotangent::nn::{self, Linear};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-nn-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("model.safetensors");
+/// let model = Linear::new(3, 2)?;
+/// nn::save(&model, &path)?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be written.
+#[track_caller]
 pub fn save(module: &(impl Module + ?Sized), path: impl AsRef<Path>) -> Result<()> {
-    crate::io::safetensors::save(path, &module.state_dict())
+    named("save", crate::io::safetensors::save(path, &module.state_dict()))
 }
 
 /// Loads a module's parameters and buffers from a safetensors file, as [`Module::load_state_dict`] does.
 ///
+/// ```
+/// use cotangent::nn::{self, Linear};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-nn-load-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("model.safetensors");
+/// let (trained, mut model) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
+/// nn::save(&trained, &path)?;
+/// nn::load(&mut model, &path)?;
+/// assert!(model.weight.equal(&trained.weight)?);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be read, or does not fit the module; nothing is changed then.
+#[track_caller]
 pub fn load(module: &mut (impl Module + ?Sized), path: impl AsRef<Path>) -> Result<()> {
-    module.load_state_dict(&crate::io::safetensors::load(path)?)
+    named("load", crate::io::safetensors::load(path).and_then(|dict| module.load_state_dict(&dict)))
 }

@@ -1,8 +1,6 @@
 //! A module as a table.
 
-use super::tied::Leaf;
-use super::{Module, Part, Visitor};
-use crate::Tensor;
+use super::{Module, Parameter, Part, Visitor};
 use std::collections::HashSet;
 
 /// Rows of name, kind, shape and number of parameters, with rules and totals.
@@ -11,12 +9,14 @@ pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
     module.visit(&mut Visitor::new(&mut |name, part| {
         let row = match part {
             Part::Module(kind) => [name.to_string(), kind.to_string(), String::new(), String::new()],
-            Part::Param(tensor) if Leaf::of(tensor).is_none_or(|leaf| seen.insert(leaf)) => {
+            Part::Param(tensor) if seen.insert(tensor.id()) => {
                 let kind = totals.count(tensor);
                 [name.to_string(), kind.to_string(), format!("{:?}", tensor.shape()), grouped(tensor.numel())]
             }
             Part::Param(tensor) => [name.to_string(), "tied".into(), format!("{:?}", tensor.shape()), String::new()],
-            Part::Buffer(tensor) => [name.to_string(), "buffer".into(), format!("{:?}", tensor.shape()), String::new()],
+            Part::Buffer(buffer) => {
+                [name.to_string(), "buffer".into(), format!("{:?}", buffer.get().shape()), String::new()]
+            }
             Part::Training(_) => return,
         };
         rows.push(row);
@@ -44,7 +44,7 @@ struct Totals {
 
 impl Totals {
     /// Counts a parameter, and says of which kind it is.
-    fn count(&mut self, tensor: &Tensor) -> &'static str {
+    fn count(&mut self, tensor: &Parameter) -> &'static str {
         self.bytes += tensor.numel() * tensor.dtype().size();
         if tensor.requires_grad() {
             self.trained += tensor.numel();

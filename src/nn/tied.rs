@@ -1,70 +1,150 @@
-//! One parameter under several names.
+//! One parameter in several places of a module.
 //!
-//! Two fields that hold clones of one leaf are the same parameter: one gradient, one update. As tensors are values, the
-//! clones would part at the first write; whoever changes parameters goes through [`groups`], which keeps them together.
+//! Two handles of one parameter hold the same tensor: one gradient, one update. As tensors are values, they would part at
+//! the first write; whoever changes parameters goes through [`parameters_mut`], which keeps them together.
 
-use super::{Module, PartMut, Visitor};
+use super::{Module, Parameter, Part, PartMut, Visitor};
+use crate::error::{bail, named, placed};
 use crate::{Result, Tensor};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::ops::{Deref, DerefMut};
 
-/// What makes two tensors the same parameter: the leaf of the graph, or, where no gradient is required, the same bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Leaf {
-    Node(u64),
-    Bytes(usize, usize),
+/// A parameter of a module, to be changed. Other places of the module that are tied to it get its values when this is
+/// dropped.
+///
+/// ```
+/// use cotangent::nn::{Linear, Module};
+/// let mut model = Linear::new(3, 2)?;
+/// for mut parameter in model.parameters_mut() {
+///     if parameter.name().ends_with("bias") {
+///         parameter.update(|values| values.zero_())?;
+///     }
+/// }
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ParameterMut<'a> {
+    name: String,
+    parameter: &'a mut Parameter,
+    others: Vec<&'a mut Parameter>,
 }
 
-impl Leaf {
-    /// `None` for a tensor without elements and gradient, which is nobody's equal.
-    pub fn of(tensor: &Tensor) -> Option<Leaf> {
-        match tensor.grad_node() {
-            Some(node) => Some(Leaf::Node(node.seq)),
-            None if tensor.numel() == 0 => None,
-            None => Some(Leaf::Bytes(tensor.storage().id(), tensor.offset())),
+impl ParameterMut<'_> {
+    /// The first of the parameter's names.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module};
+    /// let mut model = Linear::new(3, 2)?;
+    /// let names: Vec<String> = model.parameters_mut().iter().map(|parameter| parameter.name().to_string()).collect();
+    /// assert_eq!(names, ["weight", "bias"]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As [`Parameter::set_requires_grad`], for all handles of the parameter.
+    ///
+    /// # Errors
+    /// If it is tied to a place outside of the module.
+    #[track_caller]
+    pub fn set_requires_grad(&mut self, requires_grad: bool) -> Result<()> {
+        let op = "set_requires_grad";
+        named(op, self.check_whole(op).and_then(|()| self.parameter.mark(requires_grad)))
+    }
+
+    /// As [`Parameter::update`], for all handles of the parameter.
+    ///
+    /// # Errors
+    /// As there, and if it is tied to a place outside of the module.
+    #[track_caller]
+    pub fn update(&mut self, f: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
+        placed(self.check_whole("update").and_then(|()| self.parameter.change(f)))
+    }
+
+    /// As [`Parameter::set`], for all handles of the parameter.
+    ///
+    /// # Errors
+    /// As there, and if it is tied to a place outside of the module.
+    #[track_caller]
+    pub fn set(&mut self, values: &Tensor) -> Result<()> {
+        named("set", self.check_whole("set").and_then(|()| self.parameter.put(values)))
+    }
+
+    /// Refuses a parameter that is tied to a place outside of the module, which would keep the old values.
+    pub(crate) fn check_whole(&self, op: &'static str) -> Result<()> {
+        check_handles(op, &self.name, self.parameter, 1 + self.others.len())
+    }
+
+    /// Lets go of the other handles to the tensor, so that it can be changed where it lies.
+    pub(crate) fn release_others(&mut self) {
+        let placeholder = Tensor::zeros(()).ok();
+        for other in &mut self.others {
+            if let Some(nothing) = &placeholder {
+                *other.tensor_mut() = nothing.clone();
+            }
         }
     }
 }
 
-/// A parameter to be changed, with all the places that hold it.
-///
-/// As long as the group lives, its tensor is the module's only handle to the parameter's bytes, so that it can be
-/// changed where it lies. The other places get the new values when the group is dropped.
-pub(crate) struct Group<'a> {
-    /// The first of the parameter's names.
-    pub name: String,
-    pub tensor: &'a mut Tensor,
-    others: Vec<&'a mut Tensor>,
+impl Deref for ParameterMut<'_> {
+    type Target = Parameter;
+
+    fn deref(&self) -> &Parameter {
+        self.parameter
+    }
 }
 
-impl Drop for Group<'_> {
+impl DerefMut for ParameterMut<'_> {
+    fn deref_mut(&mut self) -> &mut Parameter {
+        self.parameter
+    }
+}
+
+impl Drop for ParameterMut<'_> {
     fn drop(&mut self) {
         for other in &mut self.others {
-            **other = self.tensor.clone();
+            **other = self.parameter.tie();
         }
     }
+}
+
+fn check_handles(op: &'static str, name: &str, parameter: &Parameter, inside: usize) -> Result<()> {
+    if parameter.handles() > inside {
+        bail!(
+            Value,
+            op,
+            "{name} is tied to {} places outside of this module, which would keep the old values: change it through the \
+             module that holds them all",
+            parameter.handles() - inside
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a module of which a parameter is tied to a place outside.
+pub(crate) fn check_whole<M: Module + ?Sized>(op: &'static str, module: &M) -> Result<()> {
+    let mut inside: HashMap<usize, (String, &Parameter, usize)> = HashMap::new();
+    module.visit(&mut Visitor::new(&mut |name, part| {
+        if let Part::Param(parameter) = part {
+            inside.entry(parameter.id()).or_insert_with(|| (name.to_string(), parameter, 0)).2 += 1;
+        }
+    }));
+    inside.values().try_for_each(|(name, parameter, count)| check_handles(op, name, parameter, *count))
 }
 
 /// The parameters of a module, each once, in the order of their first names.
-///
-/// # Errors
-/// If memory runs out.
-pub(crate) fn groups<M: Module + ?Sized>(module: &mut M) -> Result<Vec<Group<'_>>> {
-    let (mut groups, mut known): (Vec<Group<'_>>, HashMap<Leaf, usize>) = (Vec::new(), HashMap::new());
+pub(crate) fn parameters_mut<M: Module + ?Sized>(module: &mut M) -> Vec<ParameterMut<'_>> {
+    let (mut all, mut known): (Vec<ParameterMut<'_>>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
     module.visit_mut(&mut Visitor::new(&mut |name, part| {
-        let PartMut::Param(tensor) = part else { return };
-        if let Some(leaf) = Leaf::of(tensor) {
-            match known.entry(leaf) {
-                Entry::Occupied(at) => return groups[*at.get()].others.push(tensor),
-                Entry::Vacant(at) => at.insert(groups.len()),
-            };
+        let PartMut::Param(parameter) = part else { return };
+        match known.get(&parameter.id()) {
+            Some(&at) => all[at].others.push(parameter),
+            None => {
+                known.insert(parameter.id(), all.len());
+                all.push(ParameterMut { name: name.to_string(), parameter, others: Vec::new() });
+            }
         }
-        groups.push(Group { name: name.to_string(), tensor, others: Vec::new() });
     }));
-    let mut others = groups.iter_mut().flat_map(|group| &mut group.others).peekable();
-    if others.peek().is_some() {
-        let nothing = Tensor::zeros(())?;
-        others.for_each(|other| **other = nothing.clone());
-    }
-    Ok(groups)
+    all
 }

@@ -1,26 +1,40 @@
 //! Other dtypes, and other places for the same values.
 
-use super::sample::{Op, Sample, spread};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend;
+use crate::error::named;
 use crate::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 use crate::{backend::ViewMut, layout::Layout, storage::Storage};
 use smallvec::smallvec;
 
+/// # Dtypes, devices and copies
+#[ops]
 impl Tensor {
     /// The same numbers as elements of another dtype: floats are rounded to the nearest, or towards zero into integers;
     /// integers wrap around; everything but 0 is true. The gradient is cast back.
     ///
     /// ```
-    /// # use cotangent::{DType, Tensor};
-    /// assert_eq!(Tensor::new([1.9, -1.9])?.to_dtype(DType::I64)?.to_vec::<i64>()?, [1, -1]);
+    /// # use cotangent::{DType, tensor};
+    /// assert_eq!(tensor!([1.9, -1.9])?.to_dtype(DType::I64)?.to_vec::<i64>()?, [1, -1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If memory runs out.
-    #[track_caller]
+    #[doc(alias = "to")]
+    #[doc(alias = "type")]
+    #[doc(alias = "astype")]
+    #[doc(alias = "float")]
+    #[doc(alias = "double")]
+    #[doc(alias = "half")]
+    #[doc(alias = "bfloat16")]
+    #[doc(alias = "int")]
+    #[doc(alias = "long")]
+    #[doc(alias = "bool")]
+    #[op(samples = dtype_samples)]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -40,16 +54,19 @@ impl Tensor {
     /// GPU to another the way leads by the CPU, and has to be asked for.
     ///
     /// ```
-    /// # use cotangent::{Device, Tensor};
-    /// let x = Tensor::new([1.0, 2.0])?.to_device(Device::Cpu)?;
+    /// # use cotangent::{Device, tensor};
+    /// let x = tensor!([1.0, 2.0])?.to_device(Device::Cpu)?;
     /// assert_eq!(x.device(), Device::Cpu);
     /// assert!(x.to_device(Device::cuda(99)).is_err());
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If the device is missing or has not enough memory.
-    #[track_caller]
+    /// If the device is missing or has not enough memory, or both are GPUs: bring the tensor to the CPU first.
+    #[doc(alias = "to")]
+    #[doc(alias = "cpu")]
+    #[doc(alias = "cuda")]
+    #[op(samples = device_samples, errors = device_errors)]
     pub fn to_device(&self, device: Device) -> Result<Tensor> {
         if device == self.device() {
             return Ok(self.clone());
@@ -64,13 +81,74 @@ impl Tensor {
         })
     }
 
+    /// This tensor if it is contiguous, else a contiguous copy.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?.t()?;
+    /// assert!(!x.is_contiguous() && x.contiguous()?.is_contiguous());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = copy_samples)]
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() {
+            return Ok(self.clone());
+        }
+        self.copied("contiguous")?
+            .record("contiguous", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+    }
+
+    /// A contiguous copy with memory of its own; the gradient passes through. It is seldom needed: `clone()` shares the
+    /// bytes, and no tensor changes because of what is done to another one.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// let y = x.t()?.deep_clone()?;
+    /// assert!(y.is_contiguous() && !x.deep_clone()?.is_same(&x));
+    /// assert_eq!(y.to_vec::<i64>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[doc(alias = "copy")]
+    #[op(samples = copy_samples, aliases = ["clone"])]
+    #[doc(alias = "clone")]
+    pub fn deep_clone(&self) -> Result<Tensor> {
+        self.copied("deep_clone")?
+            .record("deep_clone", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
+    }
+}
+
+/// # Pinned memory
+impl Tensor {
     /// A copy in pinned memory of the CPU: [`to_device`](Self::to_device) does not wait for such a copy to arrive on a
     /// GPU. It may be dropped or changed at once: what the GPU still reads is kept for it. For data that is brought there
     /// batch by batch; there should not be much of such memory.
     ///
+    /// ```
+    /// # use cotangent::{Device, tensor};
+    /// let (x, gpu) = (tensor!([1.0, 2.0])?, Device::cuda(0));
+    /// if gpu.is_available() {
+    ///     assert_eq!(x.pin_memory()?.to_device(gpu)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// } else {
+    ///     assert!(x.pin_memory().is_err());
+    /// }
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If there is no GPU, or not enough of such memory.
+    #[track_caller]
     pub fn pin_memory(&self) -> Result<Tensor> {
+        named("pin_memory", self.pinned())
+    }
+
+    fn pinned(&self) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         {
             let (layout, bytes) = (Layout::contiguous(self.shape().into()), self.numel() * self.dtype().size());
@@ -84,19 +162,6 @@ impl Tensor {
         Err(backend::no_cuda("pin_memory", 0))
     }
 
-    /// This tensor if it is contiguous, else a contiguous copy.
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[track_caller]
-    pub fn contiguous(&self) -> Result<Tensor> {
-        if self.is_contiguous() {
-            return Ok(self.clone());
-        }
-        self.copied("contiguous")?
-            .record("contiguous", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
-    }
-
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         let shape = self.layout().shape().clone();
@@ -104,21 +169,52 @@ impl Tensor {
     }
 }
 
-static TO_DTYPE: Op = Op {
-    name: "to_dtype",
-    samples: || {
-        Ok(vec![
-            Sample::new("to f64", vec![spread([2, 3], -2.0, 2.0)?], |x| x[0].to_dtype(DType::F64)),
-            Sample::new("of an integer", vec![Tensor::from_slice(&[3_i64, -4], [2])?], |x| x[0].to_dtype(DType::F64)),
-        ])
-    },
-    error_cases: || Ok(Vec::new()),
-};
+fn dtype_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([2, 3], -2.0, 2.0)?, DType::F64],
+        sample![spread([2, 0], -2.0, 2.0)?, DType::F64],
+        sample![ints(&[3, -4], [2])?, DType::F64],
+    ])
+}
 
-static CONTIGUOUS: Op = Op {
-    name: "contiguous",
-    samples: || Ok(vec![Sample::new("contiguous", vec![spread([2, 3], -2.0, 2.0)?], |x| x[0].contiguous())]),
-    error_cases: || Ok(Vec::new()),
-};
+fn device_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    Ok(vec![
+        sample![x(&[2, 3])?, Device::Cpu],
+        sample![x(&[])?, Device::Cpu],
+        sample![x(&[2, 0])?, Device::Cpu],
+        sample![x(&[2, 3])?.t()?, Device::Cpu],
+    ])
+}
 
-pub(crate) static OPS: &[&Op] = &[&TO_DTYPE, &CONTIGUOUS];
+fn device_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no such device", "cuda:99"; sample![spread([2], -2.0, 2.0)?, Device::cuda(99)]]])
+}
+
+fn copy_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    Ok(vec![
+        sample![x(&[2, 3])?],
+        sample![x(&[])?],
+        sample![x(&[2, 0])?],
+        // These take a copy.
+        sample![x(&[2, 3])?.t()?],
+        sample![x(&[2, 1])?.expand([2, 3])?],
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deep_clone_has_memory_of_its_own() -> Result<()> {
+        let x = spread([2, 3], -1.0, 1.0)?.requires_grad_(true)?;
+        let y = x.deep_clone()?;
+        assert!(!y.storage().ptr_eq(x.storage()) && y.is_contiguous());
+        assert_eq!((y.to_vec::<f64>()?, y.grad_fn()), (x.to_vec::<f64>()?, Some("deep_clone")));
+        y.sum(..)?.backward()?;
+        assert_eq!(x.grad().map(|g| g.to_vec::<f64>()).transpose()?, Some(vec![1.0; 6]));
+        Ok(())
+    }
+}

@@ -1,13 +1,16 @@
 //! Choosing and adding up elements by index, and triangles of matrices.
 
-use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::{self, Indices, Triangle};
+use crate::backend::{self, Indices};
+use crate::backend::spec::Triangle;
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
-use crate::{DType, Device, Result, Shape, Tensor};
+use crate::tensor::Index;
+use crate::{DType, Device, Dim, Result, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -33,17 +36,9 @@ fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
     index.reshape(&sizes)
 }
 
-fn check_device(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
-    if a.device() != b.device() {
-        bail!(Device, op, "one tensor is on {}, the other on {}", a.device(), b.device());
-    }
-    Ok(())
-}
-
 /// The elements of `x` that `index` chooses along `dim`, in a tensor of `shape`, to which the index broadcasts; outside
 /// the graph.
 fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
-    check_device(op, x, index)?;
     let indices = Indices::check(op, index.as_view()?, x.shape()[dim])?;
     let mut out = Tensor::empty(op, shape.clone(), x.dtype(), x.device())?;
     backend::gather(op, x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
@@ -60,9 +55,9 @@ fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shap
 }
 
 /// Zeros of `shape` with the elements of `source` added where `index`, which broadcasts to their shape, puts them along
-/// `dim`: what [`gather`] turns around, and is turned around by.
+/// `dim`: the derivative of [`gather`], as `gather` is its derivative.
 #[track_caller]
-fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+pub(super) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     let (op, dtype, compute) = ("scatter_add", source.dtype(), compute_dtype(source.dtype()));
     let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
     let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
@@ -78,7 +73,6 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
     if base.dtype() != source.dtype() {
         bail!(DType, op, "{} cannot be added to {}: cast one of them first", source.dtype(), base.dtype());
     }
-    check_device(op, base, source)?;
     let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
     backend::copy(op, base.as_view()?, &mut sum.as_view_mut(op)?)?;
     summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
@@ -91,7 +85,6 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
 
 /// `sum`, which is of a compute dtype, with the elements of `source` added to it; outside the graph.
 fn summed(op: &'static str, mut sum: Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-    check_device(op, &sum, index)?;
     let indices = Indices::check(op, index.as_view()?, sum.shape()[dim])?;
     let source = source.detach().to_dtype(sum.dtype())?;
     backend::index_add(op, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
@@ -113,104 +106,140 @@ fn check_fits(op: &'static str, small: &Tensor, large: &Tensor, except: Option<u
     Ok(())
 }
 
+/// # Indexing
+#[ops]
 impl Tensor {
-    /// The elements that `index` chooses along a dimension: `y[i, j] = x[i, index[i, j]]` for `dim` 1. The index has as
-    /// many dimensions as this tensor, and in the others than `dim` is at most as long.
+    /// The part of this tensor that an index names, as Python names it between brackets: integers, ranges with steps and
+    /// negative bounds, new dimensions (`None`), an ellipsis (`...`), integer tensors and masks, in any combination, with
+    /// NumPy's meaning. [`s!`](crate::s) writes such an index. Integers and ranges alone make a view. A part is changed
+    /// with [`set`](Self::set).
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
-    /// assert_eq!(x.gather(1, &Tensor::new([[1], [0]])?)?.to_vec::<i64>()?, [2, 3]);
+    /// # use cotangent::{Tensor, s, tensor};
+    /// let x = Tensor::arange(0, 12)?.reshape([3, 4])?;
+    /// assert_eq!(x.index(s![1, 1..-1])?.to_vec::<i64>()?, [5, 6]);
+    /// assert_eq!(x.index(s![.., ..;-2])?.shape(), [3, 2]);
+    /// assert_eq!(x.index(s![..., None, 0])?.shape(), [3, 1]);
+    /// assert_eq!(x.index(-1)?.to_vec::<i64>()?, [8, 9, 10, 11]);
+    /// let rows = tensor!([2, 0])?;
+    /// assert_eq!(x.index(s![&rows, 1])?.to_vec::<i64>()?, [9, 1]);
+    /// assert_eq!(x.index(&x.gt(9)?)?.to_vec::<i64>()?, [10, 11]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are too many places, an integer or an element of an index tensor is out of range, index tensors do not
+    /// broadcast, or a mask does not have the shape of the dimensions it is for.
+    #[op(samples = index_samples, errors = index_errors)]
+    #[doc(alias = "__getitem__")]
+    pub fn index(&self, index: impl Into<Index>) -> Result<Tensor> {
+        self.part("index", &index)
+    }
+
+    /// The elements that `index` chooses along a dimension: `y[i, j] = x[i, index[i, j]]` for `dim` 1. The index has as
+    /// many dimensions as this tensor, and in the others than `dim` is at most as long. An index without elements fits every
+    /// tensor.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// assert_eq!(x.gather(1, &tensor!([[1], [0]])?)?.to_vec::<i64>()?, [2, 3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes do not fit.
-    #[track_caller]
-    pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
-        if self.rank() == 0 && index.rank() == 0 {
-            return at_least_1d(self)?.gather(dim, &*at_least_1d(index)?)?.reshape(());
+    #[doc(alias = "take_along_dim")]
+    #[op(samples = gather_samples, errors = gather_errors)]
+    pub fn gather(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 || (self.rank() == 1 && index.rank() == 0) {
+            let chosen = at_least_1d(self)?.gather(dim.0, &*at_least_1d(index)?)?;
+            return if index.rank() == 0 { chosen.reshape(()) } else { Ok(chosen) };
         }
-        let dim = resolve_dim("gather", dim, self.rank())?;
+        let (dim, indices) = (resolve_dim("gather", dim.0, self.rank())?, as_indices("gather", index)?);
+        if index.numel() == 0 {
+            // Nothing is chosen, whatever the shapes.
+            let nothing = self.flatten(0, -1)?.narrow(0, 0, 0)?;
+            return nothing.reshape(index.shape());
+        }
         check_fits("gather", index, self, Some(dim))?;
-        gather("gather", self, dim, &as_indices("gather", index)?, index.layout().shape())
+        gather("gather", self, dim, &indices, index.layout().shape())
     }
 
     /// The parts of a dimension at the places in `index`, a vector or a single number, in their order.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
-    /// assert_eq!(x.index_select(0, &Tensor::new([1, 1, 0])?)?.to_vec::<i64>()?, [3, 4, 3, 4, 1, 2]);
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// assert_eq!(x.index_select(0, &tensor!([1, 1, 0])?)?.to_vec::<i64>()?, [3, 4, 3, 4, 1, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the index has more than one dimension.
-    #[track_caller]
-    pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
-        let (dim, index) = along_dim("index_select", self, dim, index)?;
+    #[doc(alias = "take")]
+    #[op(samples = index_select_samples, errors = index_select_errors, aliases = ["take"])]
+    pub fn index_select(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 {
+            // A single number is a vector of one, and stays a single number.
+            if index.numel() != 1 {
+                bail!(Shape, "index_select", "{} indices for a single number", index.numel());
+            }
+            return at_least_1d(self)?.index_select(dim.0, index)?.reshape(());
+        }
+        let (dim, index) = along_dim("index_select", self, dim.0, index)?;
         let shape = self.layout().shape().with(dim, index.numel());
         gather("index_select", self, dim, &index, &shape)
     }
 
-    /// This tensor with the elements of `source` added at the places that `index` gives along a dimension:
-    /// `y[i, index[i, j]] += source[i, j]` for `dim` 1. The index is at most as long as `source` in every dimension, and
-    /// as this tensor in the others than `dim`; what of `source` is longer is left out.
+    /// This tensor with the elements of `src` added at the places that `index` gives along a dimension:
+    /// `y[i, index[i, j]] += src[i, j]` for `dim` 1. The index is at most as long as `src` in every dimension, and as this
+    /// tensor in the others than `dim`; what of `src` is longer is left out.
     ///
-    /// Places that are named more than once get all their elements, added in the order of `source`.
+    /// Places that are named more than once get all their elements, added in the order of `src`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let (x, index) = (Tensor::zeros([3])?, Tensor::new([2, 0, 2])?);
-    /// let y = x.scatter_add(0, &index, &Tensor::new([1.0, 2.0, 3.0])?)?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let (x, index) = (Tensor::zeros([3])?, tensor!([2, 0, 2])?);
+    /// let y = x.scatter_add(0, &index, &tensor!([1.0, 2.0, 3.0])?)?;
     /// assert_eq!(y.to_vec::<f32>()?, [2.0, 0.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[track_caller]
-    pub fn scatter_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        if self.rank() == 0 && index.rank() == 0 && source.rank() == 0 {
-            let (x, index, source) = (at_least_1d(self)?, at_least_1d(index)?, at_least_1d(source)?);
-            return x.scatter_add(dim, &index, &source)?.reshape(());
+    #[doc(alias = "scatter_add_")]
+    #[op(samples = scatter_add_samples, errors = scatter_add_errors)]
+    pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        let ranks = [self.rank(), index.rank(), src.rank()];
+        if ranks.contains(&0) && ranks.iter().all(|&rank| rank <= 1) {
+            let (x, index, src) = (at_least_1d(self)?, at_least_1d(index)?, at_least_1d(src)?);
+            return x.scatter_add(dim.0, &index, &src)?.reshape(self.shape());
         }
-        let dim = resolve_dim("scatter_add", dim, self.rank())?;
+        let dim = resolve_dim("scatter_add", dim.0, self.rank())?;
         check_fits("scatter_add", index, self, Some(dim))?;
-        check_fits("scatter_add", index, source, None)?;
-        let mut used = Cow::Borrowed(source);
+        check_fits("scatter_add", index, src, None)?;
+        let mut used = Cow::Borrowed(src);
         for (d, &size) in index.shape().iter().enumerate() {
             if size < used.shape()[d] {
-                used = Cow::Owned(used.narrow(d as isize, 0, size)?);
+                used = Cow::Owned(used.narrow(d, 0, size)?);
             }
         }
         add_at("scatter_add", self, dim, &as_indices("scatter_add", index)?, &used)
     }
 
-    /// This tensor with the parts of `source` along a dimension added at the places in `index`, a vector.
-    #[track_caller]
-    pub(crate) fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        let (dim, index) = along_dim("index_add", self, dim, index)?;
-        let expected = self.layout().shape().with(dim, index.numel());
-        if *source.layout().shape() != expected {
-            bail!(Shape, "index_add", "a source of shape {:?} should have {expected:?}", source.shape());
-        }
-        add_at("index_add", self, dim, &index, source)
-    }
-
     /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let weight = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(Tensor::new([[1, 0, 1]])?.embedding(&weight)?.shape(), [1, 3, 2]);
+    /// # use cotangent::{Tensor, tensor};
+    /// let weight = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(tensor!([[1, 0, 1]])?.embedding(&weight)?.shape(), [1, 3, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the weight is not a matrix.
-    #[track_caller]
+    #[op(samples = embedding_samples, errors = embedding_errors)]
     pub fn embedding(&self, weight: &Tensor) -> Result<Tensor> {
         let [_, width] = weight.shape()[..] else {
             bail!(Shape, "embedding", "the weight must be a matrix, not of shape {:?}", weight.shape());
@@ -231,16 +260,16 @@ impl Tensor {
     /// `diagonal` above it.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
     /// assert_eq!(x.tril(0)?.to_vec::<i64>()?, [1, 0, 3, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[track_caller]
-    pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
+    #[op(samples = triangles, errors = triangle_errors)]
+    pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         triangle("tril", self, Triangle { upper: false, diagonal })?
             .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
     }
@@ -249,18 +278,31 @@ impl Tensor {
     /// `diagonal` above it.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
     /// assert_eq!(x.triu(0)?.to_vec::<i64>()?, [1, 2, 0, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[track_caller]
-    pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
+    #[op(samples = triangles, errors = triangle_errors)]
+    pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         triangle("triu", self, Triangle { upper: true, diagonal })?
             .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
+    }
+}
+
+impl Tensor {
+    /// This tensor with the parts of `source` along a dimension added at the places in `index`, a vector.
+    #[track_caller]
+    pub(crate) fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        let (dim, index) = along_dim("index_add", self, dim, index)?;
+        let expected = self.layout().shape().with(dim, index.numel());
+        if *source.layout().shape() != expected {
+            bail!(Shape, "index_add", "a source of shape {:?} should have {expected:?}", source.shape());
+        }
+        add_at("index_add", self, dim, &index, source)
     }
 }
 
@@ -282,172 +324,150 @@ fn triangle(op: &'static str, x: &Tensor, triangle: Triangle) -> Result<Tensor> 
     Ok(out)
 }
 
-fn indices(values: &[i64], shape: impl Into<Shape>) -> Result<Tensor> {
-    Tensor::from_slice(values, shape)
+fn index_samples() -> Result<Vec<Sample>> {
+    use crate::s;
+    let x = || spread([3, 4, 5], -2.0, 2.0);
+    let (rows, columns) = (ints(&[2, 0, -1, 2], [4])?, ints(&[1, -4, 3, 0], [4])?);
+    let mask = spread([3, 4], -1.0, 1.0)?.gt(0.0)?;
+    Ok(vec![
+        sample![x()?, s![1, 1..-1]],
+        sample![x()?, s![..., ..;-2]],
+        sample![x()?, s![None, -1, .., None, 2]],
+        sample![x()?, s![&rows]],
+        sample![x()?, s![&rows, &columns]],
+        sample![x()?, s![&rows, .., ints(&[4, 0, 1, 1], [4])?]],
+        sample![x()?, s![.., &columns.reshape([2, 2])?, 1..]],
+        sample![x()?, s![ints(&[1, 0], [2, 1])?, ints(&[3, 0, 2], [3])?]],
+        sample![x()?, s![0, .., &ints(&[4, 4, 0], [3])?]],
+        sample![x()?, s![&mask]],
+        sample![x()?, s![&mask, 1..3]],
+        sample![x()?, s![.., &spread([4], -1.0, 1.0)?.gt(0.0)?, 0]],
+        sample![spread([4], -2.0, 2.0)?, s![&ints(&[], [0])?]].zero_derivative(),
+        sample![spread([], -2.0, 2.0)?, s![...]],
+        sample![spread([2, 0], -2.0, 2.0)?, s![1]],
+    ])
 }
 
-static GATHER: Op = Op {
-    name: "gather",
-    samples: || {
-        let sample = |shape: &[usize], dim, index: Tensor| {
-            let inputs = vec![spread(shape, -2.0, 2.0)?, index];
-            Ok(Sample::new("gather", inputs, move |x| x[0].gather(dim, &x[1])))
-        };
-        Ok(vec![
-            sample(&[3, 4], 1, indices(&[3, 0, 0, 1, 2, 2], [3, 2])?)?,
-            sample(&[3, 4], -2, indices(&[2, 0, 2, 1, 1, 1], [2, 3])?)?,
-            sample(&[2, 3, 2], 1, indices(&[2, 2, 0, 2, 1, 0, 0, 1], [1, 4, 2])?)?,
-            sample(&[4], 0, indices(&[3, 3, 0], [3])?.to_dtype(DType::I32)?)?,
-            sample(&[], 0, indices(&[0], ())?)?,
-            sample(&[3, 4], 1, indices(&[], [3, 0])?)?.with_zero_derivative(),
-        ])
-    },
-    error_cases: || {
-        let x = normal([2, 3], 1)?;
-        let refused = |label, message: &[&str], index: Tensor| {
-            let x = x.clone();
-            ErrorCase::new(label, message, move || x.gather(1, &index))
-        };
-        Ok(vec![
-            refused("an index too large", &["gather", "index 3", "size 3"], indices(&[0, 3], [2, 1])?),
-            refused("a negative index", &["gather", "index -1", "size 3"], indices(&[0, -1], [2, 1])?),
-            refused("indices that do not fit", &["gather", "[3, 1]", "[2, 3]"], indices(&[0, 0, 0], [3, 1])?),
-            refused("another rank", &["gather", "[2]", "[2, 3]"], indices(&[0, 0], [2])?),
-            refused("indices of floats", &["gather", "integers", "f64"], normal([2, 1], 1)?),
-            refused(
-                "a huge index",
-                &["gather", "18446744073709551615"],
-                Tensor::full_with([1, 1], u64::MAX, DType::U64)?,
-            ),
-        ])
-    },
-};
+fn index_errors() -> Result<Vec<ErrorCase>> {
+    use crate::s;
+    let x = || normal([3, 4], 1);
+    Ok(vec![
+        error!["too many places", "3", "[3, 4]"; sample![x()?, s![0, 0, 0]]],
+        error!["an index out of range", "3", "[3, 4]"; sample![x()?, s![3]]],
+        error!["a bad element of an index", "-4", "[1]", "[3, 4]"; sample![x()?, s![&ints(&[0, -4], [2])?]]],
+        error!["indices that do not broadcast", "[2]", "[3]"; sample![x()?, s![&ints(&[0, 1], [2])?, &ints(&[0, 1, 2], [3])?]]],
+        error!["a mask of another shape", "[4]", "[3]"; sample![x()?, s![&normal([4], 1)?.gt(0.0)?]]],
+        error!["floats", "f64"; sample![x()?, s![&normal([3], 1)?]]],
+        error!["two ellipses", "ellipsis"; sample![x()?, s![..., ...]]],
+        error!["a step of 0", "step"; sample![x()?, s![..;0]]],
+    ])
+}
 
-static INDEX_SELECT: Op = Op {
-    name: "index_select",
-    samples: || {
-        let sample = |shape: &[usize], dim, index: Tensor| {
-            let inputs = vec![spread(shape, -2.0, 2.0)?, index];
-            Ok(Sample::new("index_select", inputs, move |x| x[0].index_select(dim, &x[1])))
-        };
-        Ok(vec![
-            sample(&[4, 3], 0, indices(&[3, 0, 3], [3])?)?,
-            sample(&[2, 3, 4], 1, indices(&[2, 2, 0, 1], [4])?)?,
-            sample(&[2, 3], -1, indices(&[1], ())?)?,
-            sample(&[5], 0, indices(&[4, 4], [2])?.to_dtype(DType::U8)?)?,
-            sample(&[2, 3], 0, indices(&[], [0])?)?.with_zero_derivative(),
-            sample(&[2, 0], 0, indices(&[1, 1, 0], [3])?)?,
-        ])
-    },
-    error_cases: || {
-        let x = normal([2, 3], 1)?;
-        let refused = |label, message: &[&str], index: Tensor| {
-            let x = x.clone();
-            ErrorCase::new(label, message, move || x.index_select(0, &index))
-        };
-        Ok(vec![
-            refused("an index too large", &["index_select", "index 2", "size 2"], indices(&[0, 2], [2])?),
-            refused("a negative index", &["index_select", "index -2", "size 2"], indices(&[-2], ())?),
-            refused("a matrix of indices", &["index_select", "[1, 2]"], indices(&[0, 1], [1, 2])?),
-            refused("indices of bools", &["index_select", "integers", "bool"], normal([2], 1)?.gt(0.0)?),
-        ])
-    },
-};
+fn gather_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    Ok(vec![
+        sample![x(&[3, 4])?, 1, ints(&[3, 0, 0, 1, 2, 2], [3, 2])?],
+        sample![x(&[3, 4])?, -2, ints(&[2, 0, 2, 1, 1, 1], [2, 3])?],
+        sample![x(&[2, 3, 2])?, 1, ints(&[2, 2, 0, 2, 1, 0, 0, 1], [1, 4, 2])?],
+        sample![x(&[4])?, 0, ints(&[3, 3, 0], [3])?.to_dtype(DType::I32)?],
+        sample![x(&[])?, 0, ints(&[0], [])?],
+        sample![x(&[])?, -1, ints(&[0, 0], [2])?],
+        sample![x(&[3, 4])?, 1, ints(&[], [3, 0])?].zero_derivative(),
+        sample![x(&[3, 4])?, 1, ints(&[], [0])?].zero_derivative(),
+    ])
+}
 
-static SCATTER_ADD: Op = Op {
-    name: "scatter_add",
-    samples: || {
-        let sample = |shape: &[usize], dim, index: Tensor, source: &[usize]| {
-            let inputs = vec![spread(shape, -2.0, 2.0)?, index, spread(source, 1.0, 3.0)?];
-            Ok(Sample::new("scatter_add", inputs, move |x| x[0].scatter_add(dim, &x[1], &x[2])))
-        };
-        Ok(vec![
-            sample(&[2, 3], 1, indices(&[2, 2, 0, 1, 1, 1, 0, 2], [2, 4])?, &[2, 4])?,
-            sample(&[3, 4], -2, indices(&[2, 0, 2, 1], [2, 2])?, &[2, 2])?,
-            sample(&[3, 4], 0, indices(&[2, 0, 2, 1], [2, 2])?, &[3, 5])?,
-            sample(&[2, 3, 2], 1, indices(&[2, 2, 0, 2], [1, 2, 2])?, &[1, 2, 2])?,
-            sample(&[], 0, indices(&[0], ())?, &[])?,
-            sample(&[3, 4], 1, indices(&[], [3, 0])?, &[3, 0])?,
-        ])
-    },
-    error_cases: || {
-        let refused = |label, message: &[&str], index: Tensor, source: Tensor| {
-            let x = normal([2, 3], 1)?;
-            Ok(ErrorCase::new(label, message, move || x.scatter_add(0, &index, &source)))
-        };
-        let index = |value| indices(&[0, value, 1], [1, 3]);
-        let source = normal([1, 3], 2)?;
-        Ok(vec![
-            refused("an index too large", &["scatter_add", "index 2", "size 2"], index(2)?, source.clone())?,
-            refused("a negative index", &["scatter_add", "index -1", "size 2"], index(-1)?, source.clone())?,
-            refused("a short source", &["scatter_add", "[1, 3]", "[1, 2]"], index(1)?, normal([1, 2], 2)?)?,
-            refused(
-                "wide indices",
-                &["scatter_add", "[1, 4]", "[2, 3]"],
-                indices(&[0; 4], [1, 4])?,
-                normal([1, 4], 2)?,
-            )?,
-            refused("another dtype", &["scatter_add", "f32", "f64"], index(1)?, source.to_dtype(DType::F32)?)?,
-        ])
-    },
-};
+fn gather_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    Ok(vec![
+        error!["an index too large", "index 3", "[1, 0]", "size 3"; sample![x()?, 1, ints(&[0, 3], [2, 1])?]],
+        error!["a negative index", "index -1", "[1, 0]", "size 3"; sample![x()?, 1, ints(&[0, -1], [2, 1])?]],
+        error!["indices that do not fit", "[3, 1]", "[2, 3]"; sample![x()?, 1, ints(&[0, 0, 0], [3, 1])?]],
+        error!["another rank", "[2]", "[2, 3]"; sample![x()?, 1, ints(&[0, 0], [2])?]],
+        error!["indices of floats", "integers", "f64"; sample![x()?, 1, normal([2, 1], 1)?]],
+        error!["a huge index", "18446744073709551615"; sample![x()?, 1, Tensor::full_with([1, 1], u64::MAX, DType::U64)?]],
+        error!["no such dimension", "2"; sample![x()?, 2, ints(&[0, 0], [2, 1])?]],
+    ])
+}
 
-static EMBEDDING: Op = Op {
-    name: "embedding",
-    samples: || {
-        let sample = |index: Tensor, weight: &[usize]| {
-            Ok(Sample::new("embedding", vec![index, spread(weight, -2.0, 2.0)?], |x| x[0].embedding(&x[1])))
-        };
-        Ok(vec![
-            sample(indices(&[2, 0, 2, 1, 1, 2], [2, 3])?, &[4, 3])?,
-            sample(indices(&[1], ())?, &[2, 5])?,
-            sample(indices(&[3, 3], [2])?.to_dtype(DType::I16)?, &[4, 1])?,
-            sample(indices(&[], [0, 2])?, &[2, 2])?.with_zero_derivative(),
-        ])
-    },
-    error_cases: || {
-        let refused = |label, message: &[&str], index: Tensor, weight: &[usize]| {
-            let weight = normal(weight, 1)?;
-            Ok(ErrorCase::new(label, message, move || index.embedding(&weight)))
-        };
-        Ok(vec![
-            refused("an index too large", &["embedding", "index 4", "size 4"], indices(&[1, 4], [2])?, &[4, 3])?,
-            refused("a negative index", &["embedding", "index -1", "size 4"], indices(&[-1], [1])?, &[4, 3])?,
-            refused("a weight that is no matrix", &["embedding", "[4]"], indices(&[1], [1])?, &[4])?,
-            refused("indices of floats", &["embedding", "integers", "f64"], normal([2], 1)?, &[4, 3])?,
-        ])
-    },
-};
+fn index_select_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    Ok(vec![
+        sample![x(&[4, 3])?, 0, ints(&[3, 0, 3], [3])?],
+        sample![x(&[2, 3, 4])?, 1, ints(&[2, 2, 0, 1], [4])?],
+        sample![x(&[2, 3])?, -1, ints(&[1], [])?],
+        sample![x(&[5])?, 0, ints(&[4, 4], [2])?.to_dtype(DType::U8)?],
+        sample![x(&[2, 3])?, 0, ints(&[], [0])?].zero_derivative(),
+        sample![x(&[2, 0])?, 0, ints(&[1, 1, 0], [3])?],
+        sample![x(&[])?, 0, ints(&[0], [1])?],
+    ])
+}
 
-/// Samples of a triangle on matrices of all sorts.
-fn triangles(label: &'static str, call: fn(&Tensor, isize) -> Result<Tensor>) -> Result<Vec<Sample>> {
-    let calls: [(&[usize], isize); 7] =
-        [(&[3, 3], 0), (&[2, 4], 1), (&[4, 2], -1), (&[2, 3, 3], 0), (&[1, 2, 3, 2], 0), (&[0, 3], 0), (&[1, 1], 0)];
-    let sample = |(shape, diagonal): (&[usize], isize)| {
-        Ok(Sample::new(label, vec![spread(shape, 1.0, 2.0)?], move |x| call(&x[0], diagonal)))
+fn index_select_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    Ok(vec![
+        error!["an index too large", "index 2", "size 2"; sample![x()?, 0, ints(&[0, 2], [2])?]],
+        error!["a negative index", "index -2", "size 2"; sample![x()?, 0, ints(&[-2], [])?]],
+        error!["a matrix of indices", "[1, 2]"; sample![x()?, 0, ints(&[0, 1], [1, 2])?]],
+        error!["indices of bools", "integers", "bool"; sample![x()?, 0, normal([2], 1)?.gt(0.0)?]],
+    ])
+}
+
+fn scatter_add_samples() -> Result<Vec<Sample>> {
+    let sample = |shape: &[usize], dim: i64, index: Tensor, source: &[usize]| {
+        Ok(sample![spread(shape, -2.0, 2.0)?, dim, index, spread(source, 1.0, 3.0)?])
     };
-    calls.into_iter().map(sample).collect()
+    Ok(vec![
+        sample(&[2, 3], 1, ints(&[2, 2, 0, 1, 1, 1, 0, 2], [2, 4])?, &[2, 4])?,
+        sample(&[3, 4], -2, ints(&[2, 0, 2, 1], [2, 2])?, &[2, 2])?,
+        sample(&[3, 4], 0, ints(&[2, 0, 2, 1], [2, 2])?, &[3, 5])?,
+        sample(&[2, 3, 2], 1, ints(&[2, 2, 0, 2], [1, 2, 2])?, &[1, 2, 2])?,
+        sample(&[], 0, ints(&[0], [])?, &[])?,
+        sample(&[3, 4], 1, ints(&[], [3, 0])?, &[3, 0])?,
+    ])
 }
 
-static TRIL: Op = Op {
-    name: "tril",
-    samples: || triangles("tril", Tensor::tril),
-    error_cases: || {
-        let x = normal([3], 1)?;
-        Ok(vec![ErrorCase::new("a vector", &["tril", "[3]"], move || x.tril(0))])
-    },
-};
+fn scatter_add_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    let index = |value| ints(&[0, value, 1], [1, 3]);
+    let source = normal([1, 3], 2)?;
+    Ok(vec![
+        error!["an index too large", "index 2", "size 2"; sample![x()?, 0, index(2)?, &source]],
+        error!["a negative index", "index -1", "size 2"; sample![x()?, 0, index(-1)?, &source]],
+        error!["a short source", "[1, 3]", "[1, 2]"; sample![x()?, 0, index(1)?, normal([1, 2], 2)?]],
+        error!["wide indices", "[1, 4]", "[2, 3]"; sample![x()?, 0, ints(&[0; 4], [1, 4])?, normal([1, 4], 2)?]],
+        error!["another dtype", "f32", "f64"; sample![x()?, 0, index(1)?, source.to_dtype(DType::F32)?]],
+    ])
+}
 
-static TRIU: Op = Op {
-    name: "triu",
-    samples: || triangles("triu", Tensor::triu),
-    error_cases: || {
-        let x = normal([3], 1)?;
-        Ok(vec![ErrorCase::new("a vector", &["triu", "[3]"], move || x.triu(0))])
-    },
-};
+fn embedding_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![ints(&[2, 0, 2, 1, 1, 2], [2, 3])?, spread([4, 3], -2.0, 2.0)?],
+        sample![ints(&[1], [])?, spread([2, 5], -2.0, 2.0)?],
+        sample![ints(&[3, 3], [2])?.to_dtype(DType::I16)?, spread([4, 1], -2.0, 2.0)?],
+        sample![ints(&[], [0, 2])?, spread([2, 2], -2.0, 2.0)?].zero_derivative(),
+    ])
+}
 
-pub(crate) static OPS: &[&Op] = &[&GATHER, &INDEX_SELECT, &SCATTER_ADD, &EMBEDDING, &TRIL, &TRIU];
+fn embedding_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["an index too large", "index 4", "size 4"; sample![ints(&[1, 4], [2])?, normal([4, 3], 1)?]],
+        error!["a negative index", "index -1", "size 4"; sample![ints(&[-1], [1])?, normal([4, 3], 1)?]],
+        error!["a weight that is no matrix", "[4]"; sample![ints(&[1], [1])?, normal([4], 1)?]],
+        error!["indices of floats", "integers", "f64"; sample![normal([2], 1)?, normal([4, 3], 1)?]],
+    ])
+}
+
+/// Triangles of matrices of all sorts.
+fn triangles() -> Result<Vec<Sample>> {
+    let calls: [(&[usize], i64); 7] =
+        [(&[3, 3], 0), (&[2, 4], 1), (&[4, 2], -1), (&[2, 3, 3], 0), (&[1, 2, 3, 2], 0), (&[0, 3], 0), (&[1, 1], 0)];
+    calls.into_iter().map(|(shape, diagonal)| Ok(sample![spread(shape, 1.0, 2.0)?, diagonal])).collect()
+}
+
+fn triangle_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,14 @@
 //! Putting tensors together.
 
-use super::binary::common_dtype;
-use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use super::elementwise::common_dtype;
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::{BackwardContext, Grads};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
-use crate::{DType, Device, Result, Shape, Tensor};
+use crate::{DType, Device, Dim, Result, Shape, Tensor};
 
 /// A tensor of `shape` whose parts, given by layouts, are the tensors.
 fn join(
@@ -19,7 +20,7 @@ fn join(
     let (dtype, device) = common(op, tensors)?;
     let mut storage = Storage::new(op, device, checked_bytes(op, &shape, dtype.size())?)?;
     let whole = Layout::contiguous(shape);
-    for (at, tensor) in tensors.iter().enumerate() {
+    for (at, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| tensor.numel() > 0) {
         backend::copy(op, tensor.as_view()?, &mut ViewMut::new(op, &mut storage, &part(&whole, at)?, dtype)?)?;
     }
     Ok(Tensor::from_parts(storage, whole, dtype))
@@ -33,55 +34,86 @@ fn common(op: &'static str, tensors: &[&Tensor]) -> Result<(DType, Device)> {
     let mut dtype = first.dtype();
     for tensor in tensors {
         dtype = common_dtype(op, dtype, tensor.dtype())?;
-        if tensor.device() != first.device() {
-            bail!(Device, op, "one tensor is on {}, another on {}", first.device(), tensor.device());
-        }
+        crate::backend::common_device(op, first.device(), [tensor.device()])?;
     }
     Ok((dtype, first.device()))
 }
 
-impl Tensor {
-    /// Tensors one after the other along a dimension. They have the same shape but for that dimension; their dtypes are
-    /// promoted.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let (a, b) = (Tensor::new([[1, 2]])?, Tensor::new([[3, 4], [5, 6]])?);
-    /// assert_eq!(Tensor::cat(&[&a, &b], 0)?.to_vec::<i64>()?, [1, 2, 3, 4, 5, 6]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
-    /// Unlike in PyTorch a tensor of shape `[0]` fits only other vectors.
-    #[track_caller]
-    pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
-        common("cat", tensors)?;
-        let first = tensors[0];
-        if first.rank() == 0 {
+/// Where the tensors lie along the dimension that they are put together along.
+struct CatPlan {
+    dim: usize,
+    shape: Shape,
+    /// The start and the length of each; `None` for a vector without elements, which is left out.
+    parts: Vec<Option<(usize, usize)>>,
+}
+
+impl CatPlan {
+    fn new(tensors: &[&Tensor], dim: isize) -> Result<CatPlan> {
+        if tensors.iter().any(|tensor| tensor.rank() == 0) {
             bail!(Shape, "cat", "single numbers have no dimension to go along: use stack");
         }
+        // As in PyTorch, a vector without elements fits beside everything: it is what one starts from to add to.
+        let left_out = |tensor: &Tensor| tensor.shape() == [0];
+        let Some(first) = tensors.iter().find(|tensor| !left_out(tensor)) else {
+            return Ok(CatPlan { dim: 0, shape: Shape::from([0]), parts: vec![None; tensors.len()] });
+        };
         let dim = resolve_dim("cat", dim, first.rank())?;
-        let mut starts = Vec::with_capacity(tensors.len());
+        let mut parts = Vec::with_capacity(tensors.len());
         let mut end = 0_usize;
         for tensor in tensors {
+            if left_out(tensor) {
+                parts.push(None);
+                continue;
+            }
             if tensor.rank() != first.rank()
                 || tensor.layout().shape().with(dim, first.shape()[dim]) != *first.layout().shape()
             {
                 let (a, b) = (first.shape(), tensor.shape());
                 bail!(Shape, "cat", "shapes {a:?} and {b:?} differ in more than dimension {dim}");
             }
-            starts.push(end);
-            end = end.saturating_add(tensor.shape()[dim]);
+            let len = tensor.shape()[dim];
+            parts.push(Some((end, len)));
+            end = end.saturating_add(len);
         }
-        let part = |whole: &Layout, at: usize| {
-            whole.narrow("cat", dim as isize, starts[at] as isize, tensors[at].shape()[dim])
+        Ok(CatPlan { dim, shape: first.layout().shape().with(dim, end), parts })
+    }
+}
+
+/// # Joining
+#[ops]
+impl Tensor {
+    /// Tensors one after the other along a dimension. They have the same shape but for that dimension; their dtypes are
+    /// promoted. As in PyTorch a tensor of shape `[0]` fits beside tensors of any rank, and adds nothing but its dtype.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (a, b) = (tensor!([[1, 2]])?, tensor!([[3, 4], [5, 6]])?);
+    /// assert_eq!(Tensor::cat(&[&a, &b], 0)?.to_vec::<i64>()?, [1, 2, 3, 4, 5, 6]);
+    /// assert_eq!(Tensor::cat(&[Tensor::zeros([0])?, Tensor::ones([2, 3])?], -1)?.shape(), [2, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
+    #[doc(alias = "concat")]
+    #[doc(alias = "concatenate")]
+    #[op(samples = cat_samples, errors = cat_errors)]
+    pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
+        // There must be some, before anything else is said about them.
+        common("cat", tensors)?;
+        let CatPlan { dim, shape, parts } = CatPlan::new(tensors, dim.0)?;
+        let place = |whole: &Layout, at: usize| {
+            let (start, len) = parts[at].unwrap_or_default();
+            whole.narrow("cat", dim as isize, start as isize, len)
         };
-        let out = join("cat", tensors, first.layout().shape().with(dim, end), part)?;
-        out.record("cat", tensors, |_| {
-            let parts: Vec<(usize, usize)> = starts.iter().zip(tensors).map(|(&at, x)| (at, x.shape()[dim])).collect();
+        join("cat", tensors, shape, place)?.record("cat", tensors, |_| {
             move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
-                let part = |(i, &(start, len))| ctx.want(i, || g.narrow(dim as isize, start as isize, len));
+                let part = |(i, part): (usize, &Option<(usize, usize)>)| {
+                    ctx.want(i, || match *part {
+                        Some((start, len)) => g.narrow(dim, start, len),
+                        None => Tensor::zeros_with([0], (g.dtype(), g.device())),
+                    })
+                };
                 parts.iter().enumerate().map(part).collect()
             }
         })
@@ -90,8 +122,8 @@ impl Tensor {
     /// Tensors of one shape beside each other along a new dimension; their dtypes are promoted.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let (a, b) = (Tensor::new([1, 2])?, Tensor::new([3, 4])?);
+    /// # use cotangent::{Tensor, tensor};
+    /// let (a, b) = (tensor!([1, 2])?, tensor!([3, 4])?);
     /// assert_eq!(Tensor::stack(&[&a, &b], 1)?.to_vec::<i64>()?, [1, 3, 2, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -99,11 +131,11 @@ impl Tensor {
     /// # Errors
     /// If there are no tensors, the shapes differ, there is no such place for a dimension or the dtypes have no common
     /// type.
-    #[track_caller]
-    pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
+    #[op(samples = stack_samples, errors = stack_errors)]
+    pub fn stack(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         common("stack", tensors)?;
         let first = tensors[0];
-        let dim = resolve_dim("stack", dim, first.rank() + 1)?;
+        let dim = resolve_dim("stack", dim.0, first.rank() + 1)?;
         if let Some(other) = tensors.iter().find(|x| x.shape() != first.shape()) {
             bail!(Shape, "stack", "shapes {:?} and {:?} differ", first.shape(), other.shape());
         }
@@ -113,82 +145,70 @@ impl Tensor {
         out.record("stack", tensors, |_| {
             let count = tensors.len();
             move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
-                (0..count).map(|i| ctx.want(i, || g.select(dim as isize, i as isize))).collect()
+                (0..count).map(|i| ctx.want(i, || g.select(dim, i))).collect()
             }
         })
     }
 }
 
-/// Samples of a call on tensors of several shapes.
-fn samples(calls: &[(&[&[usize]], isize)], call: fn(&[&Tensor], isize) -> Result<Tensor>) -> Result<Vec<Sample>> {
-    let sample = |&(shapes, dim): &(&[&[usize]], isize)| {
-        let input = |(i, &shape): (usize, &&[usize])| spread(shape, i as f64, i as f64 + 1.0);
-        let inputs = shapes.iter().enumerate().map(input).collect::<Result<Vec<_>>>()?;
-        Ok(Sample::new("join", inputs, move |x| call(&x.iter().collect::<Vec<_>>(), dim)))
-    };
-    let mut all = calls.iter().map(sample).collect::<Result<Vec<_>>>()?;
-    all.push(Sample::new("with itself", vec![spread([2, 3], -1.0, 1.0)?], move |x| call(&[&x[0], &x[0]], 1)));
-    Ok(all)
+/// Tensors of several shapes, with values that differ from one to the next.
+fn several(shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
+    shapes.iter().enumerate().map(|(i, &shape)| spread(shape, i as f64, i as f64 + 1.0)).collect()
 }
 
-fn error_case(
-    label: &str,
-    message: &[&str],
-    shapes: &[&[usize]],
-    dim: isize,
-    call: fn(&[&Tensor], isize) -> Result<Tensor>,
-) -> Result<ErrorCase> {
-    let tensors = shapes.iter().map(|&shape| normal(shape, 1)).collect::<Result<Vec<_>>>()?;
-    Ok(ErrorCase::new(label, message, move || call(&tensors.iter().collect::<Vec<_>>(), dim)))
+fn with_itself() -> Result<Sample> {
+    let x = spread([2, 3], -1.0, 1.0)?;
+    Ok(sample![vec![x.clone(), x], 1])
 }
 
-static CAT: Op = Op {
-    name: "cat",
-    samples: || {
-        let calls: [(&[&[usize]], isize); 5] = [
-            (&[&[2, 3], &[1, 3], &[4, 3]], 0),
-            (&[&[2, 1, 2], &[2, 3, 2]], -2),
-            (&[&[2, 0], &[2, 3]], 1),
-            (&[&[3]], 0),
-            (&[&[0, 2], &[0, 2]], 0),
-        ];
-        samples(&calls, Tensor::cat)
-    },
-    error_cases: || {
-        let (u, i) = (Tensor::zeros_with([2], DType::U64)?, Tensor::zeros_with([2], DType::I8)?);
-        Ok(vec![
-            error_case("no tensors", &["cat", "no tensors"], &[], 0, Tensor::cat)?,
-            error_case("sizes that differ", &["cat", "[2, 3]", "[2, 4]"], &[&[2, 3], &[2, 4]], 0, Tensor::cat)?,
-            error_case("an empty vector", &["cat", "[2, 3]", "[0]"], &[&[2, 3], &[0]], 0, Tensor::cat)?,
-            error_case("single numbers", &["cat", "stack"], &[&[], &[]], 0, Tensor::cat)?,
-            error_case("no such dimension", &["cat", "2"], &[&[2, 3]], 2, Tensor::cat)?,
-            ErrorCase::new("u64 with a signed integer", &["cat", "u64", "i8"], move || Tensor::cat(&[&u, &i], 0)),
-        ])
-    },
-};
+fn cat_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![several(&[&[2, 3], &[1, 3], &[4, 3]])?],
+        sample![several(&[&[2, 1, 2], &[2, 3, 2]])?, -2],
+        sample![several(&[&[2, 0], &[2, 3]])?, 1],
+        sample![several(&[&[3]])?, 0],
+        sample![several(&[&[0, 2], &[0, 2]])?, 0],
+        // Vectors without elements are left out.
+        sample![several(&[&[0], &[2, 3], &[0], &[2, 1]])?, -1],
+        sample![several(&[&[2], &[0], &[1]])?],
+        sample![several(&[&[0], &[0]])?],
+        with_itself()?,
+    ])
+}
 
-static STACK: Op = Op {
-    name: "stack",
-    samples: || {
-        let calls: [(&[&[usize]], isize); 5] = [
-            (&[&[2, 3], &[2, 3], &[2, 3]], 1),
-            (&[&[2, 3], &[2, 3]], -1),
-            (&[&[], &[]], 0),
-            (&[&[3]], 0),
-            (&[&[0, 2], &[0, 2]], -3),
-        ];
-        samples(&calls, Tensor::stack)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("no tensors", &["stack", "no tensors"], &[], 0, Tensor::stack)?,
-            error_case("shapes that differ", &["stack", "[2, 3]", "[1, 3]"], &[&[2, 3], &[1, 3]], 0, Tensor::stack)?,
-            error_case("no such place", &["stack", "3"], &[&[2, 3]], 3, Tensor::stack)?,
-        ])
-    },
-};
+fn cat_errors() -> Result<Vec<ErrorCase>> {
+    let (u, i) = (Tensor::zeros_with([2], DType::U64)?, Tensor::zeros_with([2], DType::I8)?);
+    Ok(vec![
+        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new(), 0]],
+        error!["sizes that differ", "[2, 3]", "[2, 4]"; sample![several(&[&[2, 3], &[2, 4]])?, 0]],
+        error!["ranks that differ", "[2, 3]", "[3]"; sample![several(&[&[2, 3], &[3]])?, 0]],
+        error!["an empty tensor that does not fit", "[2, 3]", "[0, 4]"; sample![several(&[&[2, 3], &[0, 4]])?, 0]],
+        error!["single numbers", "stack"; sample![several(&[&[], &[]])?, 0]],
+        error!["a single number", "stack"; sample![several(&[&[2], &[]])?, 0]],
+        error!["no such dimension", "2", "rank 2"; sample![vec![normal([2, 3], 1)?], 2]],
+        error!["no such dimension beside a vector without elements", "2", "rank 2"; sample![several(&[&[0], &[2, 3]])?, 2]],
+        error!["u64 with a signed integer", "u64", "i8"; sample![vec![u, i], 0]],
+    ])
+}
 
-pub(crate) static OPS: &[&Op] = &[&CAT, &STACK];
+fn stack_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![several(&[&[2, 3], &[2, 3], &[2, 3]])?, 1],
+        sample![several(&[&[2, 3], &[2, 3]])?, -1],
+        sample![several(&[&[], &[]])?],
+        sample![several(&[&[3]])?, 0],
+        sample![several(&[&[0, 2], &[0, 2]])?, -3],
+        with_itself()?,
+    ])
+}
+
+fn stack_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no tensors", "no tensors"; sample![Vec::<Tensor>::new(), 0]],
+        error!["shapes that differ", "[2, 3]", "[1, 3]"; sample![several(&[&[2, 3], &[1, 3]])?, 0]],
+        error!["no such place", "3"; sample![vec![normal([2, 3], 1)?], 3]],
+    ])
+}
 
 #[cfg(test)]
 mod tests {
@@ -200,14 +220,27 @@ mod tests {
         let (b, c) = (Tensor::from_slice(&[2_i32], [1])?, Tensor::from_slice(&[2.5_f64], [1])?);
         let y = Tensor::cat(&[&a, &b, &c], 0)?;
         assert_eq!(y.to_vec::<f64>()?, [1.5, 2.0, 2.5]);
-        y.mul(&y)?.sum()?.backward()?;
+        y.mul(&y)?.sum(..)?.backward()?;
         assert_eq!(a.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![3.0]));
         Ok(())
     }
 
     #[test]
+    fn vectors_without_elements_add_their_dtype_alone() -> Result<()> {
+        let none = Tensor::zeros_with([0], DType::F64)?.requires_grad_(true)?;
+        let x = Tensor::ones([2, 3])?.requires_grad_(true)?;
+        let y = Tensor::cat(&[&none, &x], 1)?;
+        assert_eq!((y.shape(), y.dtype()), (&[2, 3][..], DType::F64));
+        y.sum(..)?.backward()?;
+        assert_eq!(none.grad().map(|g| (g.shape().to_vec(), g.dtype())), Some((vec![0], DType::F64)));
+        assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![1.0; 6]));
+        assert_eq!(Tensor::cat(&[&none, &none], 1)?.shape(), [0]);
+        Ok(())
+    }
+
+    #[test]
     fn strided_tensors_are_joined_by_value() -> Result<()> {
-        let x = Tensor::arange(0, 6, 1)?.view([2, 3])?;
+        let x = Tensor::arange(0, 6)?.view([2, 3])?;
         let joined = Tensor::cat(&[&x.t()?, &x.flip(..)?.t()?], 1)?;
         assert_eq!(joined.to_vec::<i64>()?, [0, 3, 5, 2, 1, 4, 4, 1, 2, 5, 3, 0]);
         Ok(())

@@ -3,86 +3,85 @@
 use crate::autograd::node::NodeKind;
 use crate::autograd::{in_pass, is_grad_enabled};
 use crate::backend;
-use crate::backend::cpu::elementwise::map::Tile;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::deferred::{Input, Kernel, Step, WORTHWHILE};
+use crate::backend::deferred::{Input, Step, WORTHWHILE};
+use crate::backend::spec::{Formula, Kernel, Params};
 use crate::error::bail;
 use crate::layout::Layout;
-use crate::{DType, Device, Result, Shape, Tensor};
+use crate::{DType, Device, Result, Scalar, Shape, Tensor};
+use smallvec::SmallVec;
 
-/// `kernel` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
+/// A formula and its parameters.
+pub(crate) type FormulaCall<'a> = (&'static Formula, &'a [Scalar]);
+
+/// `formula` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
 /// the result is deferred until it is needed.
 #[inline]
-pub(crate) fn map_alike<K, const N: usize>(
+pub(crate) fn map_alike(
     op: &'static str,
-    kernel: K,
+    call: FormulaCall<'_>,
     compute: DType,
-    inputs: [&Tensor; N],
+    inputs: &[&Tensor],
     dtype: DType,
-) -> Result<Tensor>
-where
-    K: Tile<N> + Send + 'static,
-    Kernel: From<Box<dyn Tile<N> + Send>>,
-{
+) -> Result<Tensor> {
     let shape = inputs[0].layout().shape();
     debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
-    if defers(op, &kernel, compute, &inputs, inputs[0].numel())? {
-        return defer(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
+    if defers(op, call.0, compute, inputs, inputs[0].numel())? {
+        return defer(op, call, compute, inputs, shape, dtype);
     }
-    // Materialized one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer than
-    // the arithmetic of a small tensor.
+    // Materialized one by one: an array of views that comes out of a `Result` is moved through memory, which takes longer
+    // than the arithmetic of a small tensor.
     inputs.iter().try_for_each(|input| input.compute())?;
     Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
-        backend::map(op, kernel.plain(), compute, std::array::from_fn(|k| inputs[k].materialized_view()), out)
+        let view = |k: usize| inputs[k].materialized_view();
+        match inputs.len() {
+            1 => backend::map(op, call, compute, &[view(0)], out),
+            2 => backend::map(op, call, compute, &[view(0), view(1)], out),
+            3 => backend::map(op, call, compute, &[view(0), view(1), view(2)], out),
+            n => backend::map(op, call, compute, &(0..n).map(view).collect::<SmallVec<[_; 6]>>(), out),
+        }
     })
 }
 
 /// As [`map_alike`], of inputs that broadcast to `shape`, which the caller has checked.
-pub(crate) fn map<K, const N: usize>(
+pub(crate) fn map(
     op: &'static str,
-    kernel: K,
+    call: FormulaCall<'_>,
     compute: DType,
-    inputs: [&Tensor; N],
+    inputs: &[&Tensor],
     shape: &Shape,
     dtype: DType,
-) -> Result<Tensor>
-where
-    K: Tile<N> + Send + 'static,
-    Kernel: From<Box<dyn Tile<N> + Send>>,
-{
+) -> Result<Tensor> {
     if inputs.iter().all(|input| input.layout().shape() == shape) {
-        return map_alike(op, kernel, compute, inputs, dtype);
+        return map_alike(op, call, compute, inputs, dtype);
     }
-    if defers(op, &kernel, compute, &inputs, shape.numel())? {
-        return defer(op, Kernel::from(Box::new(kernel)), compute, &inputs, shape, dtype);
+    if defers(op, call.0, compute, inputs, shape.numel())? {
+        return defer(op, call, compute, inputs, shape, dtype);
     }
-    let layouts = inputs.map(|input| input.layout().broadcast_to(shape));
+    inputs.iter().try_for_each(|input| input.compute())?;
+    let layouts: SmallVec<[Layout; 3]> = inputs.iter().map(|input| input.layout().broadcast_to(shape)).collect();
     Tensor::build_shaped(op, shape, dtype, inputs[0].device(), |out| {
-        backend::map(op, kernel.plain(), compute, Tensor::views(inputs, layouts.each_ref())?, out)
+        let views = inputs.iter().zip(&layouts);
+        let views = views.map(|(input, layout)| backend::View { layout, ..input.materialized_view() });
+        backend::map(op, call, compute, &views.collect::<SmallVec<[_; 3]>>(), out)
     })
 }
 
 /// Whether the result of an operation on tensors of one device is deferred.
 #[inline(always)]
-fn defers<K: Tile<N>, const N: usize>(
+fn defers(
     op: &'static str,
-    kernel: &K,
+    formula: &'static Formula,
     compute: DType,
-    inputs: &[&Tensor; N],
+    inputs: &[&Tensor],
     numel: usize,
 ) -> Result<bool> {
     #[cfg(all(test, feature = "cuda"))]
-    {
-        use crate::backend::{code::Code, cuda::tests::remember};
-        let symbols = std::array::from_fn(|k| Code::symbol(&format!("x{k}")));
-        remember(N, kernel.ints().is_some(), kernel.code(symbols));
-    }
+    backend::cuda::tests::remember(formula);
     let device = inputs[0].device();
-    if let Some(other) = inputs[1..].iter().find(|input| input.device() != device) {
-        bail!(Device, op, "one tensor is on {device}, the other on {}", other.device());
-    }
+    backend::common_device(op, device, inputs[1..].iter().map(|input| input.device()))?;
     if device != Device::Cpu {
-        return defers_on_gpu(op, kernel.ints().is_some(), compute, inputs, numel);
+        return defers_on_gpu(op, formula, compute, inputs, numel);
     }
     Ok(numel >= WORTHWHILE && compute_dtype(compute).is_float() && may_defer(inputs))
 }
@@ -97,8 +96,14 @@ fn may_defer(inputs: &[&Tensor]) -> bool {
 
 /// On a GPU a launch costs more than the arithmetic of any small tensor.
 #[inline(never)]
-fn defers_on_gpu(op: &'static str, ints: bool, compute: DType, inputs: &[&Tensor], numel: usize) -> Result<bool> {
-    if !ints && !compute_dtype(compute).is_float() {
+fn defers_on_gpu(
+    op: &'static str,
+    formula: &'static Formula,
+    compute: DType,
+    inputs: &[&Tensor],
+    numel: usize,
+) -> Result<bool> {
+    if !formula.has_kernel(compute_dtype(compute)) {
         bail!(Backend, op, "there is no kernel for {compute}");
     }
     Ok(numel > 0 && may_defer(inputs))
@@ -107,7 +112,7 @@ fn defers_on_gpu(op: &'static str, ints: bool, compute: DType, inputs: &[&Tensor
 #[inline(never)]
 fn defer(
     op: &'static str,
-    kernel: Kernel,
+    (formula, params): FormulaCall<'_>,
     compute: DType,
     inputs: &[&Tensor],
     shape: &Shape,
@@ -119,6 +124,7 @@ fn defer(
         dtype: input.dtype(),
     };
     let (numel, device) = (shape.numel(), inputs[0].device());
+    let kernel = Kernel::Formula(formula, Params::from_slice(params));
     let step = Step { op, kernel, compute, dtype, device, numel, inputs: inputs.iter().map(input).collect() };
     Ok(Tensor::from_parts(step.defer()?, Layout::shaped(shape), dtype))
 }

@@ -1,32 +1,73 @@
-//! The operations: each is one block that holds what it computes, its derivative, its documentation and the samples its
-//! tests use. [`list`] names them all, for the test harness and for reference tables.
+//! The operations. Each is one block that holds what it computes, its derivative, its documentation and the samples that its
+//! tests use. [`list`] has them all, for tests, tables and other languages; [`find`] finds one by name.
+//!
+//! ```
+//! use cotangent::{Tensor, ops};
+//! let hypot = ops::find("hypot").ok_or("there is one")?;
+//! let args = hypot.bind(&[Tensor::full([2], 3.0)?.into(), 4.0.into()], &[])?;
+//! assert_eq!(hypot.call(&args)?[0].to_vec::<f32>()?, [5.0, 5.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Table of operations
+//! The parameters are written as Python would call them. In Rust those with a default are options, or belong to the
+//! dimensions of a reduction: see [the rules of the API](crate#the-rules-of-the-api). A derivative is given by a rule, is
+//! zero, or there is none, and to ask for one is an error.
+//!
+// For the documentation alone, so that a new table is no reason to compile anew.
+#![cfg_attr(doc, doc = include_str!("TABLE.md"))]
 #![forbid(unsafe_code)]
 
-mod attention;
-pub(crate) mod binary;
-mod cast;
-mod compare;
-mod extreme;
-mod formula;
-mod index;
-mod join;
-mod list;
-mod loss;
+pub(crate) mod elementwise;
+mod entry;
 pub(crate) mod map;
-mod matmul;
-mod norm;
 mod operators;
 mod precision;
-mod product;
-mod reduce;
 mod sample;
-mod softmax;
-mod unary;
-mod views;
 
-pub use attention::Attention;
-pub use list::list;
-pub use loss::{CrossEntropy, Reduction};
+/// Declares the files of operations, and the list of all that they hold.
+macro_rules! files {
+    ($($file:ident)+) => {
+        $(pub(crate) mod $file;)+
+
+        /// What the signatures of operations name, such as their options.
+        #[allow(unused_imports)]
+        pub(crate) mod signatures {
+            $(pub use super::$file::*;)+
+        }
+
+        /// Every operation.
+        ///
+        /// ```
+        /// assert!(cotangent::ops::list().iter().any(|op| op.name == "add"));
+        /// ```
+        pub fn list() -> &'static [&'static Op] {
+            static ALL: std::sync::LazyLock<Vec<&'static Op>> =
+                std::sync::LazyLock::new(|| [$($file::OPS),+].into_iter().flatten().collect());
+            &ALL
+        }
+    };
+}
+files! {
+    attention binary bits cast compare create extreme index join loss matmul norm parts product reduce scan softmax sort strided
+    unary views
+}
+
+/// The operation of this name, or with this alias.
+///
+/// ```
+/// use cotangent::ops;
+/// assert_eq!(ops::find("multiply").map(|op| op.name), Some("mul"));
+/// assert!(ops::find("no such operation").is_none());
+/// ```
+pub fn find(name: &str) -> Option<&'static Op> {
+    let by_alias = || list().iter().find(|op| op.aliases.contains(&name));
+    list().iter().find(|op| op.name == name).or_else(by_alias).copied()
+}
+
+pub(crate) use cotangent_macros::ops;
+pub use entry::{Arg, ArgKind, Derivative, FromArg, Op, Param, ParamGroup};
+pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one};
+pub use sample::{ErrorCase, Sample};
+
 pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
-pub use sample::{ErrorCase, Op, Sample};
-pub use unary::Gelu;

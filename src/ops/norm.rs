@@ -1,40 +1,85 @@
 //! Normalisation and dropout.
 
-use super::binary::common_dtype;
-use super::formula::Real;
-use super::map::map_alike;
-use super::sample::{ErrorCase, Op, Sample, normal};
+use super::reduce::float_only;
+use super::elementwise::{Domain, Elementwise, common_dtype, zero};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::elementwise::map::{Floats, Formula};
+use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::{self, Draw};
+use crate::backend::spec::{Draw, Ordered, Sym, select};
 use crate::error::bail;
-use crate::layout::Shape;
-use crate::{DType, Device, Generator, Result, Tensor, random};
+use crate::options::options;
+use crate::{DType, Device, Dims, Result, Scalar, Shape, Tensor, keepdim, random};
 use smallvec::{SmallVec, smallvec};
 
-impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the variance (of the population) over the
-    /// last dimensions, which `normalized_shape` names. `weight` and `bias` have that shape.
+options! {
+    /// The options of [`Tensor::layer_norm_with`].
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1.0, 3.0], [10.0, 30.0]])?;
-    /// assert_eq!(x.layer_norm([2], None, None, 0.0)?.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
+    /// use cotangent::{LayerNormOptions, Tensor};
+    /// let (x, weight) = (Tensor::randn([2, 8])?, Tensor::full([8], 2.0)?);
+    /// let y = x.layer_norm_with(8, LayerNormOptions::new().weight(&weight).eps(1e-6))?;
+    /// assert_eq!(y.shape(), [2, 8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LayerNormOptions<'a> {
+        /// What the normalised elements are multiplied by, of the normalised shape.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added, of the normalised shape.
+        bias: Option<&'a Tensor> = None,
+        /// What is added to the variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::dropout_with`]. A bool stands for `training`.
+    ///
+    /// ```
+    /// use cotangent::{DropoutOptions, Tensor};
+    /// let x = Tensor::ones([3])?.dropout_with(0.5, DropoutOptions::new().training(false))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct DropoutOptions {
+        /// Whether anything is dropped at all.
+        training: bool = true,
+    }
+}
+
+impl From<bool> for DropoutOptions {
+    fn from(training: bool) -> DropoutOptions {
+        DropoutOptions::new().training(training)
+    }
+}
+
+/// # Normalisation and dropout
+#[ops]
+impl Tensor {
+    /// `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the variance (of the population) over the
+    /// last dimensions, which `normalized_shape` names. Options are `weight` and `bias`, of that shape, and `eps`, 1e-5
+    /// by default.
+    ///
+    /// ```
+    /// # use cotangent::{LayerNormOptions, Tensor, tensor};
+    /// let x = tensor!([[1.0, 3.0], [10.0, 30.0]])?;
+    /// assert!(x.layer_norm([2])?.allclose_with(&tensor!([[-1.0, 1.0], [-1.0, 1.0]])?, (0.0, 1e-5))?);
+    /// let bias = tensor!([0.0, 5.0])?;
+    /// let y = x.layer_norm_with([2], LayerNormOptions::new().bias(&bias).eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 6.0, -1.0, 6.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the shapes do not fit, or the tensor is not of floating point.
-    #[track_caller]
-    pub fn layer_norm(
+    #[op(samples = layer_norm_samples, errors = layer_norm_errors)]
+    pub fn layer_norm<'a>(
         &self,
         normalized_shape: impl Into<Shape>,
-        weight: Option<&Tensor>,
-        bias: Option<&Tensor>,
-        eps: f64,
+        options: impl Into<LayerNormOptions<'a>>,
     ) -> Result<Tensor> {
-        let normalized = normalized_shape.into();
+        let (normalized, LayerNormOptions { weight, bias, eps }) = (normalized_shape, options);
         if normalized.is_empty() || !self.shape().ends_with(&normalized) {
             bail!(Shape, "layer_norm", "an input of shape {:?} does not end with {normalized:?}", self.shape());
         }
@@ -43,9 +88,7 @@ impl Tensor {
                 bail!(Shape, "layer_norm", "a {what} of shape {:?} does not fit {normalized:?}", t.shape());
             }
         }
-        if !self.dtype().is_float() {
-            bail!(DType, "layer_norm", "not defined for {}: cast to a float with to_dtype first", self.dtype());
-        }
+        float_only("layer_norm", self)?;
         let mut dtype = self.dtype();
         for t in [weight, bias].into_iter().flatten() {
             dtype = common_dtype("layer_norm", dtype, t.dtype())?;
@@ -55,36 +98,34 @@ impl Tensor {
         norm(&x, &normalized, weight?.as_ref(), bias?.as_ref(), eps)
     }
 
-    /// In training, zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so
-    /// that the mean stays. Otherwise the tensor as it is. The random numbers are those of
+    /// Zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so that the mean
+    /// stays. If the options say that this is not training, the tensor as it is. The random numbers are those of
     /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
     ///
     /// ```
     /// # use cotangent::Tensor;
     /// let x = Tensor::ones([100])?;
-    /// assert!(x.dropout(0.5, true)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
-    /// assert!(x.dropout(0.5, false)?.is_same(&x));
+    /// assert!(x.dropout(0.5)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// assert!(x.dropout_with(0.5, false)?.is_same(&x));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If `p` is not between 0 and 1, or the tensor is not of floating point.
-    #[track_caller]
-    pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
+    #[op(samples = dropout_samples, errors = dropout_errors, random)]
+    pub fn dropout(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
             bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
         }
-        if !self.dtype().is_float() {
-            bail!(DType, "dropout", "not defined for {}: cast to a float with to_dtype first", self.dtype());
-        }
-        if !training || p == 0.0 {
+        float_only("dropout", self)?;
+        if !options.training || p == 0.0 {
             return Ok(self.clone());
         }
         let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
         let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
         let kept = Draw::Booleans(random::greatest_yes(1.0 - p));
         backend::draw("dropout", kept, (seed, offset), &mut mask.as_view_mut("dropout")?)?;
-        masked(self, &mask, 1.0 / (1.0 - p))
+        MASKED.call_as(&[self, &mask], &[Scalar::F64(1.0 / (1.0 - p))], self.dtype(), self.dtype())
     }
 }
 
@@ -185,7 +226,7 @@ fn fused_grad(
     let w = weight.as_ref().map(Tensor::as_view).transpose()?;
     let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
     backend::layer_norm_backward(op, views, w, to_x.as_mut(), to_sums.as_mut())?;
-    let sums = sums.map(|sums| sums.sum_dim(0, false)).transpose()?;
+    let sums = sums.map(|sums| sums.sum(0)).transpose()?;
     let total = |wanted: bool, which: isize| {
         let sums = sums.as_ref().filter(|_| wanted);
         sums.map(|sums| sums.select(0, which)?.reshape(normalized)).transpose()
@@ -197,8 +238,8 @@ type Pair = (Option<Tensor>, Option<Tensor>);
 
 /// What the kernel computes, in tensor operations; the engine sums the weight's cotangent to its shape.
 fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps: f64, want: Want) -> Result<Pair> {
-    let last: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
-    let mean = |t: &Tensor| t.mean_dim(&last, true);
+    let last = Dims { named: Some((1..=dims as isize).map(|d| -d).collect()) };
+    let mean = |t: &Tensor| t.mean(keepdim(last.clone()));
     let (x, g) = (x.to_dtype(compute_dtype(x.dtype()))?, g.to_dtype(compute_dtype(g.dtype()))?);
     let centred = x.sub(mean(&x)?)?;
     let inverse = mean(&centred.square()?)?.add(eps)?.sqrt()?.reciprocal()?;
@@ -212,109 +253,67 @@ fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps:
     Ok((want.x.then(to_x).transpose()?, weight_grad))
 }
 
-/// `x · scale` where the mask says so, else 0.
-#[derive(Clone, Copy)]
-struct Masked(f64);
+/// `x · scale` where the mask says so, else 0, whatever `x` is there; and so is its derivative.
+static MASKED: Elementwise = Elementwise::new("dropout", Domain::Float, 2, 1, |x, p| kept(x[0], x[1], p[0]))
+    .with_gradient(|g, x, _, p| vec![Some(kept(g, x[1], p[0])), None]);
 
-impl<T: Real> Formula<T, 2> for Masked {
-    #[inline(always)]
-    fn at(&self, [x, mask]: [T; 2]) -> T {
-        mask.if_above(0.5, x * T::lit(self.0), T::lit(0.0))
+fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
+    select(mask.ne(zero()), x * scale, zero())
+}
+
+fn layer_norm_samples() -> Result<Vec<Sample>> {
+    let shapes: [(&[usize], &[usize]); 7] = [
+        (&[4, 6], &[6]),
+        (&[2, 3, 4], &[4]),
+        (&[2, 3, 4], &[3, 4]),
+        (&[5], &[5]),
+        (&[2, 2, 2, 3], &[2, 2, 3]),
+        (&[0, 3], &[3]),
+        (&[0, 2], &[0, 2]),
+    ];
+    let mut all = Vec::new();
+    for (shape, normalized) in shapes {
+        let (x, w, b) = (normal(shape, 1)?, normal(normalized, 2)?, normal(normalized, 3)?);
+        all.push(sample![&x, normalized]);
+        all.push(sample![&x, normalized; weight = &w, eps = 0.1]);
+        all.push(sample![&x, normalized; bias = &b, eps = 0.1]);
+        all.push(sample![x, normalized, w, b]);
     }
+    Ok(all)
 }
 
-/// [`Masked`] with its derivative, which is the same again.
-#[track_caller]
-fn masked(x: &Tensor, mask: &Tensor, scale: f64) -> Result<Tensor> {
-    let out = map_alike("dropout", Floats(Masked(scale)), x.dtype(), [x, mask], x.dtype())?;
-    out.record("dropout", &[x], |save| {
-        let mask = save.save(mask);
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(masked(g, &mask, scale)?)])
-    })
+fn layer_norm_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["another size", "[2, 3]", "[2]"; sample![&x, [2]]],
+        error!["no size", "[2, 3]", "[]"; sample![&x, []]],
+        error!["more dimensions", "[2, 3]", "[1, 2, 3]"; sample![&x, [1, 2, 3]]],
+        error!["another weight", "weight", "[2]", "[3]"; sample![&x, [3]; weight = normal([2], 2)?]],
+        error!["another bias", "bias", "[1, 3]", "[3]"; sample![&x, [3]; bias = normal([1, 3], 2)?]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, [3]]],
+    ])
 }
 
-static LAYER_NORM: Op = Op {
-    name: "layer_norm",
-    samples: || {
-        let shapes: [(&[usize], &[usize]); 6] = [
-            (&[4, 6], &[6]),
-            (&[2, 3, 4], &[4]),
-            (&[2, 3, 4], &[3, 4]),
-            (&[5], &[5]),
-            (&[2, 2, 2, 3], &[2, 2, 3]),
-            (&[0, 3], &[3]),
-        ];
-        let mut all = Vec::new();
-        for (shape, normalized) in shapes {
-            let (x, w, b) = (normal(shape, 1)?, normal(normalized, 2)?, normal(normalized, 3)?);
-            all.push(Sample::new("plain", vec![x.clone()], move |x| x[0].layer_norm(normalized, None, None, 1e-5)));
-            all.push(Sample::new("with a weight", vec![x.clone(), w.clone()], move |x| {
-                x[0].layer_norm(normalized, Some(&x[1]), None, 0.1)
-            }));
-            all.push(Sample::new("with a bias", vec![x.clone(), b.clone()], move |x| {
-                x[0].layer_norm(normalized, None, Some(&x[1]), 0.1)
-            }));
-            all.push(Sample::new("with both", vec![x, w, b], move |x| {
-                x[0].layer_norm(normalized, Some(&x[1]), Some(&x[2]), 1e-5)
-            }));
-        }
-        Ok(all)
-    },
-    error_cases: || {
-        let call = |label: &str,
-                    message: &[&str],
-                    x: Tensor,
-                    normalized: &'static [usize],
-                    w: Option<Tensor>,
-                    b: Option<Tensor>| {
-            ErrorCase::new(label, message, move || x.layer_norm(normalized, w.as_ref(), b.as_ref(), 1e-5))
-        };
-        let x = normal([2, 3], 1)?;
-        Ok(vec![
-            call("another size", &["layer_norm", "[2, 3]", "[2]"], x.clone(), &[2], None, None),
-            call("no size", &["layer_norm", "[2, 3]", "[]"], x.clone(), &[], None, None),
-            call("more dimensions", &["layer_norm", "[2, 3]", "[1, 2, 3]"], x.clone(), &[1, 2, 3], None, None),
-            call(
-                "another weight",
-                &["layer_norm", "weight", "[2]", "[3]"],
-                x.clone(),
-                &[3],
-                Some(normal([2], 2)?),
-                None,
-            ),
-            call("another bias", &["layer_norm", "bias", "[1, 3]", "[3]"], x, &[3], None, Some(normal([1, 3], 2)?)),
-            call("integers", &["layer_norm", "i64"], Tensor::zeros_with([3], DType::I64)?, &[3], None, None),
-        ])
-    },
-};
+fn dropout_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([4, 5], 1)?, 0.5],
+        sample![normal([2, 3, 4], 2)?, 0.1],
+        sample![normal([3], 3)?, 0.0],
+        sample![normal([3], 4)?, 1.0].zero_derivative(),
+        sample![normal([0, 3], 5)?, 0.5],
+        sample![normal([3], 6)?, 0.5; training = false],
+    ])
+}
 
-static DROPOUT: Op = Op {
-    name: "dropout",
-    samples: || {
-        // With a generator of its own each call drops the same elements.
-        let call =
-            |p: f64| move |x: &[Tensor]| crate::with_generator(&mut Generator::seed(5), || x[0].dropout(p, true));
-        Ok(vec![
-            Sample::new("half of them", vec![normal([4, 5], 1)?], call(0.5)),
-            Sample::new("few of them", vec![normal([2, 3, 4], 2)?], call(0.1)),
-            Sample::new("none of them", vec![normal([3], 3)?], call(0.0)),
-            Sample::new("all of them", vec![normal([3], 4)?], call(1.0)).with_zero_derivative(),
-            Sample::new("of nothing", vec![normal([0, 3], 5)?], call(0.5)),
-            Sample::new("not in training", vec![normal([3], 6)?], |x| x[0].dropout(0.5, false)),
-        ])
-    },
-    error_cases: || {
-        let (x, y, z, ints) = (normal([3], 1)?, normal([3], 1)?, normal([3], 1)?, Tensor::zeros_with([3], DType::I64)?);
-        Ok(vec![
-            ErrorCase::new("more than all", &["dropout", "1.5"], move || x.dropout(1.5, true)),
-            ErrorCase::new("less than none", &["dropout", "-0.1"], move || y.dropout(-0.1, false)),
-            ErrorCase::new("no number", &["dropout", "NaN"], move || z.dropout(f64::NAN, true)),
-            ErrorCase::new("integers", &["dropout", "i64"], move || ints.dropout(0.5, true)),
-        ])
-    },
-};
-
-pub(crate) static OPS: &[&Op] = &[&LAYER_NORM, &DROPOUT];
+fn dropout_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3], 1)?;
+    Ok(vec![
+        error!["more than all", "1.5"; sample![&x, 1.5]],
+        error!["less than none", "-0.1"; sample![&x, -0.1; training = false]],
+        error!["no number", "NaN"; sample![&x, f64::NAN]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, 0.5]],
+    ])
+}
 
 #[cfg(test)]
 mod tests;

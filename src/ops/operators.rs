@@ -1,51 +1,112 @@
-//! `+ - * /` and unary `-` on tensors: sugar that panics with the message of the method's error, as indexing a slice
-//! does. Where an error should be handled, call the methods.
+//! `+ - * / & | ^`, unary `-` and `!`, and `+= -= *= /=` on tensors and numbers. They panic with the message of the method's
+//! error, as indexing a slice does. Where an error should be handled, call the methods.
 
-use crate::{Result, Tensor};
+use super::binary::{ADD, DIV, MUL, SUB};
+use crate::nn::Parameter;
+use crate::{Operand, Result, Scalar, Tensor};
 use std::ops;
 
 #[track_caller]
 #[allow(clippy::panic)]
-fn sugar(result: Result<Tensor>) -> Tensor {
+fn sugar<T>(result: Result<T>) -> T {
     match result {
-        Ok(tensor) => tensor,
+        Ok(value) => value,
         Err(error) => panic!("{error}"),
     }
 }
 
+/// A number on the left: as a tensor beside the one on the right, so that dtypes are those of the method.
+#[track_caller]
+fn reversed(op: &'static super::elementwise::Elementwise, left: Scalar, right: &Tensor) -> Result<Tensor> {
+    let left = Operand::Scalar(left);
+    let left = left.resolve(right.dtype(), right.device())?;
+    op.call(&[&left, right], &[])
+}
+
+/// One implementation for all right-hand sides: with one for each number, the type of `&x + 1` would not be known until the
+/// type of the 1 is. On the left of a tensor stand `f64` and `i64` alone, for the same reason.
 macro_rules! operators {
-    ($($trait:ident $method:ident |$a:ident, $b:ident| $swapped:expr;)+) => {$(
-        operators!(@ $trait $method &Tensor, &Tensor);
-        operators!(@ $trait $method &Tensor, Tensor);
-        operators!(@ $trait $method Tensor, &Tensor);
-        operators!(@ $trait $method Tensor, Tensor);
-        operators!(@ $trait $method &Tensor, f64);
-        operators!(@ $trait $method Tensor, f64);
-        impl ops::$trait<&Tensor> for f64 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, rhs: &Tensor) -> Tensor { let ($a, $b) = (self, rhs); sugar($swapped) }
-        }
-        impl ops::$trait<Tensor> for f64 {
-            type Output = Tensor;
-            #[track_caller]
-            fn $method(self, rhs: Tensor) -> Tensor { ops::$trait::$method(self, &rhs) }
-        }
+    ($($trait:ident $method:ident $named:ident;)+) => {$(
+        operators!(@ $trait $method $named &Tensor);
+        operators!(@ $trait $method $named Tensor);
+        operators!(@ $trait $method $named &Parameter);
     )+};
-    (@ $trait:ident $method:ident $left:ty, $right:ty) => {
-        impl ops::$trait<$right> for $left {
+    (@ $trait:ident $method:ident $named:ident $left:ty) => {
+        impl<'a, R: Into<Operand<'a>>> ops::$trait<R> for $left {
             type Output = Tensor;
             #[track_caller]
-            fn $method(self, rhs: $right) -> Tensor { sugar(Tensor::$method(&self, rhs)) }
+            fn $method(self, rhs: R) -> Tensor { sugar(Tensor::$named(&self, rhs)) }
         }
     };
 }
 
 operators! {
-    Add add |a, b| b.add(a);
-    Sub sub |a, b| b.neg().and_then(|b| b.add(a));
-    Mul mul |a, b| b.mul(a);
-    Div div |a, b| b.reciprocal().and_then(|b| b.mul(a));
+    Add add add;
+    Sub sub sub;
+    Mul mul mul;
+    Div div div;
+    BitAnd bitand bitwise_and;
+    BitOr bitor bitwise_or;
+    BitXor bitxor bitwise_xor;
+}
+
+macro_rules! numbers_on_the_left {
+    ($($trait:ident $method:ident $static:ident;)+) => {$(
+        numbers_on_the_left!(@ $trait $method $static f64 &Tensor);
+        numbers_on_the_left!(@ $trait $method $static f64 Tensor);
+        numbers_on_the_left!(@ $trait $method $static f64 &Parameter);
+        numbers_on_the_left!(@ $trait $method $static i64 &Tensor);
+        numbers_on_the_left!(@ $trait $method $static i64 Tensor);
+        numbers_on_the_left!(@ $trait $method $static i64 &Parameter);
+    )+};
+    (@ $trait:ident $method:ident $static:ident $number:ident $right:ty) => {
+        impl ops::$trait<$right> for $number {
+            type Output = Tensor;
+            #[track_caller]
+            fn $method(self, rhs: $right) -> Tensor {
+                sugar(crate::error::named(stringify!($method), reversed(&$static, self.into(), &rhs)))
+            }
+        }
+    };
+}
+
+numbers_on_the_left! {
+    Add add ADD;
+    Sub sub SUB;
+    Mul mul MUL;
+    Div div DIV;
+}
+
+macro_rules! assignments {
+    ($($trait:ident $method:ident $in_place:ident;)+) => {$(
+        impl<'a, R: Into<Operand<'a>>> ops::$trait<R> for Tensor {
+            #[track_caller]
+            fn $method(&mut self, rhs: R) { sugar(self.$in_place(rhs)) }
+        }
+    )+};
+}
+
+assignments! {
+    AddAssign add_assign add_;
+    SubAssign sub_assign sub_;
+    MulAssign mul_assign mul_;
+    DivAssign div_assign div_;
+}
+
+impl ops::Not for &Tensor {
+    type Output = Tensor;
+    #[track_caller]
+    fn not(self) -> Tensor {
+        sugar(self.bitwise_not())
+    }
+}
+
+impl ops::Not for Tensor {
+    type Output = Tensor;
+    #[track_caller]
+    fn not(self) -> Tensor {
+        sugar(self.bitwise_not())
+    }
 }
 
 impl ops::Neg for &Tensor {

@@ -1,27 +1,19 @@
-//! How exactly matrices are multiplied.
+//! How exactly matrices are multiplied on a thread.
 
+pub use crate::backend::spec::MatmulPrecision;
 use std::cell::Cell;
-
-/// What products of `f32` matrices, by [`matmul`](crate::Tensor::matmul) and [`linear`](crate::Tensor::linear), may be
-/// computed in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MatmulPrecision {
-    /// `f32` throughout.
-    #[default]
-    Full,
-    /// The operands may be rounded to `bf16`, with 8 significant bits, where the CPU multiplies these faster; the
-    /// sums are of `f32`. Elsewhere the same as [`Full`](MatmulPrecision::Full).
-    Bf16,
-    /// The operands may be rounded to TF32, with 11 significant bits, which a GPU multiplies faster; the sums are of `f32`.
-    /// Elsewhere the same as [`Full`](MatmulPrecision::Full).
-    Tf32,
-}
 
 thread_local! {
     static PRECISION: Cell<MatmulPrecision> = const { Cell::new(MatmulPrecision::Full) };
 }
 
 /// The precision on this thread.
+///
+/// ```
+/// use cotangent::{MatmulPrecision, matmul_precision};
+/// assert_eq!(matmul_precision(), MatmulPrecision::Full);
+/// ```
+#[doc(alias = "get_float32_matmul_precision")]
 pub fn matmul_precision() -> MatmulPrecision {
     PRECISION.get()
 }
@@ -33,9 +25,10 @@ pub fn matmul_precision() -> MatmulPrecision {
 /// use cotangent::{MatmulPrecision, Tensor, with_matmul_precision};
 /// let x = Tensor::full([64, 64], 0.1)?;
 /// let y = with_matmul_precision(MatmulPrecision::Bf16, || x.matmul(&x))?;
-/// assert!(y.allclose(&x.matmul(&x)?, 1e-2, 0.0)?);
+/// assert!(y.allclose_with(&x.matmul(&x)?, (1e-2, 0.0))?);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+#[doc(alias = "set_float32_matmul_precision")]
 pub fn with_matmul_precision<R>(precision: MatmulPrecision, f: impl FnOnce() -> R) -> R {
     struct Back(MatmulPrecision);
     impl Drop for Back {

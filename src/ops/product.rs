@@ -1,24 +1,14 @@
 //! Products over some or all dimensions.
 
-use super::reduce::{ReducePlan, dim_error_cases, dim_samples, samples};
-use super::sample::{Op, Sample};
+use super::ops;
+use super::reduce::{ReducePlan, dim_errors, over_dims};
+use super::sample::{Sample, sample};
 use crate::autograd::BackwardContext;
 use crate::backend;
-use crate::backend::cpu::reduce::Reduce;
+use crate::backend::spec::Reduce;
 use crate::layout::Sizes;
-use crate::{Dims, Result, Tensor};
+use crate::{ReduceDims, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
-
-#[track_caller]
-fn product(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    let plan = ReducePlan::new(op, x, dims, keepdim)?;
-    plan.reduce_and_save(op, Reduce::Prod, x, x.dtype().to_sum())?.record(op, &[x], |save| {
-        let x = save.save(x);
-        move |_: &BackwardContext, g: &Tensor| {
-            Ok(smallvec![Some(plan.spread(g)?.mul(&products_of_others(&plan, &x)?)?)])
-        }
-    })
-}
 
 /// For each element the product of all others that go into the same result, without division: right where zeros are.
 fn products_of_others(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
@@ -62,67 +52,43 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     out.record("prod", &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.narrow(0, 0, rows)?)]))
 }
 
+/// # Products
+#[ops]
 impl Tensor {
-    /// The product of all elements; 1 if there are none. Integers and bools are multiplied in `i64`, `u64` in `u64`.
+    /// The product over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; 1 where there are no elements.
+    /// Integers and bools are multiplied in `i64`, `u64` in `u64`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([[1.0, 2.0], [3.0, 4.0]])?.prod()?.item::<f32>()?, 24.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[track_caller]
-    pub fn prod(&self) -> Result<Tensor> {
-        product("prod", self, &Dims::All, false)
-    }
-
-    /// The product over some dimensions, which go away or, with `keepdim`, stay with size 1. To name none is to name
-    /// all.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(x.prod_dim(1, false)?.to_vec::<f32>()?, [2.0, 12.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.prod(..)?.item::<f32>()?, 24.0);
+    /// assert_eq!(x.prod(1)?.to_vec::<f32>()?, [2.0, 12.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[track_caller]
-    pub fn prod_dim(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        product("prod_dim", self, &dims.into(), keepdim)
+    #[op(samples = prod_samples, errors = dim_errors)]
+    pub fn prod(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        let plan = ReducePlan::new("prod", self, &over)?;
+        plan.reduce_and_save("prod", Reduce::Prod, self, self.dtype().to_sum())?.record("prod", &[self], |save| {
+            let x = save.save(self);
+            move |_: &BackwardContext, g: &Tensor| {
+                Ok(smallvec![Some(plan.spread(g)?.mul(&products_of_others(&plan, &x)?)?)])
+            }
+        })
     }
 }
 
-static PROD: Op = Op {
-    name: "prod",
-    samples: || {
-        let mut all = samples("prod", 0.4, 2.0, true, Tensor::prod)?;
-        let with = |zeros: [f64; 5]| {
-            Ok(Sample::new("prod with zeros", vec![Tensor::from_slice(&zeros, [5])?], |x| x[0].prod()))
-        };
-        all.push(with([2.0, 0.0, 3.0, -1.5, 0.5])?);
-        // With two zeros every product of the others is zero as well; the second derivative is not.
-        all.push(with([0.0, 2.0, 0.0, 4.0, 1.5])?.with_zero_derivative());
-        Ok(all)
-    },
-    error_cases: || Ok(Vec::new()),
-};
-
-static PROD_DIM: Op = Op {
-    name: "prod_dim",
-    samples: || {
-        let mut all = dim_samples("prod_dim", 0.4, 2.0, true, Tensor::prod_dim)?;
-        let x = Tensor::from_vec(vec![2.0, 0.0, 3.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0], [3, 3])?;
-        all.push(Sample::new("prod_dim with zeros", vec![x], |x| x[0].prod_dim(1, false)));
-        Ok(all)
-    },
-    error_cases: || dim_error_cases("prod_dim", Tensor::prod_dim),
-};
-
-pub(crate) static OPS: &[&Op] = &[&PROD, &PROD_DIM];
+fn prod_samples() -> Result<Vec<Sample>> {
+    let mut all = over_dims(0.4, 2.0, true)?;
+    let with_zeros = |zeros: [f64; 5]| Tensor::from_slice(&zeros, [5]);
+    all.push(sample![with_zeros([2.0, 0.0, 3.0, -1.5, 0.5])?]);
+    // With two zeros every product of the others is zero as well; the second derivative is not.
+    all.push(sample![with_zeros([0.0, 2.0, 0.0, 4.0, 1.5])?].zero_derivative());
+    all.push(sample![Tensor::from_vec(vec![2.0, 0.0, 3.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0], [3, 3])?, 1]);
+    Ok(all)
+}
 
 #[cfg(test)]
 mod tests {
@@ -149,17 +115,15 @@ mod tests {
 
     #[test]
     fn second_derivatives_are_right_where_zeros_are() -> Result<()> {
-        use crate::autograd::{Backward, grad_with};
+        use crate::autograd::{GradOptions, derivative, grad_with};
         let x = Tensor::from_vec(vec![0.0, 2.0, 0.0, 3.0], [4])?.requires_grad_(true)?;
-        let keep = Backward { create_graph: true, ..Backward::default() };
-        let first = grad_with(&x.prod()?, &[&x], None, keep)?;
+        let first = grad_with(&x.prod(..)?, &[&x], GradOptions::new().create_graph(true))?;
         let first =
             first.into_iter().flatten().next().ok_or_else(|| crate::error::err!(Graph, "test", "no gradient"))?;
         assert_eq!(first.to_vec::<f64>()?, [0.0; 4]);
         // Of the first derivative's first element, x1 x2 x3, that by x2 is x1 x3.
-        let second = grad_with(&first.select(0, 0)?, &[&x], None, Backward::default())?;
-        let second = second.into_iter().flatten().next().map(|g| g.to_vec::<f64>()).transpose()?;
-        assert_eq!(second, Some(vec![0.0, 0.0, 6.0, 0.0]));
+        let second = derivative(&first.select(0, 0)?, &x)?;
+        assert_eq!(second.to_vec::<f64>()?, [0.0, 0.0, 6.0, 0.0]);
         Ok(())
     }
 }

@@ -1,17 +1,18 @@
 //! Sums, means and variances over some or all dimensions.
 
-use super::formula::Real;
 use super::map::map;
-use super::sample::{ErrorCase, Op, Sample, normal, spread};
-use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend::cpu::elementwise::map::{Floats, Formula, Tile};
-use crate::backend::cpu::reduce::{CenteredReduce, Reduce};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::{BackwardContext, Saver, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::{CenteredReduce, Formula, Reduce};
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
-use crate::{DType, Dims, Result, Shape, Tensor};
+use crate::options::options;
+use crate::{DType, Dims, ReduceDims, Result, Scalar, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
+use std::sync::LazyLock;
 
 /// Dimensions that a reduction takes away, and the shapes before and after.
 #[derive(Clone, Debug)]
@@ -26,16 +27,14 @@ pub(super) struct ReducePlan {
 }
 
 impl ReducePlan {
-    pub fn new(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<ReducePlan> {
+    pub fn new(op: &'static str, x: &Tensor, over: &ReduceDims) -> Result<ReducePlan> {
+        let ReduceDims { dims, keepdim } = over;
         // As in PyTorch, to name no dimension is to name all.
-        let dims = match dims {
-            Dims::Some(named) if named.is_empty() => &Dims::All,
-            dims => dims,
-        };
-        let dims = resolve_dims(op, dims, x.rank())?;
+        let named = dims.named.as_ref().is_some_and(|named| !named.is_empty());
+        let dims = resolve_dims(op, if named { dims } else { &Dims::ALL }, x.rank())?;
         let from = x.layout().shape().clone();
         let kept: Shape = from.iter().enumerate().map(|(d, &size)| if dims.contains(&d) { 1 } else { size }).collect();
-        let to = if keepdim {
+        let to = if *keepdim {
             kept.clone()
         } else {
             from.iter().enumerate().filter(|(d, _)| !dims.contains(d)).map(|(_, &size)| size).collect()
@@ -45,7 +44,8 @@ impl ReducePlan {
 
     /// How many elements go into each of the result.
     pub fn count(&self) -> usize {
-        self.dims.iter().map(|&d| self.from[d]).product()
+        // Not more than there are in all, but in a tensor without elements.
+        self.dims.iter().fold(1, |n: usize, &d| n.saturating_mul(self.from[d]))
     }
 
     /// The reduction itself, outside the graph.
@@ -67,20 +67,31 @@ impl ReducePlan {
         self.reduce(op, by, x, dtype)
     }
 
-    /// A reduction with a number for each result, which is of the compute dtype; outside the graph.
-    pub fn reduce_centered(&self, op: &'static str, by: CenteredReduce, x: &Tensor, own: &Tensor) -> Result<Tensor> {
-        let mut out = Tensor::empty(op, self.to.clone(), x.dtype(), x.device())?;
-        backend::reduce_centered(op, by, x.as_view()?, &self.dims, own.as_view()?, &mut out.as_view_mut(op)?)?;
+    /// A reduction of the differences from a center for each result, which is of the compute dtype; outside the graph.
+    pub fn reduce_centered(
+        &self,
+        op: &'static str,
+        by: CenteredReduce,
+        x: &Tensor,
+        center: &Tensor,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
+        backend::reduce_centered(op, by, x.as_view()?, &self.dims, center.as_view()?, &mut out.as_view_mut(op)?)?;
         Ok(out)
     }
 
-    /// A function of each element and of two numbers that belong to its result; outside the graph.
-    pub fn map<F>(&self, op: &'static str, f: F, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor>
-    where
-        F: Tile<3> + Send + 'static,
-    {
-        let (a, b) = (self.spread(&a.detach())?, self.spread(&b.detach())?);
-        map(op, f, x.dtype(), [x, &a, &b], &self.from, x.dtype())
+    /// A formula of each element and of numbers that belong to its result; outside the graph.
+    pub fn map(
+        &self,
+        op: &'static str,
+        call: super::map::FormulaCall<'_>,
+        x: &Tensor,
+        numbers: &[&Tensor],
+    ) -> Result<Tensor> {
+        let numbers = numbers.iter().map(|number| self.spread(&number.detach())).collect::<Result<Vec<_>>>()?;
+        let inputs: SmallVec<[&Tensor; 4]> = std::iter::once(x).chain(&numbers).collect();
+        map(op, call, x.dtype(), &inputs, &self.from, x.dtype())
     }
 
     #[track_caller]
@@ -108,56 +119,205 @@ impl ReducePlan {
         };
         g.with_layout(kept.broadcast_to(&self.from)).record("expand", &[g], |_| {
             let plan = self.clone();
-            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.sum("sum_dim", g)?)])
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.sum("sum", g)?)])
         })
     }
 }
 
-#[track_caller]
-fn sum(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    ReducePlan::new(op, x, dims, keepdim)?.sum(op, x)
-}
 
-#[track_caller]
-fn mean(op: &'static str, x: &Tensor, dims: &Dims, keepdim: bool) -> Result<Tensor> {
-    float_only(op, x)?;
-    ReducePlan::new(op, x, dims, keepdim)?.mean(op, x)
-}
-
-#[track_caller]
-fn variance(op: &'static str, x: &Tensor, dims: &Dims, correction: usize, keepdim: bool) -> Result<Tensor> {
-    float_only(op, x)?;
-    let plan = ReducePlan::new(op, x, dims, keepdim)?;
-    // Where nothing is left to divide by, the result is NaN or infinite.
-    let freedom = plan.count().saturating_sub(correction) as f64;
-    // In two passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
-    // precision has neither the bits for the mean nor the range for the squares.
-    x.mark_needed();
-    let mean = plan.reduce(op, Reduce::Mean, x, compute_dtype(x.dtype()))?;
-    plan.reduce_centered(op, CenteredReduce::Deviation(freedom), x, &mean)?.record(op, &[x], |save| {
-        let (x, mean) = (save.save(x), save.save(&mean));
-        move |_: &BackwardContext, g: &Tensor| {
-            if !is_grad_enabled() {
-                let slope = Floats(VarianceSlope(2.0 / freedom));
-                return Ok(smallvec![Some(plan.map(op, slope, &x, &mean, g)?)]);
-            }
-            let deviation = x.sub(&plan.spread(&plan.mean(op, &x)?)?)?;
-            Ok(smallvec![Some(plan.spread(&g.mul(2.0 / freedom)?)?.mul(&deviation)?)])
-        }
-    })
-}
-
-/// The derivative of the variance, from an element, the mean and the cotangent.
-struct VarianceSlope(f64);
-
-impl<T: Real> Formula<T, 3> for VarianceSlope {
-    #[inline(always)]
-    fn at(&self, [x, mean, g]: [T; 3]) -> T {
-        g * T::lit(self.0) * (x - mean)
+options! {
+    /// The options of [`Tensor::var_with`]. A number stands for the correction.
+    ///
+    /// ```
+    /// use cotangent::{VarOptions, tensor};
+    /// let x = tensor!([1.0, 3.0])?;
+    /// assert_eq!(x.var_with(.., VarOptions::new().correction(0.0))?.item::<f32>()?, 1.0);
+    /// assert_eq!(x.var_with(.., 0)?.item::<f32>()?, 1.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct VarOptions {
+        /// What is taken from the number of elements before it divides: 1 for an estimate from a sample, 0 for a whole
+        /// population.
+        correction: f64 = 1.0,
     }
 }
 
-/// Refuses what has no mean in its own dtype.
+macro_rules! corrections {
+    ($($number:ty),+) => {$(
+        impl From<$number> for VarOptions {
+            fn from(correction: $number) -> VarOptions { VarOptions::new().correction(correction as f64) }
+        }
+    )+};
+}
+corrections!(f64, i32, usize);
+
+/// # Reductions
+#[ops]
+impl Tensor {
+    /// The sum over some dimensions, or all (`..`). They go away or, with [`keepdim`](crate::keepdim), stay with size 1; to
+    /// name none is to name all. Integers and bools are added up in `i64`, `u64` in `u64`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, keepdim, tensor};
+    /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.sum(..)?.item::<f32>()?, 10.0);
+    /// assert_eq!(x.sum(0)?.to_vec::<f32>()?, [4.0, 6.0]);
+    /// assert_eq!(x.sum(keepdim(-1))?.shape(), [2, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or one is named twice.
+    #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors)]
+    pub fn sum(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        ReducePlan::new("sum", self, &over)?.sum("sum", self)
+    }
+
+    /// The mean over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; NaN where there are no elements.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.mean(..)?.item::<f32>()?, 2.5);
+    /// assert_eq!(x.mean(0)?.to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats, there is no such dimension, or one is named twice.
+    #[op(samples = || over_dims(-2.0, 2.0, true), errors = float_dim_errors)]
+    pub fn mean(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        float_only("mean", self)?;
+        ReducePlan::new("mean", self, &over)?.mean("mean", self)
+    }
+
+    /// The variance over some dimensions, or all (`..`), as [`sum`](Self::sum) names them: the sum of the squared distances
+    /// from the mean, divided by the number of elements less a correction, which is 1 unless the options say otherwise. NaN
+    /// where there are no elements.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])?;
+    /// assert_eq!(x.var(1)?.to_vec::<f32>()?, [1.0, 0.0]);
+    /// assert_eq!(tensor!([1.0, 3.0])?.var_with(.., 0)?.item::<f32>()?, 1.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats, there is no such dimension, or one is named twice.
+    #[op(samples = var_samples, errors = float_dim_errors)]
+    pub fn var(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<Tensor> {
+        float_only("var", self)?;
+        let variance = Variance::new("var", self, ReducePlan::new("var", self, &over)?, options.correction)?;
+        let out = variance.out.to_dtype(self.dtype())?;
+        out.record("var", &[self], |save| {
+            let slope = variance.slope(save, self);
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(slope.times(g)?)])
+        })
+    }
+
+    /// The variance over some dimensions, or all (`..`), and the mean, as [`var`](Self::var) and [`mean`](Self::mean) give
+    /// them.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (var, mean) = tensor!([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])?.var_mean(1)?;
+    /// assert_eq!(var.to_vec::<f32>()?, [1.0, 0.0]);
+    /// assert_eq!(mean.to_vec::<f32>()?, [2.0, 5.0]);
+    /// let (var, mean) = tensor!([1.0, 3.0])?.var_mean_with(.., 0)?;
+    /// assert_eq!((var.item::<f32>()?, mean.item::<f32>()?), (1.0, 2.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats, there is no such dimension, or one is named twice.
+    #[op(samples = var_mean_samples, errors = float_dim_errors, outputs = [var, mean])]
+    pub fn var_mean(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<(Tensor, Tensor)> {
+        float_only("var_mean", self)?;
+        let plan = ReducePlan::new("var_mean", self, &over)?;
+        let variance = Variance::new("var_mean", self, plan, options.correction)?;
+        let both = [variance.out.to_dtype(self.dtype())?, variance.mean.to_dtype(self.dtype())?];
+        let [var, mean] = Tensor::record_joint(both, "var_mean", &[self], |save| {
+            let slope = variance.slope(save, self);
+            move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let by_var = cotangents[0].as_ref().map(|g| slope.times(g)).transpose()?;
+                let plan = &slope.plan;
+                let share = |g: &Tensor| plan.spread(&g.div(plan.count() as f64)?);
+                let by_mean = cotangents[1].as_ref().map(share).transpose()?;
+                Ok(smallvec![match (by_var, by_mean) {
+                    (Some(a), Some(b)) => Some(a.add(&b)?),
+                    (a, b) => a.or(b),
+                }])
+            }
+        })?;
+        Ok((var, mean))
+    }
+}
+
+/// The derivative of the variance, from an element, the mean in two parts, and the cotangent.
+static VARIANCE_SLOPE: LazyLock<Formula> =
+    LazyLock::new(|| Formula::new("var_backward", 4, 1, |x, p| x[3] * p[0] * (x[0] - x[1] - x[2])));
+
+/// The variance over some dimensions, and what its derivative needs.
+struct Variance {
+    plan: ReducePlan,
+    /// In the compute dtype, as the others.
+    out: Tensor,
+    mean: Tensor,
+    /// What the mean, which is rounded, lacks.
+    lack: Tensor,
+    /// The number of elements less the correction.
+    freedom: f64,
+}
+
+impl Variance {
+    /// In several passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
+    /// precision has neither the bits for the mean nor the range for the squares.
+    #[track_caller]
+    fn new(op: &'static str, x: &Tensor, plan: ReducePlan, correction: f64) -> Result<Variance> {
+        let count = plan.count() as f64;
+        // Where nothing is left to divide by, the result is NaN or infinite.
+        let freedom = (count - correction).max(0.0);
+        x.mark_needed();
+        let compute = compute_dtype(x.dtype());
+        let mean = plan.reduce(op, Reduce::Mean, x, compute)?;
+        // The mean itself is rounded, by much where the numbers are large beside their distances: what it lacks is the mean
+        // of the distances, which are exact, and enters the result as its square.
+        let lack = plan.reduce_centered(op, CenteredReduce::Mean(count), x, &mean, compute)?;
+        let squares = plan.reduce_centered(op, CenteredReduce::Deviation(freedom), x, &mean, compute)?;
+        let excess = lack.square()?.mul(count / freedom)?;
+        let out = if plan.count() == 0 || freedom == 0.0 { squares } else { squares.sub(&excess)?.maximum(0.0)? };
+        Ok(Variance { plan, out, mean, lack, freedom })
+    }
+
+    fn slope(&self, save: &mut Saver<'_>, x: &Tensor) -> VarianceSlope {
+        let (x, mean, lack) = (save.save(x), save.save(&self.mean), save.save(&self.lack));
+        VarianceSlope { plan: self.plan.clone(), x, mean, lack, factor: 2.0 / self.freedom }
+    }
+}
+
+/// The derivative of a variance.
+struct VarianceSlope {
+    plan: ReducePlan,
+    x: Tensor,
+    mean: Tensor,
+    lack: Tensor,
+    factor: f64,
+}
+
+impl VarianceSlope {
+    /// The cotangent of the input from that of the variance.
+    fn times(&self, g: &Tensor) -> Result<Tensor> {
+        if !is_grad_enabled() {
+            let call = (&*VARIANCE_SLOPE, &[Scalar::F64(self.factor)][..]);
+            return self.plan.map("var", call, &self.x, &[&self.mean, &self.lack, g]);
+        }
+        let deviation = self.x.sub(&self.plan.spread(&self.plan.mean("mean", &self.x)?)?)?;
+        self.plan.spread(&g.mul(self.factor)?)?.mul(&deviation)
+    }
+}
+
+/// Refuses what is not of floating point.
 pub(super) fn float_only(op: &'static str, x: &Tensor) -> Result<()> {
     if !x.dtype().is_float() {
         bail!(DType, op, "not defined for {}: cast to a float with to_dtype first", x.dtype());
@@ -166,102 +326,6 @@ pub(super) fn float_only(op: &'static str, x: &Tensor) -> Result<()> {
 }
 
 impl Tensor {
-    /// The sum of all elements. Integers and bools are added up in `i64`, `u64` in `u64`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([[1.0, 2.0], [3.0, 4.0]])?.sum()?.item::<f32>()?, 10.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[track_caller]
-    pub fn sum(&self) -> Result<Tensor> {
-        sum("sum", self, &Dims::All, false)
-    }
-
-    /// The sum over some dimensions, which go away or, with `keepdim`, stay with size 1. To name none is to name all.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(x.sum_dim(0, false)?.to_vec::<f32>()?, [4.0, 6.0]);
-    /// assert_eq!(x.sum_dim(-1, true)?.shape(), [2, 1]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there is no such dimension, or one is named twice.
-    #[track_caller]
-    pub fn sum_dim(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        sum("sum_dim", self, &dims.into(), keepdim)
-    }
-
-    /// The mean of all elements; NaN if there are none.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([[1.0, 2.0], [3.0, 4.0]])?.mean()?.item::<f32>()?, 2.5);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not floats.
-    #[track_caller]
-    pub fn mean(&self) -> Result<Tensor> {
-        mean("mean", self, &Dims::All, false)
-    }
-
-    /// The mean over some dimensions, which go away or, with `keepdim`, stay with size 1. To name none is to name all.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(x.mean_dim(0, false)?.to_vec::<f32>()?, [2.0, 3.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not floats, there is no such dimension, or one is named twice.
-    #[track_caller]
-    pub fn mean_dim(&self, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
-        mean("mean_dim", self, &dims.into(), keepdim)
-    }
-
-    /// The variance of all elements: the sum of their squared distances from the mean, divided by their number less
-    /// `correction` (1 for an estimate from a sample, 0 for a whole population). NaN if there are none.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1.0, 2.0, 3.0])?.var(1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not floats.
-    #[track_caller]
-    pub fn var(&self, correction: usize) -> Result<Tensor> {
-        variance("var", self, &Dims::All, correction, false)
-    }
-
-    /// The variance over some dimensions, as [`var`](Self::var) over all; they go away or, with `keepdim`, stay with
-    /// size 1. To name none is to name all.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]])?;
-    /// assert_eq!(x.var_dim(1, 1, false)?.to_vec::<f32>()?, [1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not floats, there is no such dimension, or one is named twice.
-    #[track_caller]
-    pub fn var_dim(&self, dims: impl Into<Dims>, correction: usize, keepdim: bool) -> Result<Tensor> {
-        variance("var_dim", self, &dims.into(), correction, keepdim)
-    }
-
     /// The sum that undoes a broadcast from `shape`: leading dimensions go away, widened ones get size 1 again.
     #[track_caller]
     pub(crate) fn sum_to(&self, op: &'static str, shape: &Shape) -> Result<Tensor> {
@@ -274,108 +338,77 @@ impl Tensor {
         }
         let kept = (0..from.len()).map(|d| if dims.contains(&(d as isize)) { 1 } else { from[d] }).collect();
         let dims = dims.iter().map(|&d| d as usize).collect();
-        ReducePlan { dims, from: from.clone(), kept, to: shape.clone() }.sum("sum_dim", self)
+        ReducePlan { dims, from: from.clone(), kept, to: shape.clone() }.sum("sum", self)
     }
 }
 
-pub(super) type OverAll = fn(&Tensor) -> Result<Tensor>;
-pub(super) type OverDims = fn(&Tensor, Dims, bool) -> Result<Tensor>;
-
-/// Samples of a reduction of everything, on values between `low` and `high`.
-pub(super) fn samples(label: &str, low: f64, high: f64, empty: bool, call: OverAll) -> Result<Vec<Sample>> {
-    let shapes: [&[usize]; 4] = [&[2, 3], &[7], &[], &[0, 3]];
-    let shapes = shapes.iter().filter(|shape| empty || !shape.contains(&0));
-    shapes.map(|&shape| Ok(Sample::new(label, vec![spread(shape, low, high)?], move |x| call(&x[0])))).collect()
-}
-
-/// Samples of a reduction of some dimensions, on values between `low` and `high`.
-pub(super) fn dim_samples(label: &str, low: f64, high: f64, empty: bool, call: OverDims) -> Result<Vec<Sample>> {
-    let cases: [(&[usize], Dims, bool); 9] = [
-        (&[2, 3, 4], 0.into(), false),
-        (&[2, 3, 4], 1.into(), true),
-        (&[2, 3, 4], (-1).into(), false),
-        (&[2, 3, 4], [0, -1].into(), true),
-        (&[2, 3, 4], [-1, 1].into(), false),
-        (&[2, 3], (..).into(), true),
-        (&[], 0.into(), true),
-        (&[0, 3], 1.into(), false),
-        (&[2, 0], 1.into(), true),
+/// Samples of a reduction, on values between `low` and `high`; without elements to reduce only if `empty`.
+pub(super) fn over_dims(low: f64, high: f64, empty: bool) -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, low, high);
+    let mut all = vec![
+        sample![x(&[2, 3])?],
+        sample![x(&[7])?],
+        sample![x(&[])?],
+        sample![x(&[2, 3, 4])?, 0],
+        sample![x(&[2, 3, 4])?, 1; keepdim = true],
+        sample![x(&[2, 3, 4])?, -1],
+        sample![x(&[2, 3, 4])?, [0, -1]; keepdim = true],
+        sample![x(&[2, 3, 4])?, [-1, 1]],
+        sample![x(&[2, 3])?; keepdim = true],
+        sample![x(&[])?, 0; keepdim = true],
+        sample![x(&[0, 3])?, 1],
     ];
-    let cases = cases
-        .into_iter()
-        .filter(|(shape, dims, _)| empty || !(shape.contains(&0) && matches!(dims, Dims::Some(_)) && shape[1] == 0));
-    cases
-        .map(|(shape, dims, keepdim)| {
-            let label = format!("{label} over {dims:?}, keepdim {keepdim}");
-            Ok(Sample::new(&label, vec![spread(shape, low, high)?], move |x| call(&x[0], dims.clone(), keepdim)))
-        })
-        .collect()
+    if empty {
+        all.push(sample![x(&[2, 0])?, 1; keepdim = true]);
+        all.push(sample![x(&[0, 3])?]);
+    }
+    Ok(all)
 }
 
-/// Refusals that every reduction of some dimensions makes.
-pub(super) fn dim_error_cases(name: &'static str, call: OverDims) -> Result<Vec<ErrorCase>> {
-    let (x, y) = (normal([2, 3], 1)?, normal([2, 3], 2)?);
+/// Errors of every reduction of some dimensions.
+pub(super) fn dim_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        ErrorCase::new("no such dimension", &[name, "2", "rank 2"], move || call(&x, 2.into(), false)),
-        ErrorCase::new("a dimension twice", &[name, "-2", "twice"], move || call(&y, [0, -2].into(), false)),
+        error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 2]],
+        error!["a dimension twice", "-2", "twice"; sample![normal([2, 3], 2)?, [0, -2]]],
     ])
 }
 
-/// The error_case of integers.
-pub(super) fn int_error_case(name: &'static str, call: OverAll) -> Result<ErrorCase> {
-    let x = Tensor::from_slice(&[1_i64, 2], [2])?;
-    Ok(ErrorCase::new("integers", &[name, "i64", "cast"], move || call(&x)))
+/// Also for integers.
+pub(super) fn float_dim_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = dim_errors()?;
+    all.push(error!["integers", "i64", "cast"; sample![ints(&[1, 2], [2])?, 0]]);
+    Ok(all)
 }
 
-static SUM: Op =
-    Op { name: "sum", samples: || samples("sum", -2.0, 2.0, true, Tensor::sum), error_cases: || Ok(Vec::new()) };
+fn var_samples() -> Result<Vec<Sample>> {
+    // The variance of one element is 0 whatever it is.
+    let single = |sample: &Sample| sample.tensor().is_some_and(|x| x.numel() == 1);
+    let flat = |sample: Sample| if single(&sample) { sample.zero_derivative() } else { sample };
+    Ok(var_mean_samples()?.into_iter().map(flat).collect())
+}
 
-static SUM_DIM: Op = Op {
-    name: "sum_dim",
-    samples: || dim_samples("sum_dim", -2.0, 2.0, true, Tensor::sum_dim),
-    error_cases: || dim_error_cases("sum_dim", Tensor::sum_dim),
-};
+fn var_mean_samples() -> Result<Vec<Sample>> {
+    let mut all: Vec<Sample> =
+        over_dims(-2.0, 2.0, true)?.into_iter().map(|sample| sample.with("correction", 0.0)).collect();
+    all.push(sample![spread([3, 4], -2.0, 2.0)?, 1]);
+    all.push(sample![spread([3, 4], -2.0, 2.0)?, 0; correction = 0.5]);
+    Ok(all)
+}
 
-static MEAN: Op = Op {
-    name: "mean",
-    samples: || samples("mean", -2.0, 2.0, true, Tensor::mean),
-    error_cases: || Ok(vec![int_error_case("mean", Tensor::mean)?]),
-};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-static MEAN_DIM: Op = Op {
-    name: "mean_dim",
-    samples: || dim_samples("mean_dim", -2.0, 2.0, true, Tensor::mean_dim),
-    error_cases: || {
-        let mut all = dim_error_cases("mean_dim", Tensor::mean_dim)?;
-        all.push(int_error_case("mean_dim", |x| x.mean_dim(0, false))?);
-        Ok(all)
-    },
-};
-
-static VAR: Op = Op {
-    name: "var",
-    samples: || {
-        // The variance of one element is 0 whatever it is.
-        let flat = |s: Sample| if s.inputs()[0].rank() == 0 { s.with_zero_derivative() } else { s };
-        Ok(samples("var", -2.0, 2.0, true, |x| x.var(0))?.into_iter().map(flat).collect())
-    },
-    error_cases: || Ok(vec![int_error_case("var", |x| x.var(1))?]),
-};
-
-static VAR_DIM: Op = Op {
-    name: "var_dim",
-    samples: || {
-        let flat = |s: Sample| if s.inputs()[0].rank() == 0 { s.with_zero_derivative() } else { s };
-        let population = dim_samples("var_dim", -2.0, 2.0, true, |x, dims, keepdim| x.var_dim(dims, 0, keepdim))?;
-        let x = vec![spread([3, 4], -2.0, 2.0)?];
-        let sample = Sample::new("var_dim with correction 1", x, |x| x[0].var_dim(1, 1, false));
-        Ok(population.into_iter().map(flat).chain([sample]).collect())
-    },
-    error_cases: || {
-        let mut all = dim_error_cases("var_dim", |x, dims, keepdim| x.var_dim(dims, 1, keepdim))?;
-        all.push(int_error_case("var_dim", |x| x.var_dim(0, 1, false))?);
-        Ok(all)
-    },
-};
-
-pub(crate) static OPS: &[&Op] = &[&SUM, &SUM_DIM, &MEAN, &MEAN_DIM, &VAR, &VAR_DIM];
+    #[test]
+    fn the_variance_of_numbers_far_from_zero_keeps_its_digits() -> Result<()> {
+        let values: Vec<f32> = (0..1000).map(|i| 1e6 + if i % 2 == 0 { 2.0 } else { -2.0 }).collect();
+        let x = Tensor::from_vec(values, [1000])?;
+        assert_eq!(x.var_with(.., 0)?.item::<f32>()?, 4.0);
+        // One that is not a number of f32 itself.
+        let values: Vec<f32> = (0..1001).map(|i| 1e6 + (i % 3) as f32).collect();
+        let exact = Tensor::from_vec(values.iter().map(|&x| f64::from(x)).collect(), [1001])?.var(..)?.item::<f64>()?;
+        let got = Tensor::from_vec(values, [1001])?.var(..)?.item::<f32>()?;
+        assert!((f64::from(got) - exact).abs() < 1e-6, "{got} is not {exact}");
+        Ok(())
+    }
+}

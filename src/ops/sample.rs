@@ -1,71 +1,57 @@
-//! What the tests know about an operation.
+//! What the tests know about an operation: calls, as data.
 
+use super::entry::{Arg, Op};
 use crate::{DType, Device, Generator, Result, Shape, Tensor};
-use std::sync::Arc;
+use std::fmt;
 
-/// An entry of the list of operations.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Op {
-    /// The name, in messages, in drawings and of the method.
-    pub name: &'static str,
-    /// Calls to be tested: their values, gradients, layouts and dtypes.
-    pub samples: fn() -> Result<Vec<Sample>>,
-    /// Calls that must be errors.
-    pub error_cases: fn() -> Result<Vec<ErrorCase>>,
-}
-
-type Call = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
-
-/// One call of an operation, as a function of its tensor inputs alone.
+/// One call of an operation: its arguments by position and by name. Floating point tensors among them, which should be
+/// `f64`, are those that get gradients.
+///
+/// ```
+/// use cotangent::{DType, Tensor, ops::{self, Sample}};
+/// let x = Tensor::zeros_with([2, 3], DType::F64)?;
+/// let sample = Sample::new([x.into(), 1.into()]).with("keepdim", true);
+/// let sum = ops::find("sum").ok_or("there is a sum")?;
+/// assert_eq!(sum.call(&sample.bind(sum)?)?[0].shape(), [2, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Sample {
-    label: String,
-    inputs: Vec<Tensor>,
-    call: Call,
+    args: Vec<Arg>,
+    named: Vec<(&'static str, Arg)>,
     zero_derivative: bool,
 }
 
-impl std::fmt::Debug for Sample {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shapes: Vec<_> = self.inputs.iter().map(Tensor::shape).collect();
-        write!(f, "{} on {shapes:?}", self.label)
+impl fmt::Debug for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |arg: &Arg| match arg {
+            Arg::Tensor(x) => format!("{}{:?}", x.dtype(), x.shape()),
+            Arg::Tensors(all) => format!("{:?}", all.iter().map(Tensor::shape).collect::<Vec<_>>()),
+            other => format!("{other:?}"),
+        };
+        let positional = self.args.iter().map(&text);
+        let named = self.named.iter().map(|(name, arg)| format!("{name}={}", text(arg)));
+        write!(f, "({})", positional.chain(named).collect::<Vec<_>>().join(", "))
     }
 }
 
 impl Sample {
-    /// A call; floating point inputs, which should be `f64`, are those that get gradients.
-    pub fn new(
-        label: &str,
-        inputs: Vec<Tensor>,
-        call: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
-    ) -> Sample {
-        Sample { label: label.to_string(), inputs, call: Arc::new(call), zero_derivative: false }
+    /// A call with these arguments.
+    pub fn new(args: impl IntoIterator<Item = Arg>) -> Sample {
+        Sample { args: args.into_iter().collect(), named: Vec::new(), zero_derivative: false }
+    }
+
+    /// With one more, by name.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, arg: impl Into<Arg>) -> Sample {
+        self.named.push((name, arg.into()));
+        self
     }
 
     /// Declares that the derivative is zero everywhere on this sample, which otherwise counts as a useless sample.
     #[must_use]
-    pub fn with_zero_derivative(self) -> Sample {
+    pub fn zero_derivative(self) -> Sample {
         Sample { zero_derivative: true, ..self }
-    }
-
-    /// The same call with its inputs on a device.
-    ///
-    /// # Errors
-    /// If there is no such device.
-    pub fn on(&self, device: Device) -> Result<Sample> {
-        let inputs = self.inputs.iter().map(|x| x.to_device(device)).collect::<Result<_>>()?;
-        Ok(Sample { inputs, ..self.clone() })
-    }
-
-    /// What the call is.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// The inputs.
-    pub fn inputs(&self) -> &[Tensor] {
-        &self.inputs
     }
 
     /// Whether a derivative of zero was declared.
@@ -73,48 +59,117 @@ impl Sample {
         self.zero_derivative
     }
 
-    /// Calls the operation on inputs of the sample's shapes.
+    /// The tensor that comes first.
+    pub(crate) fn tensor(&self) -> Option<&Tensor> {
+        self.args.first().and_then(|arg| arg.tensors().into_iter().next())
+    }
+
+    /// All arguments of the operation in order.
     ///
     /// # Errors
-    /// As the operation's.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        (self.call)(inputs)
+    /// If they do not fit its parameters.
+    pub fn bind(&self, op: &Op) -> Result<Vec<Arg>> {
+        op.bind(&self.args, &self.named)
     }
 }
 
-/// A call that must be errors, and words that its message must contain.
+impl Arg {
+    /// The same argument with its tensors changed.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, ops::Arg};
+    /// let doubled = Arg::from(Tensor::ones([2])?).map_tensors(|x| x.mul(2))?;
+    /// assert_eq!(doubled.tensors()[0].to_vec::<f32>()?, [2.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `f`'s.
+    pub fn map_tensors(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<Arg> {
+        Ok(match self {
+            Arg::Tensor(x) => Arg::Tensor(f(x)?),
+            Arg::Tensors(all) => Arg::Tensors(all.iter().map(f).collect::<Result<_>>()?),
+            Arg::Index(index) => Arg::Index(index.map_tensors(f)?),
+            other => other.clone(),
+        })
+    }
+
+    /// The tensors in it.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, ops::Arg};
+    /// assert_eq!(Arg::from(vec![Tensor::ones([2])?, Tensor::ones([3])?]).tensors().len(), 2);
+    /// assert!(Arg::from(1.5).tensors().is_empty());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            Arg::Tensor(x) => vec![x],
+            Arg::Tensors(all) => all.iter().collect(),
+            Arg::Index(index) => index.tensors().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same argument with its tensors on a device; a device itself becomes this one.
+    ///
+    /// ```
+    /// use cotangent::{Device, Tensor, ops::Arg};
+    /// let there = Arg::from(Tensor::ones([2])?).on(Device::Cpu)?;
+    /// assert_eq!(there.tensors()[0].device(), Device::Cpu);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn on(&self, device: Device) -> Result<Arg> {
+        match self {
+            Arg::Device(_) => Ok(Arg::Device(device)),
+            other => other.map_tensors(|x| x.to_device(device)),
+        }
+    }
+}
+
+/// A call that must fail, and words that its message must contain besides the operation's name.
+///
+/// ```
+/// use cotangent::{Tensor, ops::{ErrorCase, Sample}};
+/// let call = Sample::new([Tensor::zeros([2, 3])?.into(), 2.into()]);
+/// let case = ErrorCase::new("no such dimension", &["2", "rank 2"], call);
+/// assert_eq!(case.message.len(), 2);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug)]
 pub struct ErrorCase {
     /// What is wrong with the call.
-    pub label: String,
-    /// Parts of the message: the operation's name and the values.
-    pub message: Vec<String>,
-    call: Box<dyn Fn() -> Result<Tensor> + Send + Sync>,
-}
-
-impl std::fmt::Debug for ErrorCase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.label)
-    }
+    pub label: &'static str,
+    /// Parts of the message: the values.
+    pub message: Vec<&'static str>,
+    /// The call.
+    pub call: Sample,
 }
 
 impl ErrorCase {
     /// A call that must fail with a message that contains all of `message`.
-    pub fn new(label: &str, message: &[&str], call: impl Fn() -> Result<Tensor> + Send + Sync + 'static) -> ErrorCase {
-        ErrorCase {
-            label: label.to_string(),
-            message: message.iter().map(|&m| m.to_string()).collect(),
-            call: Box::new(call),
-        }
-    }
-
-    /// Makes the call.
-    ///
-    /// # Errors
-    /// Always, if all is well.
-    pub fn run(&self) -> Result<Tensor> {
-        (self.call)()
+    pub fn new(label: &'static str, message: &[&'static str], call: Sample) -> ErrorCase {
+        ErrorCase { label, message: message.to_vec(), call }
     }
 }
+
+/// A [`Sample`]: arguments by position and, after a semicolon, by name. `sample![x, 1; keepdim = true]`.
+macro_rules! sample {
+    ($($arg:expr),* $(; $($name:ident = $value:expr),+)?) => {
+        $crate::ops::Sample::new([$($crate::ops::Arg::from($arg)),*])$($(.with(stringify!($name), $value))+)?
+    };
+}
+
+/// An [`ErrorCase`]: what is wrong, words of the message, and the call. `error!["no such dimension", "2"; sample![x, 2]]`.
+macro_rules! error {
+    ($label:literal $(, $word:literal)*; $call:expr) => {
+        $crate::ops::ErrorCase::new($label, &[$($word),*], $call)
+    };
+}
+pub(crate) use {error, sample};
 
 /// `f64` numbers between `low` and `high`, in no order, no two alike and none at the ends: the same for the same shape.
 pub(crate) fn spread(shape: impl Into<Shape>, low: f64, high: f64) -> Result<Tensor> {
@@ -141,13 +196,7 @@ pub(crate) fn normal(shape: impl Into<Shape>, seed: u64) -> Result<Tensor> {
     Generator::seed(seed).randn_with(shape, DType::F64)
 }
 
-/// Samples of a function of one tensor, on values between `low` and `high`.
-pub(crate) fn unary_samples(
-    label: &str,
-    low: f64,
-    high: f64,
-    call: impl Fn(&Tensor) -> Result<Tensor> + Copy + Send + Sync + 'static,
-) -> Result<Vec<Sample>> {
-    let sample = |inputs| Sample::new(label, vec![inputs], move |x: &[Tensor]| call(&x[0]));
-    Ok(vec![sample(spread([3, 4], low, high)?), sample(spread((), low, high)?), sample(spread([2, 0], low, high)?)])
+/// Integers as a tensor.
+pub(crate) fn ints(values: &[i64], shape: impl Into<Shape>) -> Result<Tensor> {
+    Tensor::from_slice(values, shape)
 }

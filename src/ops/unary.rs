@@ -1,495 +1,588 @@
 //! Elementwise functions of one tensor.
 
-mod gelu;
+use super::elementwise::{elementwise, zero};
+use super::entry::choices;
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, sample, spread};
+use crate::backend::spec::{Ordered, Real, Sym, select};
+use crate::options::options;
+use crate::{DType, Operand, Result, Scalar, Tensor};
 
-pub use gelu::Gelu;
-
-use super::formula::{Expr, Num, Real, Wrapping};
-use super::map::map_alike;
-use super::sample::{Op, Sample, unary_samples};
-use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend::code::Code;
-use crate::backend::cpu::elementwise::map::{Floats, Formula, Numbers, Tile};
-use crate::error::bail;
-use crate::{DType, Result, Tensor};
-use smallvec::smallvec;
-
-/// What an operation keeps for its derivative.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
-    Nothing,
-    Input,
-    Output,
-}
-
-/// An elementwise operation on one tensor.
-pub(crate) trait Unary: Copy + Send + Sync + 'static {
-    const NAME: &'static str;
-    const KEEP: Keep;
-    /// Whether integers are turned into floats first.
-    const REAL: bool;
-
-    /// The kernel.
-    fn tile(self) -> impl Tile<1> + Send + 'static;
-
-    /// The input's cotangent from the result's and what was kept.
-    fn grad<T: Real>(self, g: T, kept: T) -> T;
-}
-
-/// The fused kernel of a [`Unary`] operation's derivative.
-#[derive(Clone, Copy)]
-struct Grad<U>(U);
-
-impl<U: Unary, T: Real> Formula<T, 2> for Grad<U> {
-    #[inline(always)]
-    fn at(&self, [g, kept]: [T; 2]) -> T {
-        self.0.grad(g, kept)
+choices! {
+    /// Which form of [`Tensor::gelu`].
+    ///
+    /// ```
+    /// use cotangent::{Gelu, tensor};
+    /// let x = tensor!([1.0])?;
+    /// assert!(x.gelu()?.allclose_with(&x.gelu_with(Gelu::Tanh)?, (1e-3, 0.0))?);
+    /// assert_eq!(Gelu::Tanh.name(), "tanh");
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum Gelu {
+        /// With the error function, exactly.
+        #[default]
+        Erf = "none",
+        /// With the hyperbolic tangent of a cubic, approximately.
+        Tanh = "tanh",
     }
 }
 
-#[track_caller]
-fn apply<U: Unary>(unary: U, x: &Tensor) -> Result<Tensor> {
-    let dtype = if U::REAL { x.dtype().to_float() } else { x.dtype() };
-    if dtype == DType::Bool {
-        bail!(DType, U::NAME, "a bool is not a number: cast with to_dtype first");
+options! {
+    /// The options of [`Tensor::gelu_with`]. A [`Gelu`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{Gelu, GeluOptions, tensor};
+    /// let y = tensor!([0.0])?.gelu_with(GeluOptions::new().approximate(Gelu::Tanh))?;
+    /// assert_eq!(y.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct GeluOptions {
+        /// Exactly, or by the approximation through `tanh`.
+        approximate: Gelu = Gelu::Erf,
     }
-    let y = map_alike(U::NAME, unary.tile(), dtype, [x], dtype)?;
-    y.record(U::NAME, &[x], |save| {
-        let kept = match U::KEEP {
-            Keep::Nothing => None,
-            Keep::Input => Some(save.save(x)),
-            Keep::Output => Some(save.save_output()),
-        };
-        move |ctx: &BackwardContext, g: &Tensor| {
-            let kept = match (&kept, U::KEEP) {
-                (Some(y), Keep::Output) => ctx.output(y),
-                (Some(x), _) => x.clone(),
-                // The formula does not look at it.
-                (None, _) => g.clone(),
-            };
-            Ok(smallvec![Some(unary_grad(unary, g, &kept)?)])
-        }
-    })
 }
 
-fn unary_grad<U: Unary>(unary: U, g: &Tensor, kept: &Tensor) -> Result<Tensor> {
-    if is_grad_enabled() {
-        return unary.grad(Expr::from(g), Expr::from(kept)).finish(g);
+impl From<Gelu> for GeluOptions {
+    fn from(approximate: Gelu) -> GeluOptions {
+        GeluOptions::new().approximate(approximate)
     }
-    map_alike(U::NAME, Floats(Grad(unary)), g.dtype(), [g, kept], g.dtype())
 }
 
-/// Defines elementwise operations. Each block gives the domain (`Real`: floats, integers are cast first; `Num`: integers
-/// too), what is kept (`Nothing`, `Input`, `Output`), the value of one element, the cotangent from the result's
-/// cotangent and the kept element, and samples. It expands to a kernel type, the method on `Tensor`, and the entry of
-/// the list of operations, in capitals.
-macro_rules! unary {
-    ($(
-        $(#[$doc:meta])*
-        $domain:ident $entry:ident $name:ident($($p:ident: $pt:ty),*) keeps $keep:ident {
-            value: |$x:ident| $value:expr,
-            grad: |$g:ident, $kept:ident| $grad:expr,
-            samples: ($low:expr, $high:expr) $(, $arg:expr)* $(,)? $(; $declared:ident)?
+options! {
+    /// The options of [`Tensor::leaky_relu_with`]. A number stands for the slope.
+    ///
+    /// ```
+    /// use cotangent::{LeakyReluOptions, tensor};
+    /// let x = tensor!([-1.0])?;
+    /// assert_eq!(x.leaky_relu_with(LeakyReluOptions::new().negative_slope(0.5))?.item::<f32>()?, -0.5);
+    /// assert_eq!(x.leaky_relu_with(0.5)?.item::<f32>()?, -0.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LeakyReluOptions {
+        /// The factor of negative elements.
+        negative_slope: f64 = 0.01,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::elu_with`]. A number stands for `alpha`.
+    ///
+    /// ```
+    /// use cotangent::{EluOptions, tensor};
+    /// let x = tensor!([-100.0])?;
+    /// assert_eq!(x.elu_with(EluOptions::new().alpha(2.0))?.item::<f32>()?, -2.0);
+    /// assert_eq!(x.elu_with(2.0)?.item::<f32>()?, -2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct EluOptions {
+        /// What large negative elements tend to, with a minus.
+        alpha: f64 = 1.0,
+    }
+}
+
+macro_rules! from_f64 {
+    ($($options:ident $field:ident),+) => {$(
+        impl From<f64> for $options {
+            fn from($field: f64) -> $options { $options::new().$field($field) }
         }
-    )+) => {$(
-        #[derive(Clone, Copy)]
-        #[allow(non_camel_case_types)]
-        struct $name { $($p: $pt),* }
-
-        impl $name {
-            #[inline(always)]
-            fn value<T: $domain>(self, $x: T) -> T {
-                let $name { $($p),* } = self;
-                $value
-            }
-        }
-
-        unary!(@formula $domain $name);
-
-        impl Unary for $name {
-            const NAME: &'static str = stringify!($name);
-            const KEEP: Keep = Keep::$keep;
-            const REAL: bool = unary!(@real $domain);
-
-            #[inline]
-            fn tile(self) -> impl Tile<1> + Send + 'static {
-                unary!(@tile $domain self)
-            }
-
-            #[inline(always)]
-            fn grad<T: Real>(self, $g: T, $kept: T) -> T {
-                let $name { $($p),* } = self;
-                $grad
-            }
-        }
-
-        impl Tensor {
-            $(#[$doc])*
-            ///
-            /// # Errors
-            /// If the tensor is of a dtype that the function is not defined for.
-            #[track_caller]
-            pub fn $name(&self $(, $p: $pt)*) -> Result<Tensor> {
-                apply($name { $($p),* }, self)
-            }
-        }
-
-        static $entry: Op = Op {
-            name: stringify!($name),
-            samples: || {
-                let samples = unary_samples(stringify!($name), $low, $high, |x| x.$name($($arg),*))?;
-                Ok(samples.into_iter()$(.map(Sample::$declared))?.collect())
-            },
-            error_cases: || Ok(Vec::new()),
-        };
     )+};
-    (@real Real) => { true };
-    (@real Num) => { false };
-    (@tile Real $op:expr) => { Floats($op) };
-    (@tile Num $op:expr) => { Numbers($op) };
-    (@formula Real $name:ident) => {
-        impl<T: Real> Formula<T, 1> for $name {
-            #[inline(always)]
-            fn at(&self, [x]: [T; 1]) -> T { self.value(x) }
-        }
-    };
-    (@formula Num $name:ident) => {
-        impl Formula<f32, 1> for $name {
-            #[inline(always)]
-            fn at(&self, [x]: [f32; 1]) -> f32 { self.value(x) }
-        }
-        impl Formula<f64, 1> for $name {
-            #[inline(always)]
-            fn at(&self, [x]: [f64; 1]) -> f64 { self.value(x) }
-        }
-        impl Formula<i64, 1> for $name {
-            #[inline(always)]
-            fn at(&self, [x]: [i64; 1]) -> i64 { self.value(Wrapping(x)).0 }
-        }
-        impl Formula<u64, 1> for $name {
-            #[inline(always)]
-            fn at(&self, [x]: [u64; 1]) -> u64 { self.value(Wrapping(x)).0 }
-        }
-        impl Formula<Code, 1> for $name {
-            fn at(&self, [x]: [Code; 1]) -> Code { self.value(x) }
-        }
-    };
+}
+from_f64!(LeakyReluOptions negative_slope, EluOptions alpha);
+
+options! {
+    /// The options of [`Tensor::softplus_with`].
+    ///
+    /// ```
+    /// use cotangent::{SoftplusOptions, tensor};
+    /// let options = SoftplusOptions::new().beta(2.0).threshold(10.0);
+    /// assert_eq!(tensor!([6.0])?.softplus_with(options)?.item::<f32>()?, 6.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct SoftplusOptions {
+        /// How sharply the function bends.
+        beta: f64 = 1.0,
+        /// Where `beta · x` exceeds this, the result is `x`.
+        threshold: f64 = 20.0,
+    }
 }
 
-unary! {
+/// One side of [`Tensor::clamp`]: a number, a tensor, or `None` where the side is open.
+///
+/// ```
+/// use cotangent::tensor;
+/// let x = tensor!([-2.0, 0.5, 2.0])?;
+/// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+/// assert_eq!(x.clamp(None, 1.0)?.to_vec::<f32>()?, [-2.0, 0.5, 1.0]);
+/// assert_eq!(x.clamp(&tensor!([0.0, 1.0, 0.0])?, None)?.to_vec::<f32>()?, [0.0, 1.0, 2.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bound<'a>(Option<Operand<'a>>);
+
+macro_rules! bounds {
+    ($($number:ty),+) => {$(
+        impl From<$number> for Bound<'_> {
+            fn from(number: $number) -> Self { Bound(Some(number.into())) }
+        }
+    )+};
+}
+bounds!(f64, f32, i64, i32, Scalar);
+
+impl<'a> From<&'a Tensor> for Bound<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Bound(Some(tensor.into()))
+    }
+}
+
+impl From<Option<f64>> for Bound<'_> {
+    fn from(number: Option<f64>) -> Self {
+        Bound(number.map(Operand::from))
+    }
+}
+
+impl<'a> super::FromArg<'a> for Bound<'a> {
+    const KIND: super::ArgKind = super::ArgKind::Operand;
+    const DEFAULT: Option<fn() -> super::Arg> = Some(|| super::Arg::None);
+
+    fn from_arg(arg: &'a super::Arg) -> Option<Self> {
+        Option::<Operand<'a>>::from_arg(arg).map(Bound)
+    }
+}
+
+/// # Elementwise functions of one tensor
+#[ops]
+impl Tensor {
     /// The negative of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1, -2])?.neg()?.to_vec::<i64>()?, [-1, 2]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1, -2])?.neg()?.to_vec::<i64>()?, [-1, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Num NEG neg() keeps Nothing {
-        value: |x| -x,
-        grad: |g, _kept| -g,
-        samples: (-2.0, 2.0),
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.0), errors = no_bools, aliases = ["negative"])]
+    #[doc(alias = "negative")]
+    pub fn neg(&self) -> Result<Tensor> {
+        elementwise!(Number neg(self) |x| -x)
     }
 
     /// The absolute value of each element; the gradient at 0 is 0.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-1.5, 2.0])?.abs()?.to_vec::<f32>()?, [1.5, 2.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 2.0])?.abs()?.to_vec::<f32>()?, [1.5, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Num ABS abs() keeps Input {
-        // 0 - x and not -x, so that -0 becomes 0.
-        value: |x| x.clone().if_above(0.0, x.clone(), T::lit(0.0) - x),
-        grad: |g, x| x.clone().if_above(0.0, g.clone(), x.if_below(0.0, -g, T::lit(0.0))),
-        samples: (-2.0, 2.1),
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools, aliases = ["absolute"])]
+    #[doc(alias = "absolute")]
+    pub fn abs(&self) -> Result<Tensor> {
+        elementwise!(Number abs(self) |x| x.abs())
     }
 
-    /// -1, 0 or 1 by the sign of each element; 0 for a NaN.
+    /// -1, 0 or 1 by the sign of each element; 0 for a NaN. Its derivative is 0.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-1.5, 0.0, 2.0])?.sign()?.to_vec::<f32>()?, [-1.0, 0.0, 1.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 0.0, 2.0])?.sign()?.to_vec::<f32>()?, [-1.0, 0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Num SIGN sign() keeps Nothing {
-        value: |x| x.clone().if_above(0.0, T::lit(1.0), x.if_below(0.0, -T::lit(1.0), T::lit(0.0))),
-        grad: |g, _kept| g * T::lit(0.0),
-        samples: (-2.0, 2.1); with_zero_derivative
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools, derivative = zero)]
+    pub fn sign(&self) -> Result<Tensor> {
+        elementwise!(Number sign(self) |x| x.sign())
     }
 
     /// The square of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1.5, -2.0])?.square()?.to_vec::<f32>()?, [2.25, 4.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1.5, -2.0])?.square()?.to_vec::<f32>()?, [2.25, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Num SQUARE square() keeps Input {
-        value: |x| x.clone() * x,
-        grad: |g, x| g * (x.clone() + x),
-        samples: (-2.0, 2.1),
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    pub fn square(&self) -> Result<Tensor> {
+        elementwise!(Number square(self) |x| x * x, |g, _y| [g * (x + x)])
     }
 
     /// One over each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([2.0, -4.0])?.reciprocal()?.to_vec::<f32>()?, [0.5, -0.25]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([2.0, -4.0])?.reciprocal()?.to_vec::<f32>()?, [0.5, -0.25]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real RECIPROCAL reciprocal() keeps Output {
-        value: |x| T::lit(1.0) / x,
-        grad: |g, y| -g * (y.clone() * y),
-        samples: (0.5, 3.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.5, 3.0))]
+    pub fn reciprocal(&self) -> Result<Tensor> {
+        elementwise!(Float reciprocal(self) |x| 1.0 / x, |g, y| [-g * (y * y)])
     }
 
     /// The exponential of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, f64::NEG_INFINITY])?.exp()?.to_vec::<f32>()?, [1.0, 0.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, -1000.0])?.exp()?.to_vec::<f32>()?, [1.0, 0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real EXP exp() keeps Output {
-        value: |x| x.exp(),
-        grad: |g, y| g * y,
-        samples: (-2.0, 2.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.0))]
+    pub fn exp(&self) -> Result<Tensor> {
+        elementwise!(Float exp(self) |x| x.exp(), |g, y| [g * y])
     }
 
     /// The exponential of each element, minus 1, exact near 0.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1e-10])?.expm1()?.to_vec::<f32>()?, [1e-10]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1e-10])?.expm1()?.to_vec::<f32>()?, [1e-10]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real EXPM1 expm1() keeps Output {
-        value: |x| x.expm1(),
-        grad: |g, y| g * (y + T::lit(1.0)),
-        samples: (-2.0, 2.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.0))]
+    pub fn expm1(&self) -> Result<Tensor> {
+        elementwise!(Float expm1(self) |x| x.expm1(), |g, y| [g * (y + 1.0)])
     }
 
     /// The natural logarithm of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1.0, 0.0])?.log()?.to_vec::<f32>()?, [0.0, f32::NEG_INFINITY]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1.0, 0.0])?.log()?.to_vec::<f32>()?, [0.0, f32::NEG_INFINITY]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real LOG log() keeps Input {
-        value: |x| x.ln(),
-        grad: |g, x| g / x,
-        samples: (0.3, 3.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.3, 3.0))]
+    pub fn log(&self) -> Result<Tensor> {
+        elementwise!(Float log(self) |x| x.ln(), |g, _y| [g / x])
     }
 
     /// The natural logarithm of 1 plus each element, exact near 0.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([1e-10])?.log1p()?.to_vec::<f32>()?, [1e-10]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1e-10])?.log1p()?.to_vec::<f32>()?, [1e-10]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real LOG1P log1p() keeps Input {
-        value: |x| x.log1p(),
-        grad: |g, x| g / (x + T::lit(1.0)),
-        samples: (-0.5, 3.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-0.5, 3.0))]
+    pub fn log1p(&self) -> Result<Tensor> {
+        elementwise!(Float log1p(self) |x| x.log1p(), |g, _y| [g / (x + 1.0)])
     }
 
     /// The square root of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([4.0, 2.25])?.sqrt()?.to_vec::<f32>()?, [2.0, 1.5]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([4.0, 2.25])?.sqrt()?.to_vec::<f32>()?, [2.0, 1.5]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real SQRT sqrt() keeps Output {
-        value: |x| x.sqrt(),
-        grad: |g, y| g / (y.clone() + y),
-        samples: (0.3, 3.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.3, 3.0))]
+    pub fn sqrt(&self) -> Result<Tensor> {
+        elementwise!(Float sqrt(self) |x| x.sqrt(), |g, y| [g / (y + y)])
     }
 
     /// The hyperbolic tangent of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, 100.0])?.tanh()?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.tanh()?.to_vec::<f32>()?, [0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real TANH tanh() keeps Output {
-        value: |x| x.tanh(),
-        grad: |g, y| g * (T::lit(1.0) - y.clone() * y),
-        samples: (-2.0, 2.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.0))]
+    pub fn tanh(&self) -> Result<Tensor> {
+        elementwise!(Float tanh(self) |x| x.tanh(), |g, y| [g.tanh_grad(y)])
     }
 
     /// The logistic function `1 / (1 + exp(-x))` of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, 100.0])?.sigmoid()?.to_vec::<f32>()?, [0.5, 1.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.sigmoid()?.to_vec::<f32>()?, [0.5, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real SIGMOID sigmoid() keeps Output {
-        value: |x| x.sigmoid(),
-        grad: |g, y| g * (y.clone() * (T::lit(1.0) - y)),
-        samples: (-3.0, 3.0),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.0))]
+    pub fn sigmoid(&self) -> Result<Tensor> {
+        elementwise!(Float sigmoid(self) |x| x.sigmoid(), |g, y| [g.sigmoid_grad(y)])
     }
 
     /// The sine of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0])?.sin()?.to_vec::<f32>()?, [0.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.sin()?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real SIN sin() keeps Input {
-        value: |x| x.sin(),
-        grad: |g, x| g * x.cos(),
-        samples: (-3.0, 3.1),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    pub fn sin(&self) -> Result<Tensor> {
+        elementwise!(Float sin(self) |x| x.sin())
     }
 
     /// The cosine of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0])?.cos()?.to_vec::<f32>()?, [1.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.cos()?.to_vec::<f32>()?, [1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real COS cos() keeps Input {
-        value: |x| x.cos(),
-        grad: |g, x| -g * x.sin(),
-        samples: (-3.0, 3.1),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    pub fn cos(&self) -> Result<Tensor> {
+        elementwise!(Float cos(self) |x| x.cos())
     }
 
     /// The error function of each element.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, 10.0])?.erf()?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 10.0])?.erf()?.to_vec::<f32>()?, [0.0, 1.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real ERF erf() keeps Input {
-        value: |x| x.erf(),
-        grad: |g, x| g * T::lit(std::f64::consts::FRAC_2_SQRT_PI) * (-(x.clone() * x)).exp(),
-        samples: (-2.0, 2.1),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1))]
+    pub fn erf(&self) -> Result<Tensor> {
+        elementwise!(Float erf(self) |x| x.erf())
     }
 
     /// Each element where it is positive, else 0; the gradient at 0 is 0.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-1.0, 2.0])?.relu()?.to_vec::<f32>()?, [0.0, 2.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 2.0])?.relu()?.to_vec::<f32>()?, [0.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Num RELU relu() keeps Output {
-        // This way round a NaN stays one.
-        value: |x| x.clone().if_below(0.0, T::lit(0.0), x),
-        grad: |g, y| y.if_above(0.0, g, T::lit(0.0)),
-        samples: (-2.0, 2.1),
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    pub fn relu(&self) -> Result<Tensor> {
+        elementwise!(Number relu(self) |x| x.relu(),
+            |g, y| [g.relu_grad(y)])
     }
 
-    /// Each element where it is positive, else `negative_slope` times it.
+    /// Each element where it is positive, else a hundredth of it, or as much of it as the options say.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-1.0, 2.0])?.leaky_relu(0.5)?.to_vec::<f32>()?, [-0.5, 2.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 2.0])?.leaky_relu_with(0.5)?.to_vec::<f32>()?, [-0.5, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real LEAKY_RELU leaky_relu(negative_slope: f64) keeps Input {
-        value: |x| x.clone().if_above(0.0, x.clone(), x * T::lit(negative_slope)),
-        grad: |g, x| x.if_above(0.0, g.clone(), g * T::lit(negative_slope)),
-        samples: (-2.0, 2.1), 0.1
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || with_option(-2.0, 2.1, "negative_slope", &0.1.into()))]
+    pub fn leaky_relu(&self, options: impl Into<LeakyReluOptions>) -> Result<Tensor> {
+        let slope = options.negative_slope;
+        elementwise!(Float leaky_relu(self; slope) |x; slope| select(x.gt(zero()), x, x * slope))
     }
 
     /// Each element where it is positive, else `alpha · (exp(x) - 1)`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-100.0, 2.0])?.elu(1.5)?.to_vec::<f32>()?, [-1.5, 2.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-100.0, 2.0])?.elu_with(1.5)?.to_vec::<f32>()?, [-1.5, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real ELU elu(alpha: f64) keeps Input {
-        value: |x| x.clone().if_above(0.0, x.clone(), x.expm1() * T::lit(alpha)),
-        grad: |g, x| x.clone().if_above(0.0, g.clone(), g * (x.exp() * T::lit(alpha))),
-        samples: (-2.0, 2.1), 1.3
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()))]
+    pub fn elu(&self, options: impl Into<EluOptions>) -> Result<Tensor> {
+        let alpha = options.alpha;
+        elementwise!(Float elu(self; alpha) |x; alpha| select(x.gt(zero()), x, x.expm1() * alpha))
     }
 
     /// `x · sigmoid(x)` of each element, also called swish.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, 100.0])?.silu()?.to_vec::<f32>()?, [0.0, 100.0]);
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.silu()?.to_vec::<f32>()?, [0.0, 100.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real SILU silu() keeps Input {
-        value: |x| x.clone() * x.sigmoid(),
-        grad: |g, x| {
-            let s = x.clone().sigmoid();
-            g * (s.clone() * (T::lit(1.0) + x * (T::lit(1.0) - s)))
-        },
-        samples: (-3.0, 3.1),
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    #[doc(alias = "swish")]
+    pub fn silu(&self) -> Result<Tensor> {
+        elementwise!(Float silu(self) |x| x.silu(),
+            |g, _y| [g.silu_grad(x)])
     }
 
-    /// `log(1 + exp(beta · x)) / beta` of each element: a smooth relu. Where `beta · x` exceeds `threshold` it is `x`.
+    /// `log(1 + exp(beta · x)) / beta` of each element: a smooth relu. Where `beta · x` exceeds `threshold` it is `x`. Both
+    /// are options, 1 and 20 by default.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([0.0, 100.0])?.softplus(1.0, 20.0)?.to_vec::<f32>()?, [0.6931472, 100.0]);
+    /// # use cotangent::{SoftplusOptions, Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.softplus()?.to_vec::<f32>()?, [0.6931472, 100.0]);
+    /// assert_eq!(tensor!([3.0])?.softplus_with(SoftplusOptions::new().threshold(2.0))?.to_vec::<f32>()?, [3.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real SOFTPLUS softplus(beta: f64, threshold: f64) keeps Input {
-        value: |x| {
-            let z = x.clone() * T::lit(beta);
-            z.clone().if_above(threshold, x, z.exp().log1p() / T::lit(beta))
-        },
-        grad: |g, x| {
-            let z = x * T::lit(beta);
-            z.clone().if_above(threshold, g.clone(), g * z.sigmoid())
-        },
-        samples: (-3.0, 3.0), 1.5, 3.5
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([3, 4], -3.0, 3.0)?; beta = 1.5, threshold = 3.5], sample![spread([], -3.0, 3.0)?],
+        sample![spread([2, 0], -3.0, 3.0)?]]))]
+    pub fn softplus(&self, options: impl Into<SoftplusOptions>) -> Result<Tensor> {
+        let SoftplusOptions { beta, threshold } = options;
+        elementwise!(Float softplus(self; beta, threshold)
+            |x; beta, threshold| select((x * beta).gt(threshold), x, (x * beta).exp().log1p() / beta),
+            |g, _y| [select((x * beta).gt(threshold), g, g * (x * beta).sigmoid())])
     }
 
-    /// Each element, but at least `min` and at most `max`; `None` leaves the side open. The gradient passes where the
-    /// element lies between the bounds, these excluded.
+    /// The Gaussian error linear unit: `x · Φ(x)`, with Φ by the error function or, as an option, by the approximation
+    /// through `tanh`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::new([-1.0, 0.5, 2.0])?.clamp(Some(0.0), Some(1.0))?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # use cotangent::{Gelu, Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.gelu()?.to_vec::<f32>()?, [0.0, 100.0]);
+    /// assert_eq!(tensor!([0.0, 100.0])?.gelu_with(Gelu::Tanh)?.to_vec::<f32>()?, [0.0, 100.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Real CLAMP clamp(min: Option<f64>, max: Option<f64>) keeps Input {
-        value: |x| {
-            let x = min.map_or(x.clone(), |low| x.clone().if_below(low, T::lit(low), x));
-            max.map_or(x.clone(), |high| x.clone().if_above(high, T::lit(high), x))
-        },
-        grad: |g, x| {
-            let g = min.map_or(g.clone(), |low| x.clone().if_above(low, g, T::lit(0.0)));
-            max.map_or(g.clone(), |high| x.if_below(high, g, T::lit(0.0)))
-        },
-        samples: (-2.0, 2.1), Some(-0.7), Some(1.1)
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok([unary(-2.0, 2.1)?, with_option(-2.0, 2.1, "approximate", &"tanh".into())?].concat()))]
+    pub fn gelu(&self, options: impl Into<GeluOptions>) -> Result<Tensor> {
+        match options.approximate {
+            Gelu::Erf => elementwise!(Float gelu(self) |x| x.gelu(),
+                |g, _y| [g.gelu_grad(x)]),
+            Gelu::Tanh => elementwise!(Float gelu(self) |x| x.gelu_tanh(),
+                |g, _y| [g.gelu_tanh_grad(x)]),
+        }
+    }
+
+    /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
+    /// passes where the element lies between the bounds, these excluded; from a tensor's bound it takes half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 0.5, 2.0])?.clamp(0.0, 1.0)?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// assert_eq!(tensor!([-1, 5])?.clamp(None, 3)?.to_vec::<i64>()?, [-1, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If both sides are open, the elements are bools, or a tensor does not broadcast.
+    #[op(samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
+    #[doc(alias = "clip")]
+    pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
+        use Operand::Scalar as Number;
+        let number = |bound: &Option<Operand<'_>>| match bound {
+            Some(Number(number)) => number.beside(self.dtype()) == self.dtype(),
+            _ => true,
+        };
+        match (min.0, max.0) {
+            (None, None) => crate::error::bail!(Value, "clamp", "there is neither a least nor a greatest value"),
+            (Some(Number(min)), None) if number(&Some(Number(min))) => {
+                elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])
+            }
+            (None, Some(Number(max))) if number(&Some(Number(max))) => {
+                elementwise!(Number clamp(self; max) |x; max| select(x.gt(max), max, x), |g, _y| [select(x.lt(max), g, zero())])
+            }
+            (Some(Number(min)), Some(Number(max))) if number(&Some(Number(min))) && number(&Some(Number(max))) => {
+                elementwise!(Number clamp(self; min, max)
+                    // A least value above the greatest gives way, as in PyTorch.
+                    |x; min, max| min_of(select(x.lt(min), min, x), max),
+                    |g, _y| [select(x.gt(min) & x.lt(max), g, zero())])
+            }
+            (min, max) => {
+                let above = min.map_or_else(|| Ok(self.clone()), |min| self.maximum(min))?;
+                let between = max.map_or_else(|| Ok(above.clone()), |max| above.minimum(max))?;
+                if between.dtype() == DType::Bool {
+                    crate::error::bail!(DType, "clamp", "a bool is not a number: cast with to_dtype first");
+                }
+                Ok(between)
+            }
+        }
     }
 }
 
-pub(crate) static OPS: &[&Op] = &[
-    &NEG,
-    &ABS,
-    &SIGN,
-    &SQUARE,
-    &RECIPROCAL,
-    &EXP,
-    &EXPM1,
-    &LOG,
-    &LOG1P,
-    &SQRT,
-    &TANH,
-    &SIGMOID,
-    &SIN,
-    &COS,
-    &ERF,
-    &RELU,
-    &LEAKY_RELU,
-    &ELU,
-    &SILU,
-    &SOFTPLUS,
-    &CLAMP,
-    &gelu::GELU,
-];
+/// The lesser of two, if neither is a NaN; else the first.
+fn min_of(a: Sym, b: Sym) -> Sym {
+    select(a.gt(b), b, a)
+}
+
+/// Samples of a function of one tensor, on values between `low` and `high`.
+pub(super) fn unary(low: f64, high: f64) -> Result<Vec<Sample>> {
+    Ok(vec![sample![spread([3, 4], low, high)?], sample![spread([], low, high)?], sample![spread([2, 0], low, high)?]])
+}
+
+fn with_option(low: f64, high: f64, name: &'static str, value: &super::Arg) -> Result<Vec<Sample>> {
+    let with = |sample: Sample| sample.with(name, value.clone());
+    Ok(unary(low, high)?.into_iter().map(with).chain([sample![spread([4], low, high)?]]).collect())
+}
+
+/// What every function of numbers refuses.
+pub(super) fn no_bools() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["bools", "bool", "cast"; sample![Tensor::zeros_with([2], DType::Bool)?]]])
+}
+
+fn clamp_samples() -> Result<Vec<Sample>> {
+    let x = || spread([3, 4], -2.0, 2.1);
+    Ok(vec![
+        sample![x()?, -0.7, 1.1],
+        sample![x()?; min = -0.7],
+        sample![x()?; max = 1.1],
+        sample![x()?, spread([4], -1.0, -0.5)?, spread([3, 1], 0.5, 1.0)?],
+        sample![spread([], -2.0, 2.0)?, 1.0, -1.0].zero_derivative(),
+        sample![spread([2, 0], -2.0, 2.0)?, 0.0, 1.0],
+    ])
+}
+
+fn clamp_errors() -> Result<Vec<ErrorCase>> {
+    let mask = Tensor::zeros_with([2], DType::Bool)?;
+    Ok(vec![
+        error!["bools", "bool", "cast"; sample![&mask, &mask]],
+        error!["no bounds", "neither"; sample![spread([2], 0.0, 1.0)?]],
+        error!["shapes", "[2]", "[3]"; sample![spread([2], 0.0, 1.0)?, spread([3], 0.0, 1.0)?]],
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_left_tail_of_gelu_keeps_its_digits() -> Result<()> {
+        let x = Tensor::linspace(-6.0, -2.0, 41)?;
+        let (got, want) = (x.gelu_with(Gelu::Tanh)?, x.to_dtype(DType::F64)?.gelu_with(Gelu::Tanh)?);
+        assert!(got.to_dtype(DType::F64)?.allclose_with(&want, (1e-5, 0.0))?, "{got} is not {want}");
+        Ok(())
+    }
+}

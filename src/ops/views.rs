@@ -3,14 +3,12 @@
 //! A view shares the bytes of the tensor it was made from, with offset and strides of its own; see the layout module
 //! for the algebra. Views are ordinary operations with ordinary derivatives.
 
-mod parts;
-mod strided;
-
-use super::sample::{ErrorCase, Op, Sample, normal, spread};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::error::bail;
-use crate::layout::{Layout, resolve_dim, resolve_dims};
-use crate::{Dims, Result, Sizes, Tensor};
+use crate::layout::{Ints, Layout, resolve_dim, resolve_dim_or_scalar, resolve_dims};
+use crate::{Dim, Dims, Result, Sizes, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 /// A view of all the elements in the same order; the cotangent gets the input's shape back.
@@ -22,6 +20,15 @@ fn reshaped(op: &'static str, x: &Tensor, layout: Layout) -> Result<Tensor> {
     })
 }
 
+#[track_caller]
+fn transposed(op: &'static str, x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
+    let layout = x.layout().transpose(op, dim0, dim1)?;
+    x.with_layout(layout)
+        .record(op, &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.transpose(dim0, dim1)?)]))
+}
+
+/// # Views
+#[ops]
 impl Tensor {
     /// The dimensions in another order, each named once.
     ///
@@ -34,16 +41,14 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dimension is missing, named twice or does not exist.
-    #[track_caller]
+    #[doc(alias = "permute_dims")]
+    #[op(samples = permute_samples, errors = permute_errors, view)]
     pub fn permute(&self, dims: impl Into<Dims>) -> Result<Tensor> {
-        let dims: SmallVec<[isize; 5]> = match dims.into() {
-            Dims::All => (0..self.rank() as isize).collect(),
-            Dims::Some(dims) => dims,
-        };
+        let dims: Ints = dims.named.unwrap_or_else(|| (0..self.rank() as isize).collect());
         let layout = self.layout().permute("permute", &dims)?;
         let order = self.layout().permutation("permute", &dims)?;
         self.with_layout(layout).record("permute", &[self], |_| {
-            let mut inverse: SmallVec<[isize; 5]> = SmallVec::from_elem(0, order.len());
+            let mut inverse = Ints::from_elem(0, order.len());
             for (to, &from) in order.iter().enumerate() {
                 inverse[from] = to as isize;
             }
@@ -51,20 +56,27 @@ impl Tensor {
         })
     }
 
-    /// Two dimensions exchanged.
+    /// Two dimensions exchanged. A single number, which has none, is returned as it is for the dimensions 0 and -1.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
     /// assert_eq!(x.transpose(0, -1)?.to_vec::<i64>()?, [1, 3, 2, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If one of the dimensions does not exist.
-    #[track_caller]
-    pub fn transpose(&self, dim0: isize, dim1: isize) -> Result<Tensor> {
-        transposed("transpose", self, dim0, dim1)
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "swapdims")]
+    #[op(samples = transpose_samples, errors = transpose_errors, view)]
+    pub fn transpose(&self, dim0: impl Into<Dim>, dim1: impl Into<Dim>) -> Result<Tensor> {
+        if self.rank() == 0 {
+            resolve_dim_or_scalar("transpose", dim0.0, 0)?;
+            resolve_dim_or_scalar("transpose", dim1.0, 0)?;
+            return Ok(self.clone());
+        }
+        transposed("transpose", self, dim0.0, dim1.0)
     }
 
     /// A matrix transposed; a vector or a single number as it is.
@@ -77,7 +89,10 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are more than two dimensions.
-    #[track_caller]
+    #[doc(alias = "T")]
+    #[doc(alias = "mT")]
+    #[op(samples = || samples(&[&[2, 3], &[0, 3], &[3], &[]], |x| sample![x]),
+        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), view)]
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
@@ -91,7 +106,7 @@ impl Tensor {
     ///
     /// ```
     /// # use cotangent::Tensor;
-    /// let x = Tensor::arange(0, 6, 1)?;
+    /// let x = Tensor::arange(0, 6)?;
     /// assert_eq!(x.view([2, -1])?.shape(), [2, 3]);
     /// assert!(x.view([2, 3])?.t()?.view([6]).is_err());
     /// # Ok::<(), cotangent::Error>(())
@@ -100,9 +115,9 @@ impl Tensor {
     /// # Errors
     /// If the number of elements differs, or the elements do not lie so that strides could express the shape:
     /// [`reshape`](Self::reshape) copies then.
-    #[track_caller]
-    pub fn view(&self, sizes: impl Into<Sizes>) -> Result<Tensor> {
-        let shape = self.layout().resolve_sizes("view", &sizes.into())?;
+    #[op(samples = view_samples, errors = view_errors, view, reads_layout)]
+    pub fn view(&self, shape: impl Into<Sizes>) -> Result<Tensor> {
+        let shape = self.layout().resolve_sizes("view", &shape)?;
         let Some(layout) = self.layout().reshape(&shape) else {
             let (from, strides) = (self.shape(), self.strides());
             bail!(
@@ -118,17 +133,19 @@ impl Tensor {
     /// only if the elements do not lie so that strides could express the shape.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1, 2], [3, 4]])?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
     /// assert_eq!(x.t()?.reshape(-1)?.to_vec::<i64>()?, [1, 3, 2, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the number of elements differs.
-    #[track_caller]
-    pub fn reshape(&self, sizes: impl Into<Sizes>) -> Result<Tensor> {
-        let shape = self.layout().resolve_sizes("reshape", &sizes.into())?;
+    #[doc(alias = "view_as")]
+    #[doc(alias = "reshape_as")]
+    #[op(samples = reshape_samples, errors = reshape_errors)]
+    pub fn reshape(&self, shape: impl Into<Sizes>) -> Result<Tensor> {
+        let shape = self.layout().resolve_sizes("reshape", &shape)?;
         if let Some(layout) = self.layout().reshape(&shape) {
             return reshaped("reshape", self, layout);
         }
@@ -139,8 +156,8 @@ impl Tensor {
         })
     }
 
-    /// The dimensions from `start` to `end`, both included, made one; a copy only if [`reshape`](Self::reshape) needs
-    /// one. A single number becomes a vector.
+    /// The dimensions from `start_dim` to `end_dim`, both included, made one; a copy only if [`reshape`](Self::reshape)
+    /// needs one. A single number becomes a vector.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -149,9 +166,15 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If one of the dimensions does not exist, or `end` comes before `start`.
-    #[track_caller]
-    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
+    /// If one of the dimensions does not exist, or `end_dim` comes before `start_dim`.
+    #[doc(alias = "ravel")]
+    #[op(samples = flatten_samples, errors = flatten_errors)]
+    pub fn flatten(
+        &self,
+        #[default(0)] start_dim: impl Into<Dim>,
+        #[default(-1)] end_dim: impl Into<Dim>,
+    ) -> Result<Tensor> {
+        let (Dim(start), Dim(end)) = (start_dim, end_dim);
         let rank = self.rank().max(1);
         let (from, to) = (resolve_dim("flatten", start, rank)?, resolve_dim("flatten", end, rank)?);
         if from > to {
@@ -164,36 +187,23 @@ impl Tensor {
         self.reshape(&sizes[..])
     }
 
-    /// Without the dimensions of size 1.
+    /// Without the dimensions of size 1: all of them (`..`), or those that are named. Named ones of another size stay.
     ///
     /// ```
     /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::zeros([1, 3, 1])?.squeeze()?.shape(), [3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// None, but every operation returns a result.
-    #[track_caller]
-    pub fn squeeze(&self) -> Result<Tensor> {
-        let all: SmallVec<[usize; 5]> = (0..self.rank()).collect();
-        reshaped("squeeze", self, self.layout().squeeze(&all))
-    }
-
-    /// Without those of the named dimensions that have size 1; the others stay.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::zeros([1, 3, 1])?.squeeze_dim([-1, 1])?.shape(), [1, 3]);
+    /// let x = Tensor::zeros([1, 3, 1])?;
+    /// assert_eq!(x.squeeze(..)?.shape(), [3]);
+    /// assert_eq!(x.squeeze(-1)?.shape(), [1, 3]);
+    /// assert_eq!(x.squeeze([0, 1])?.shape(), [3, 1]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If a dimension does not exist or is named twice.
-    #[track_caller]
-    pub fn squeeze_dim(&self, dims: impl Into<Dims>) -> Result<Tensor> {
-        let dims = resolve_dims("squeeze_dim", &dims.into(), self.rank())?;
-        reshaped("squeeze_dim", self, self.layout().squeeze(&dims))
+    #[op(samples = squeeze_samples, errors = squeeze_errors, view)]
+    pub fn squeeze(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
+        let dims = resolve_dims("squeeze", &dim, self.rank())?;
+        reshaped("squeeze", self, self.layout().squeeze(&dims))
     }
 
     /// With a dimension of size 1 put in at `dim`, which may be one past the last.
@@ -206,203 +216,179 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such place.
-    #[track_caller]
-    pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
-        reshaped("unsqueeze", self, self.layout().unsqueeze("unsqueeze", dim)?)
+    #[doc(alias = "expand_dims")]
+    #[doc(alias = "newaxis")]
+    #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, view)]
+    pub fn unsqueeze(&self, dim: impl Into<Dim>) -> Result<Tensor> {
+        reshaped("unsqueeze", self, self.layout().unsqueeze("unsqueeze", dim.0)?)
     }
 
     /// Dimensions of size 1 repeated and new leading ones put in, without a copy; `-1` keeps a size.
     ///
     /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::new([[1], [2]])?;
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1], [2]])?;
     /// assert_eq!(x.expand([-1, 3])?.to_vec::<i64>()?, [1, 1, 1, 2, 2, 2]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If a size other than 1 would change.
-    #[track_caller]
-    pub fn expand(&self, sizes: impl Into<Sizes>) -> Result<Tensor> {
-        let layout = self.layout().expand("expand", &sizes.into())?;
+    #[doc(alias = "broadcast_to")]
+    #[doc(alias = "expand_as")]
+    #[op(samples = expand_samples, errors = expand_errors, view)]
+    pub fn expand(&self, size: impl Into<Sizes>) -> Result<Tensor> {
+        let layout = self.layout().expand("expand", &size)?;
         // The engine sums a cotangent back to its tensor's shape.
         self.with_layout(layout)
             .record("expand", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 }
 
-#[track_caller]
-fn transposed(op: &'static str, x: &Tensor, dim0: isize, dim1: isize) -> Result<Tensor> {
-    let layout = x.layout().transpose(op, dim0, dim1)?;
-    x.with_layout(layout)
-        .record(op, &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.transpose(dim0, dim1)?)]))
+/// One sample for each of several shapes.
+pub(super) fn samples(shapes: &[&[usize]], call: fn(Tensor) -> Sample) -> Result<Vec<Sample>> {
+    shapes.iter().map(|&shape| Ok(call(spread(shape, -2.0, 2.0)?))).collect()
 }
 
-/// Samples of a view on tensors of several shapes.
-fn samples(shapes: &[&[usize]], call: fn(&Tensor) -> Result<Tensor>) -> Result<Vec<Sample>> {
-    let sample = |&shape: &&[usize]| Ok(Sample::new("view", vec![spread(shape, -2.0, 2.0)?], move |x| call(&x[0])));
-    shapes.iter().map(sample).collect()
+fn permute_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 3, 4], &[2, 0, 3]], |x| sample![x, [2, 0, 1]])?;
+    all.extend(samples(&[&[2, 3, 4]], |x| sample![x, [-1, -2, 0]])?);
+    all.extend(samples(&[&[], &[2, 3]], |x| sample![x, ()])?);
+    Ok(all)
 }
 
-/// A call on a tensor of a shape that must be errors.
-fn error_case(
-    label: &str,
-    message: &[&str],
-    shape: &[usize],
-    call: fn(&Tensor) -> Result<Tensor>,
-) -> Result<ErrorCase> {
-    let x = normal(shape, 1)?;
-    Ok(ErrorCase::new(label, message, move || call(&x)))
+fn permute_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3, 4], 1)?;
+    Ok(vec![
+        error!["too few dimensions", "[0, 1]", "[2, 3, 4]"; sample![&x, [0, 1]]],
+        error!["a dimension twice", "-2", "twice"; sample![&x, [0, 1, -2]]],
+        error!["no such dimension", "3"; sample![&x, [0, 1, 3]]],
+    ])
 }
 
-static PERMUTE: Op = Op {
-    name: "permute",
-    samples: || {
-        let mut all = samples(&[&[2, 3, 4], &[2, 0, 3]], |x| x.permute([2, 0, 1]))?;
-        all.extend(samples(&[&[2, 3, 4]], |x| x.permute([-1, -2, 0]))?);
-        all.extend(samples(&[&[]], |x| x.permute(..))?);
-        Ok(all)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("too few dimensions", &["permute", "[0, 1]", "[2, 3, 4]"], &[2, 3, 4], |x| x.permute([0, 1]))?,
-            error_case("a dimension twice", &["permute", "-2", "twice"], &[2, 3, 4], |x| x.permute([0, 1, -2]))?,
-            error_case("no such dimension", &["permute", "3"], &[2, 3, 4], |x| x.permute([0, 1, 3]))?,
-        ])
-    },
-};
+fn transpose_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 3, 4], &[2, 3, 0], &[3], &[]], |x| sample![x, 0, -1])?;
+    all.extend(samples(&[&[2, 3]], |x| sample![x, 1, 1])?);
+    Ok(all)
+}
 
-static TRANSPOSE: Op = Op {
-    name: "transpose",
-    samples: || {
-        let mut all = samples(&[&[2, 3, 4], &[2, 3, 0]], |x| x.transpose(0, -1))?;
-        all.extend(samples(&[&[2, 3]], |x| x.transpose(1, 1))?);
-        Ok(all)
-    },
-    error_cases: || Ok(vec![error_case("no such dimension", &["transpose", "2"], &[2, 3], |x| x.transpose(0, 2))?]),
-};
+fn transpose_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 0, 2]],
+        error!["no such dimension of a single number", "1", "rank 0"; sample![normal([], 1)?, 0, 1]],
+    ])
+}
 
-static T: Op = Op {
-    name: "t",
-    samples: || samples(&[&[2, 3], &[0, 3], &[3], &[]], Tensor::t),
-    error_cases: || Ok(vec![error_case("three dimensions", &["t:", "[2, 3, 4]"], &[2, 3, 4], Tensor::t)?]),
-};
+fn view_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 3, 4]], |x| sample![x, [4, -1]])?;
+    all.extend(samples(&[&[2, 6]], |x| sample![x, [2, 3, -1, 1]])?);
+    all.extend(samples(&[&[1, 1], &[]], |x| sample![x, []])?);
+    all.extend(samples(&[&[2, 0]], |x| sample![x, [0, 7]])?);
+    Ok(all)
+}
 
-static VIEW: Op = Op {
-    name: "view",
-    samples: || {
-        let mut all = samples(&[&[2, 3, 4]], |x| x.view([4, -1]))?;
-        all.extend(samples(&[&[2, 6]], |x| x.view([2, 3, -1, 1]))?);
-        all.extend(samples(&[&[1, 1], &[]], |x| x.view(()))?);
-        all.extend(samples(&[&[2, 0]], |x| x.view([0, 7]))?);
-        Ok(all)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("strides that cannot say it", &["view", "[3, 2]", "[6]", "use reshape"], &[2, 3], |x| {
-                x.t()?.view([6])
-            })?,
-            error_case("another number of elements", &["view", "[2, 3]", "[7]"], &[2, 3], |x| x.view([7]))?,
-        ])
-    },
-};
+fn view_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["strides that cannot say it", "[3, 2]", "[6]", "use reshape"; sample![x.t()?, [6]]],
+        error!["another number of elements", "[2, 3]", "[7]"; sample![&x, [7]]],
+    ])
+}
 
-static RESHAPE: Op = Op {
-    name: "reshape",
-    samples: || {
-        let mut all = samples(&[&[2, 3, 4]], |x| x.reshape([4, -1]))?;
-        all.extend(samples(&[&[2, 3, 4]], |x| x.transpose(0, 1)?.reshape([2, 12]))?);
-        all.extend(samples(&[&[1, 1], &[]], |x| x.reshape(()))?);
-        all.extend(samples(&[&[2, 0]], |x| x.reshape([0, 7]))?);
-        Ok(all)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("another number of elements", &["reshape", "[2, 3]", "[-1, 4]", "6"], &[2, 3], |x| {
-                x.reshape([-1, 4])
-            })?,
-            error_case("two open sizes", &["reshape", "[-1, -1]"], &[2, 3], |x| x.reshape([-1, -1]))?,
-            error_case("a negative size", &["reshape", "[-2, -3]"], &[2, 3], |x| x.reshape([-2, -3]))?,
-        ])
-    },
-};
+fn reshape_samples() -> Result<Vec<Sample>> {
+    let mut all = view_samples()?;
+    // This one takes a copy.
+    all.push(sample![spread([2, 3, 4], -2.0, 2.0)?.transpose(0, 1)?, [2, 12]]);
+    Ok(all)
+}
 
-static FLATTEN: Op = Op {
-    name: "flatten",
-    samples: || {
-        let mut all = samples(&[&[2, 3, 4], &[2, 0], &[3], &[]], |x| x.flatten(0, -1))?;
-        all.extend(samples(&[&[2, 3, 4]], |x| x.flatten(-2, 2))?);
-        all.extend(samples(&[&[2, 3, 4]], |x| x.transpose(0, 1)?.flatten(0, 1))?);
-        Ok(all)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("end before start", &["flatten", "0", "1", "[2, 3]"], &[2, 3], |x| x.flatten(1, 0))?,
-            error_case("no such dimension", &["flatten", "2"], &[2, 3], |x| x.flatten(0, 2))?,
-        ])
-    },
-};
+fn reshape_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["another number of elements", "[2, 3]", "[-1, 4]", "6"; sample![&x, [-1, 4]]],
+        error!["two open sizes", "[-1, -1]"; sample![&x, [-1, -1]]],
+        error!["a negative size", "[-2, -3]"; sample![&x, [-2, -3]]],
+    ])
+}
 
-static SQUEEZE: Op = Op {
-    name: "squeeze",
-    samples: || samples(&[&[1, 3, 1], &[2, 3], &[1], &[], &[1, 0]], Tensor::squeeze),
-    error_cases: || Ok(Vec::new()),
-};
+fn flatten_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 3, 4], &[2, 0], &[3], &[]], |x| sample![x])?;
+    all.extend(samples(&[&[2, 3, 4]], |x| sample![x, -2, 2])?);
+    all.extend(samples(&[&[2, 3, 4]], |x| sample![x; start_dim = 1])?);
+    // This one takes a copy.
+    all.push(sample![spread([2, 3, 4], -2.0, 2.0)?.transpose(0, 1)?, 0, 1]);
+    Ok(all)
+}
 
-static SQUEEZE_DIM: Op = Op {
-    name: "squeeze_dim",
-    samples: || {
-        let mut all = samples(&[&[1, 3, 1], &[2, 1, 3], &[2, 0]], |x| x.squeeze_dim(-1))?;
-        all.extend(samples(&[&[1, 3, 1]], |x| x.squeeze_dim([0, 1, 2]))?);
-        Ok(all)
-    },
-    error_cases: || Ok(vec![error_case("no such dimension", &["squeeze_dim", "2"], &[2, 3], |x| x.squeeze_dim(2))?]),
-};
+fn flatten_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["end before start", "0", "1", "[2, 3]"; sample![&x, 1, 0]],
+        error!["no such dimension", "2"; sample![&x, 0, 2]],
+    ])
+}
 
-static UNSQUEEZE: Op = Op {
-    name: "unsqueeze",
-    samples: || {
-        let mut all = samples(&[&[2, 3], &[3], &[], &[0]], |x| x.unsqueeze(-1))?;
-        all.extend(samples(&[&[2, 3]], |x| x.unsqueeze(1))?);
-        Ok(all)
-    },
-    error_cases: || Ok(vec![error_case("no such place", &["unsqueeze", "3"], &[2, 3], |x| x.unsqueeze(3))?]),
-};
+fn squeeze_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[1, 3, 1], &[2, 3], &[1], &[], &[1, 0]], |x| sample![x])?;
+    all.extend(samples(&[&[1, 3, 1], &[2, 1, 3], &[2, 0], &[]], |x| sample![x, -1])?);
+    all.extend(samples(&[&[1, 3, 1]], |x| sample![x, [0, 1, 2]])?);
+    Ok(all)
+}
 
-static EXPAND: Op = Op {
-    name: "expand",
-    samples: || {
-        let mut all = samples(&[&[2, 1], &[1, 3], &[3], &[1], &[]], |x| x.expand([2, 3]))?;
-        all.extend(samples(&[&[2, 1, 3]], |x| x.expand([4, -1, 5, -1]))?);
-        all.extend(samples(&[&[1, 3]], |x| x.expand([0, 3]))?.into_iter().map(Sample::with_zero_derivative));
-        Ok(all)
-    },
-    error_cases: || {
-        Ok(vec![
-            error_case("another size", &["expand", "[2, 3]", "[2, 4]"], &[2, 3], |x| x.expand([2, 4]))?,
-            error_case("fewer dimensions", &["expand", "[2, 3]", "[3]"], &[2, 3], |x| x.expand([3]))?,
-            error_case("an open leading size", &["expand", "[3]", "[-1, 3]"], &[3], |x| x.expand([-1, 3]))?,
-        ])
-    },
-};
+fn squeeze_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no such dimension", "2"; sample![&x, 2]],
+        error!["a dimension twice", "-1", "twice"; sample![&x, [1, -1]]],
+    ])
+}
 
-pub(crate) static OPS: &[&Op] = &[
-    &PERMUTE,
-    &TRANSPOSE,
-    &T,
-    &VIEW,
-    &RESHAPE,
-    &FLATTEN,
-    &SQUEEZE,
-    &SQUEEZE_DIM,
-    &UNSQUEEZE,
-    &EXPAND,
-    &parts::SLICE,
-    &parts::SELECT,
-    &parts::NARROW,
-    &parts::FLIP,
-    &parts::SPLIT,
-    &parts::CHUNK,
-    &parts::UNBIND,
-    &strided::AS_STRIDED,
-];
+fn unsqueeze_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 3], &[3], &[], &[0]], |x| sample![x, -1])?;
+    all.extend(samples(&[&[2, 3]], |x| sample![x, 1])?);
+    Ok(all)
+}
+
+fn unsqueeze_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no such place", "3", "[2, 3]"; sample![normal([2, 3], 1)?, 3]]])
+}
+
+fn expand_samples() -> Result<Vec<Sample>> {
+    let mut all = samples(&[&[2, 1], &[1, 3], &[3], &[1], &[]], |x| sample![x, [2, 3]])?;
+    all.extend(samples(&[&[2, 1, 3]], |x| sample![x, [4, -1, 5, -1]])?);
+    all.extend(samples(&[&[1, 3]], |x| sample![x, [0, 3]].zero_derivative())?);
+    Ok(all)
+}
+
+fn expand_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["another size", "[2, 3]", "[2, 4]"; sample![&x, [2, 4]]],
+        error!["fewer dimensions", "[2, 3]", "[3]"; sample![&x, [3]]],
+        error!["an open leading size", "[3]", "[-1, 3]"; sample![normal([3], 1)?, [-1, 3]]],
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_number_has_no_dimensions_to_exchange() -> Result<()> {
+        let x = Tensor::from_vec(vec![3.0], ())?;
+        assert!(x.transpose(0, -1)?.is_same(&x));
+        let refused = x.transpose(-2, 0).map_err(|e| e.to_string());
+        assert_eq!(refused.err().as_deref(), Some("transpose: dimension -2 is out of range for rank 0"));
+        Ok(())
+    }
+
+    #[test]
+    fn defaults_are_pytorchs() -> Result<()> {
+        let x = Tensor::zeros([1, 2, 1, 3])?;
+        for (name, shape) in [("squeeze", &[2, 3][..]), ("flatten", &[6])] {
+            let op = OPS.iter().find(|op| op.name == name).ok_or_else(|| crate::error::err!(Value, name, "missing"))?;
+            assert_eq!(op.call(&op.bind(&[(&x).into()], &[])?)?[0].shape(), shape, "{name}");
+        }
+        Ok(())
+    }
+}

@@ -1,107 +1,65 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019).
 
-use super::store::{Method, Store, save_numbers};
-use super::{Decay, Optimizer, check_rate};
+use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings};
+use super::sgd::decayed;
 use crate::Result;
-use crate::backend::cpu::nn::optim::{Real, Rule};
+use crate::backend::spec::{Constant, Real, Rule};
 use crate::error::bail;
-use crate::io::StateDict;
-use crate::nn::Module;
+use crate::options::options;
 
-const SLOTS: [&str; 2] = ["exp_avg", "exp_avg_sq"];
-const NUMBERS: [&str; 5] = ["lr", "beta1", "beta2", "eps", "weight_decay"];
-
-/// How weight decay enters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Into the gradient, and so into the moments.
-    Gradient,
-    /// Into the parameter directly.
-    Parameter,
-}
-
-#[derive(Debug)]
-struct Moments {
-    op: &'static str,
-    way: Way,
-    lr: f64,
-    betas: (f64, f64),
-    eps: f64,
-    decay: Decay,
-    store: Store,
-}
-
-/// Defines a type over [`Moments`] with its name for messages, its way of decay and its factor.
+/// Defines an optimiser with the way its decay enters and its default.
 macro_rules! adaptive {
-    ($($(#[$doc:meta])+ $name:ident($op:literal, $way:expr, $decay:literal);)+) => {$(
-        $(#[$doc])+
-        #[derive(Debug)]
-        #[must_use]
-        pub struct $name(Moments);
+    ($($(#[$doc:meta])+ $name:ident($options:ident), decay $decay:literal as $mode:ident;)+) => {$(
+        options! {
+            #[doc = concat!("The settings of [`", stringify!($name), "`], also of one of its groups of parameters.\n")]
+            #[doc = concat!("```\nuse cotangent::optim::{", stringify!($name), ", ", stringify!($options), "};")]
+            #[doc = concat!("let optimizer = ", stringify!($name), "::new_with(", stringify!($options), "::new().lr(3e-4).beta2(0.95));\n```")]
+            pub struct $options {
+                /// The learning rate.
+                lr: f64 = 1e-3,
+                /// How much of the running mean of the gradient is kept in each step.
+                beta1: f64 = 0.9,
+                /// How much of the running mean of its square is kept in each step.
+                beta2: f64 = 0.999,
+                /// Added to the denominator.
+                eps: f64 = 1e-8,
+                /// The factor by which parameters decay.
+                weight_decay: f64 = $decay,
+            }
+        }
+
+        optimizer! { $(#[$doc])+ $name($options) { eps: f64, weight_decay: f64 } }
 
         impl $name {
-            #[doc = concat!("With a learning rate; betas 0.9 and 0.999, eps 1e-8, weight decay ", $decay, ".")]
-            pub fn new(lr: f64) -> $name {
-                $name(Moments {
-                    op: $op,
-                    way: $way,
-                    lr,
-                    betas: (0.9, 0.999),
-                    eps: 1e-8,
-                    decay: Decay::new($decay),
-                    store: Store::default(),
-                })
-            }
-
             /// How much of the running means of the gradient and of its square is kept in each step.
-            pub fn betas(mut self, first: f64, second: f64) -> $name {
-                self.0.betas = (first, second);
-                self
-            }
-
-            /// Added to the denominator.
-            pub fn eps(mut self, eps: f64) -> $name {
-                self.0.eps = eps;
-                self
-            }
-
-            /// The factor by which parameters decay.
-            pub fn weight_decay(mut self, weight_decay: f64) -> $name {
-                self.0.decay.factor = weight_decay;
-                self
-            }
-
-            /// The parameters, by name, that do not decay.
-            pub fn no_decay(mut self, exempt: impl Fn(&str) -> bool + Send + Sync + 'static) -> $name {
-                self.0.decay.exempt = Some(Box::new(exempt));
+            ///
+            #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
+            #[doc = concat!("let optimizer = ", stringify!($name), "::new(3e-4).betas(0.9, 0.95);\n```")]
+            pub fn betas(mut self, beta1: f64, beta2: f64) -> $name {
+                let options = &mut self.engine.groups.base;
+                (options.beta1, options.beta2) = (beta1, beta2);
                 self
             }
         }
 
-        impl Optimizer for $name {
-            fn step(&mut self, model: &mut dyn Module) -> Result<()> {
-                self.0.step(model)
+        impl Algorithm for $options {
+            const OP: &'static str = stringify!($name);
+            const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+
+            fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+                settings!(self: lr, beta1, beta2, eps, weight_decay)
             }
 
-            #[cfg(feature = "cuda")]
-            fn advance(&mut self) -> Result<()> {
-                self.0.advance()
+            fn check(&self) -> Result<()> {
+                let $options { lr, beta1, beta2, eps, weight_decay } = *self;
+                check(Self::OP, lr, [beta1, beta2], eps, weight_decay)
             }
 
-            fn lr(&self) -> f64 {
-                self.0.lr
-            }
-
-            fn set_lr(&mut self, lr: f64) {
-                self.0.lr = lr;
-            }
-
-            fn state_dict(&self) -> Result<StateDict> {
-                self.0.state_dict()
-            }
-
-            fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
-                self.0.load_state_dict(dict)
+            fn run(groups: &Groups<$options>, call: Call<'_>) -> Result<()> {
+                call.elementwise::<Adaptive, 2, 8>(Self::OP, |name, step| {
+                    let $options { lr, beta1, beta2, eps, weight_decay } = *groups.of(name);
+                    numbers(step, lr, [beta1, beta2], eps, DecayMode::$mode(weight_decay))
+                })
             }
         }
     )+};
@@ -109,127 +67,76 @@ macro_rules! adaptive {
 
 adaptive! {
     /// Adam; weight decay is added to the gradient. PyTorch's arithmetic.
-    Adam("adam", Way::Gradient, 0.0);
+    ///
+    /// ```
+    /// use cotangent::optim::Adam;
+    /// let optimizer = Adam::new(1e-3).betas(0.9, 0.99);
+    /// ```
+    Adam(AdamOptions), decay 0.0 as Coupled;
     /// Adam with weight decay apart from the gradient: the parameter shrinks by `lr · weight_decay`. PyTorch's arithmetic.
     ///
     /// ```
     /// use cotangent::optim::AdamW;
-    /// let optimizer = AdamW::new(3e-4).betas(0.9, 0.95).weight_decay(0.1).no_decay(|name| name.ends_with("bias"));
+    /// let optimizer = AdamW::new(3e-4)
+    ///     .betas(0.9, 0.95)
+    ///     .weight_decay(0.1)
+    ///     .no_decay(|name| name.ends_with("bias"))
+    ///     .group(|name| name.starts_with("head."), |options| options.lr(1e-3));
     /// ```
-    AdamW("adamw", Way::Parameter, 0.01);
+    AdamW(AdamWOptions), decay 0.01 as Decoupled;
 }
 
-impl Moments {
-    #[cfg(feature = "cuda")]
-    fn advance(&mut self) -> Result<()> {
-        self.check()?;
-        let mut store = std::mem::take(&mut self.store);
-        let done = store.advance::<2>(self.op, self);
-        self.store = store;
-        done
-    }
-
-    fn step(&mut self, model: &mut dyn Module) -> Result<()> {
-        self.check()?;
-        let mut store = std::mem::take(&mut self.store);
-        let done = store.step::<2>(self.op, model, self);
-        self.store = store;
-        done
-    }
-
-    /// Refuses settings out of their domains.
-    fn check(&self) -> Result<()> {
-        check_rate(self.op, self.lr)?;
-        self.decay.check(self.op)?;
-        let (first, second) = self.betas;
-        if !((0.0..1.0).contains(&first) && (0.0..1.0).contains(&second)) {
-            bail!(Value, self.op, "the betas are from 0 up to but without 1, not {first} and {second}");
-        }
-        if self.eps.is_nan() || self.eps < 0.0 {
-            bail!(Value, self.op, "eps cannot be {}", self.eps);
-        }
-        Ok(())
-    }
-
-    fn state_dict(&self) -> Result<StateDict> {
-        let numbers = [self.lr, self.betas.0, self.betas.1, self.eps, self.decay.factor];
-        let mut dict = StateDict::new();
-        save_numbers(&std::array::from_fn::<_, 5, _>(|k| (NUMBERS[k], numbers[k])), &mut dict)?;
-        self.store.save(&SLOTS, &mut dict)?;
-        Ok(dict)
-    }
-
-    fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
-        let (store, numbers) = Store::load(self.op, &SLOTS, &NUMBERS, dict)?;
-        if let [lr, beta1, beta2, eps, weight_decay] = numbers[..] {
-            (self.lr, self.betas, self.eps, self.decay.factor) = (lr, (beta1, beta2), eps, weight_decay);
-            self.store = store;
-        }
-        Ok(())
-    }
-}
-
-impl Method<2> for Moments {
-    fn rule<T: Real>(&self, name: &str, step: u64) -> impl Rule<T, 2> {
-        let ((beta1, beta2), decay) = (self.betas, self.decay.of(name));
-        // Both running means begin at zero; dividing by these makes up for it.
-        let corrections = (1.0 - beta1.powf(step as f64), 1.0 - beta2.powf(step as f64));
-        let (into_gradient, shrink) = match self.way {
-            Way::Gradient => (decay, 1.0),
-            Way::Parameter => (0.0, 1.0 - self.lr * decay),
-        };
-        Adaptive {
-            into_gradient: T::of(into_gradient),
-            shrink: T::of(shrink),
-            new1: T::of(1.0 - beta1),
-            beta2: T::of(beta2),
-            new2: T::of(1.0 - beta2),
-            // A division of every element costs more than the memory it is loaded from.
-            rescale: T::of(1.0 / corrections.1.sqrt()),
-            eps: T::of(self.eps),
-            size: T::of(self.lr / corrections.0),
-        }
-    }
-}
-
+/// How weight decay enters.
 #[derive(Clone, Copy)]
-struct Adaptive<T> {
-    into_gradient: T,
-    shrink: T,
-    new1: T,
-    beta2: T,
-    new2: T,
-    rescale: T,
-    eps: T,
-    size: T,
+enum DecayMode {
+    /// Into the gradient, and so into the moments.
+    Coupled(f64),
+    /// Into the parameter directly.
+    Decoupled(f64),
 }
 
-impl<T: Real> Rule<T, 2> for Adaptive<T> {
+fn check(op: &'static str, lr: f64, betas: [f64; 2], eps: f64, weight_decay: f64) -> Result<()> {
+    not_negative(op, "learning rate", lr)?;
+    not_negative(op, "weight decay", weight_decay)?;
+    not_negative(op, "eps", eps)?;
+    for beta in betas {
+        if !(0.0..1.0).contains(&beta) {
+            bail!(Value, op, "a beta of {beta} is not at least 0 and below 1");
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of the rule in a step, counted from 1.
+fn numbers(step: u64, lr: f64, [beta1, beta2]: [f64; 2], eps: f64, decay: DecayMode) -> [f64; 8] {
+    // Both running means begin at zero; dividing by these makes up for it.
+    let corrections = (1.0 - beta1.powf(step as f64), 1.0 - beta2.powf(step as f64));
+    let (into_gradient, shrink) = match decay {
+        DecayMode::Coupled(decay) => (decay, 1.0),
+        DecayMode::Decoupled(decay) => (0.0, 1.0 - lr * decay),
+    };
+    // A division of every element costs more than the memory it is loaded from.
+    let (rescale, size) = (1.0 / corrections.1.sqrt(), lr / corrections.0);
+    [into_gradient, shrink, 1.0 - beta1, beta2, 1.0 - beta2, rescale, eps, size]
+}
+
+pub(super) struct Adaptive;
+
+impl Rule<2, 8> for Adaptive {
     #[inline(always)]
-    fn at(&self, parameter: T, gradient: T, [mean, square]: [T; 2]) -> (T, [T; 2]) {
-        let gradient =
-            if self.into_gradient == T::of(0.0) { gradient } else { gradient + parameter * self.into_gradient };
-        let parameter = parameter * self.shrink;
-        let mean = mean + self.new1 * (gradient - mean);
-        let square = square * self.beta2 + self.new2 * gradient * gradient;
-        let denominator = square.sqrt() * self.rescale + self.eps;
-        (parameter - self.size * mean / denominator, [mean, square])
+    fn at<T: Real>(
+        [into_gradient, shrink, new1, beta2, new2, rescale, eps, size]: [T; 8],
+        p: T,
+        g: T,
+        [mean, square]: [T; 2],
+    ) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g, into_gradient);
+        let mean = mean + new1 * (g - mean);
+        let square = square * beta2 + new2 * g * g;
+        let denominator = square.sqrt() * rescale + eps;
+        (p * shrink - size * mean / denominator, [mean, square])
     }
-
-    const CODE: &'static str = "if (c(0) != T(0)) g = g + p * c(0); p = p * c(1); s0 = s0 + c(2) * (g - s0); \
-        s1 = s1 * c(3) + c(4) * g * g; p = p - c(7) * s0 / (sqrt(s1) * c(5) + c(6));";
-
-    fn numbers(&self) -> Vec<f64> {
-        let Adaptive { into_gradient, shrink, new1, beta2, new2, rescale, eps, size } = *self;
-        [into_gradient, shrink, new1, beta2, new2, rescale, eps, size].map(T::wide).to_vec()
-    }
-}
-
-/// The rule in CUDA C, for tests.
-#[cfg(all(test, feature = "cuda"))]
-pub(super) fn rule() -> (&'static str, usize) {
-    fn code<R: Rule<f32, 2>>(_: &R) -> (&'static str, usize) {
-        (R::CODE, 2)
-    }
-    code(&AdamW::new(0.1).0.rule::<f32>("weight", 1))
 }

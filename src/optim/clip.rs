@@ -3,31 +3,69 @@
 use crate::autograd::no_grad;
 use crate::backend::cpu::nn::optim::{largest, power_sum};
 use crate::error::bail;
-use crate::nn::Module;
+use crate::nn::{Module, Parameter};
+use crate::options::options;
 use crate::{DType, Device, Result, Tensor};
+use cotangent_macros::named;
 
 /// Scales all gradients of a model down together so that their norm, as of one long vector, is at most `max_norm`, and
 /// returns the norm that they had. Gradients that are within the bound stay as they are.
 ///
-/// # Errors
-/// If `max_norm` is negative or not a number, or memory runs out; nothing is changed then.
-pub fn clip_grad_norm(model: &dyn Module, max_norm: f64) -> Result<f64> {
-    clip_grad_norm_with(model, max_norm, 2.0)
-}
-
-/// As [`clip_grad_norm`], with the norm (Σ|g|^p)^(1/p), or the largest |g| where `p` is infinite.
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear}, optim::clip_grad_norm};
+/// let model = Linear::new(3, 2)?;
+/// model.forward(&Tensor::full([4, 3], 100.0)?)?.sum(..)?.backward()?;
+/// let before = clip_grad_norm(&model, 1.0)?;
+/// assert!(before > 100.0 && clip_grad_norm(&model, 1.0)? < 1.001);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 ///
 /// # Errors
-/// As [`clip_grad_norm`]; also if `p` is not positive.
-pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, p: f64) -> Result<f64> {
+/// If `max_norm` is negative or not a number, or memory runs out; nothing is changed then.
+#[doc(alias = "clip_grad_norm_")]
+#[named]
+pub fn clip_grad_norm(model: &dyn Module, max_norm: f64) -> Result<f64> {
+    clip_grad_norm_with(model, max_norm, ClipGradNormOptions::new())
+}
+
+options! {
+    /// The options of [`clip_grad_norm_with`]. A number stands for the order.
+    pub struct ClipGradNormOptions {
+        /// The order p of the norm (Σ|g|^p)^(1/p). The largest |g| where it is infinite.
+        norm_type: f64 = 2.0,
+    }
+}
+
+impl From<f64> for ClipGradNormOptions {
+    fn from(norm_type: f64) -> ClipGradNormOptions {
+        ClipGradNormOptions::new().norm_type(norm_type)
+    }
+}
+
+/// As [`clip_grad_norm`], with options: a norm of another order.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear}, optim::clip_grad_norm_with};
+/// let model = Linear::new(3, 2)?;
+/// model.forward(&Tensor::full([4, 3], 100.0)?)?.sum(..)?.backward()?;
+/// clip_grad_norm_with(&model, 1.0, f64::INFINITY)?;
+/// assert!(model.weight.grad().map(|g| g.abs()?.max(..)?.item::<f32>()).transpose()?.is_some_and(|most| most <= 1.0));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`clip_grad_norm`]; also if the order is not positive.
+#[named("clip_grad_norm")]
+pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, options: impl Into<ClipGradNormOptions>) -> Result<f64> {
     const OP: &str = "clip_grad_norm";
+    let p = options.into().norm_type;
     if max_norm.is_nan() || max_norm < 0.0 {
         bail!(Value, OP, "the largest norm cannot be {max_norm}");
     }
     if p.is_nan() || p <= 0.0 {
         bail!(Value, OP, "there is no norm of order {p}");
     }
-    let parameters: Vec<&Tensor> = model.parameters();
+    let parameters = model.parameters();
     let grads: Vec<Tensor> = parameters.iter().filter_map(|t| t.grad()).collect();
     let (here, elsewhere): (Vec<_>, Vec<_>) = grads.iter().partition(|grad| grad.device() == Device::Cpu);
     let mut sums = here.into_iter().map(|grad| powers(grad, p)).collect::<Result<Vec<f64>>>()?;
@@ -43,18 +81,29 @@ pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, p: f64) -> Result<
 
 /// Brings every element of every gradient into ±`clip_value`.
 ///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear}, optim::clip_grad_value};
+/// let model = Linear::new(3, 2)?;
+/// model.forward(&Tensor::full([4, 3], 100.0)?)?.sum(..)?.backward()?;
+/// clip_grad_value(&model, 0.5)?;
+/// assert_eq!(model.weight.grad().map(|g| g.max(..)?.item::<f32>()).transpose()?, Some(0.5));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If `clip_value` is negative or not a number, or memory runs out.
+#[doc(alias = "clip_grad_value_")]
+#[named]
 pub fn clip_grad_value(model: &dyn Module, clip_value: f64) -> Result<()> {
     if clip_value.is_nan() || clip_value < 0.0 {
         bail!(Value, "clip_grad_value", "the largest value cannot be {clip_value}");
     }
-    let clamp = |grad: Tensor| no_grad(|| grad.clamp(Some(-clip_value), Some(clip_value)));
+    let clamp = |grad: Tensor| no_grad(|| grad.clamp(-clip_value, clip_value));
     let parameters = model.parameters();
     let clipped = parameters.iter().map(|t| t.grad().map(clamp).transpose()).collect::<Result<Vec<_>>>()?;
     for (parameter, grad) in parameters.into_iter().zip(clipped) {
         if let Some(grad) = grad {
-            parameter.set_grad(grad)?;
+            parameter.set_grad(&grad)?;
         }
     }
     Ok(())
@@ -73,31 +122,31 @@ fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
     let power = |grad: &&Tensor| {
         let grad = grad.detach().to_dtype(if grad.dtype() == DType::F64 { DType::F64 } else { DType::F32 })?;
         match p {
-            _ if grad.numel() == 0 => grad.sum(),
-            2.0 => grad.square()?.sum(),
-            f64::INFINITY => grad.abs()?.max(),
-            p => grad.abs()?.pow(p)?.sum(),
+            _ if grad.numel() == 0 => grad.sum(..),
+            2.0 => grad.square()?.sum(..),
+            f64::INFINITY => grad.abs()?.max(..),
+            p => grad.abs()?.pow(p)?.sum(..),
         }
     };
     let sums: Vec<Tensor> = no_grad(|| grads.iter().map(power).collect::<Result<_>>())?;
     let wide = sums.iter().map(|sum| sum.to_dtype(DType::F64)).collect::<Result<Vec<_>>>()?;
     let mut all = Vec::with_capacity(wide.len());
     for on_one in wide.chunk_by(|a, b| a.device() == b.device()) {
-        all.extend(Tensor::stack(&on_one.iter().collect::<Vec<_>>(), 0)?.to_vec::<f64>()?);
+        all.extend(Tensor::stack(on_one, 0)?.to_vec::<f64>()?);
     }
     Ok(all)
 }
 
 /// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second
 /// handle to their bytes.
-fn scale(op: &'static str, parameters: &[&Tensor], factor: f64) -> Result<()> {
-    let mut grads: Vec<(&Tensor, Tensor)> =
+fn scale(op: &'static str, parameters: &[&Parameter], factor: f64) -> Result<()> {
+    let mut grads: Vec<(&Parameter, Tensor)> =
         parameters.iter().filter_map(|parameter| Some((*parameter, parameter.take_grad()?))).collect();
     // Bytes that someone else holds are copied, which may fail, before the first gradient is changed.
     let owned = grads.iter_mut().try_for_each(|(_, grad)| grad.as_view_mut(op).map(drop));
     let scaled = owned.and_then(|()| no_grad(|| grads.iter_mut().try_for_each(|(_, grad)| grad.mul_(factor))));
     for (parameter, grad) in grads {
-        parameter.set_grad(grad)?;
+        parameter.set_grad(&grad)?;
     }
     scaled
 }

@@ -1,19 +1,25 @@
 //! Updates of parameters on GPUs: collected first, then made in few launches.
 
-use super::store::Kept;
-use crate::backend::cpu::nn::optim::Rule;
+use super::store::ParamState;
+use crate::backend::spec::Rule;
 use crate::{DType, Result, Tensor};
 
 #[cfg(feature = "cuda")]
-pub(super) use with_cuda::{Numbers, OnGpus};
+#[cfg_attr(not(test), allow(unused_imports))]
+pub(super) use with_cuda::{Numbers, OnGpus, rule_code};
 
 #[cfg(feature = "cuda")]
 mod with_cuda {
-    use super::{DType, Kept, Result, Rule, Tensor};
+    use super::{DType, ParamState, Result, Rule, Tensor};
+    use crate::backend::cuda::elementwise::source::statements;
     use crate::backend::cuda::nn::optim::{Entry, Update};
+    use crate::backend::spec::RuleSteps;
     use crate::error::bail;
     use crate::{Device, backend};
+    use std::any::TypeId;
+    use std::collections::HashMap;
     use std::ops::Range;
+    use std::sync::{Mutex, PoisonError};
 
     /// The updates of one optimiser step. Those that one launch can make together stand together.
     #[derive(Default)]
@@ -26,10 +32,9 @@ mod with_cuda {
 
     struct Group<'a> {
         device: Device,
-        rule: &'static str,
         parameter: DType,
         gradient: DType,
-        rest: bool,
+        residual: bool,
         entries: Vec<Entry<'a>>,
     }
 
@@ -88,9 +93,9 @@ mod with_cuda {
         }
 
         /// Hands the numbers of recorded steps over anew, as `of` gives them for each parameter.
-        pub fn renew(&mut self, op: &'static str, mut of: impl FnMut(&str, DType) -> Vec<f64>) -> Result<()> {
+        pub fn renew(&mut self, op: &'static str, mut of: impl FnMut(&str) -> Vec<f64>) -> Result<()> {
             for table in self.0.iter_mut().filter(|table| table.recorded) {
-                let numbers: Vec<f64> = table.owners.iter().flat_map(|(name, _)| of(name, table.compute)).collect();
+                let numbers: Vec<f64> = table.owners.iter().flat_map(|(name, _)| of(name)).collect();
                 table.write(op, &numbers)?;
             }
             Ok(())
@@ -99,53 +104,86 @@ mod with_cuda {
 
     impl<'a> OnGpus<'a> {
         /// A parameter with its gradient and its state, all of which are the only handles to their bytes but the gradient.
-        pub fn add<T, R: Rule<T, N>, const N: usize>(
+        pub fn add(
             &mut self,
             op: &'static str,
             name: &str,
-            rule: &R,
+            numbers: &[f64],
             parameter: &'a mut Tensor,
             gradient: &'a Tensor,
-            kept: Option<&'a mut Kept>,
+            own: Option<&'a mut ParamState>,
         ) -> Result<()> {
             let device = parameter.device();
-            let mut state = Vec::with_capacity(N + 1);
-            let mut rest = false;
-            if let Some(kept) = kept {
-                rest = kept.rest.is_some();
-                for tensor in kept.tensors.iter_mut().chain(&mut kept.rest) {
+            let mut state = Vec::new();
+            let mut residual = false;
+            if let Some(own) = own {
+                residual = own.residual.is_some();
+                for tensor in own.tensors.iter_mut().chain(&mut own.residual) {
                     state.push(tensor.as_view_mut(op)?);
                 }
             }
             let start = self.numbers.len();
-            self.numbers.extend(rule.numbers());
+            self.numbers.extend_from_slice(numbers);
             let numbers = start..self.numbers.len();
             self.owners.push((name.to_string(), numbers.clone()));
             let entry = Entry { parameter: parameter.as_view_mut(op)?, gradient: gradient.as_view()?, state, numbers };
             let (parameter, gradient) = (entry.parameter.dtype, entry.gradient.dtype);
             let same = |group: &&mut Group<'_>| {
-                (group.device, group.rule, group.parameter, group.gradient, group.rest)
-                    == (device, R::CODE, parameter, gradient, rest)
+                (group.device, group.parameter, group.gradient, group.residual)
+                    == (device, parameter, gradient, residual)
             };
             match self.groups.iter_mut().find(same) {
                 Some(group) => group.entries.push(entry),
                 None => {
-                    self.groups.push(Group { device, rule: R::CODE, parameter, gradient, rest, entries: vec![entry] });
+                    self.groups.push(Group { device, parameter, gradient, residual, entries: vec![entry] });
                 }
             }
             Ok(())
         }
 
         /// Makes all updates.
-        pub fn run(self, op: &'static str, slots: usize, compute: DType, numbers: &mut Numbers) -> Result<()> {
-            for Group { device, rule, parameter, gradient, rest, entries } in self.groups {
+        pub fn run<R: Rule<S, M>, const S: usize, const M: usize>(
+            self,
+            op: &'static str,
+            compute: DType,
+            numbers: &mut Numbers,
+        ) -> Result<()> {
+            if self.groups.is_empty() {
+                return Ok(());
+            }
+            let rule = rule_code::<R, S, M>();
+            for Group { device, parameter, gradient, residual, entries } in self.groups {
                 let Device::Cuda(ordinal) = device else { continue };
                 let table = numbers.table(op, (device, compute), &self.owners, &self.numbers)?;
-                let update = Update { rule, slots, rest, parameter, gradient, compute };
+                let update = Update { rule: &rule, slots: S, residual, parameter, gradient, compute };
                 update.run(op, ordinal, &entries, table.values.as_view()?)?;
             }
             Ok(())
         }
+    }
+
+    /// A rule as statements in CUDA C, which change the parameter `p` and the state `s[0]`, `s[1]`, …; `g` is the gradient,
+    /// and `c(0)`, `c(1)`, … are the numbers.
+    pub fn rule_code<R: Rule<S, M>, const S: usize, const M: usize>() -> String {
+        static KNOWN: Mutex<Option<HashMap<TypeId, String>>> = Mutex::new(None);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = known.get_or_insert_default().entry(TypeId::of::<R>()).or_insert_with(|| {
+            let RuleSteps { steps, results } = RuleSteps::of::<R, S, M>();
+            let input = |k: usize| match k {
+                0 => "p".to_string(),
+                1 => "g".to_string(),
+                k => format!("s[{}]", k - 2),
+            };
+            let mut text = String::new();
+            let names = statements(&steps, "u", &input, &|k| format!("c({k})"), &mut text);
+            // Under names of their own first: a new value must not stand where an old one is still read.
+            let new = results.iter().enumerate().map(|(k, &at)| format!("const T n{k} = {};", names[at]));
+            let new: Vec<String> = new.collect();
+            let set = (0..S).map(|k| format!("s[{k}] = n{};", k + 1));
+            let set: Vec<String> = std::iter::once("p = n0;".to_string()).chain(set).collect();
+            format!("{text} {} {}", new.join(" "), set.join(" ")).replace('\n', " ")
+        });
+        code.clone()
     }
 }
 
@@ -154,28 +192,39 @@ pub(super) use without_cuda::{Numbers, OnGpus};
 
 #[cfg(not(feature = "cuda"))]
 mod without_cuda {
-    use super::{DType, Kept, Result, Rule, Tensor};
+    use super::{DType, ParamState, Result, Rule, Tensor};
 
     #[derive(Debug, Default)]
     pub struct Numbers(());
+
+    impl Numbers {
+        pub fn renew(&mut self, _: &'static str, _: impl FnMut(&str) -> Vec<f64>) -> Result<()> {
+            Ok(())
+        }
+    }
 
     #[derive(Default)]
     pub struct OnGpus(());
 
     impl OnGpus {
-        pub fn add<T, R: Rule<T, N>, const N: usize>(
+        pub fn add(
             &mut self,
             op: &'static str,
             _: &str,
-            _: &R,
+            _: &[f64],
             parameter: &mut Tensor,
             _: &Tensor,
-            _: Option<&mut Kept>,
+            _: Option<&mut ParamState>,
         ) -> Result<()> {
             crate::backend::check(op, parameter.device())
         }
 
-        pub fn run(self, _: &'static str, _: usize, _: DType, _: &mut Numbers) -> Result<()> {
+        pub fn run<R: Rule<S, M>, const S: usize, const M: usize>(
+            self,
+            _: &'static str,
+            _: DType,
+            _: &mut Numbers,
+        ) -> Result<()> {
             Ok(())
         }
     }

@@ -1,200 +1,107 @@
 //! Stochastic gradient descent.
 
-use super::store::{Method, Store, save_numbers};
-use super::{Decay, Optimizer, check_rate};
+use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings};
 use crate::Result;
-use crate::backend::cpu::nn::optim::{Real, Rule};
+use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::error::bail;
-use crate::io::StateDict;
-use crate::nn::Module;
+use crate::options::options;
 
-const OP: &str = "sgd";
-const SLOTS: [&str; 1] = ["momentum_buffer"];
-const NUMBERS: [&str; 5] = ["lr", "momentum", "dampening", "weight_decay", "nesterov"];
-
-/// Stochastic gradient descent with momentum, Nesterov's form of it, and weight decay; PyTorch's arithmetic.
-///
-/// ```
-/// use cotangent::optim::Sgd;
-/// let optimizer = Sgd::new(0.1).momentum(0.9).nesterov(true).weight_decay(1e-4);
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct Sgd {
-    lr: f64,
-    momentum: f64,
-    dampening: f64,
-    nesterov: bool,
-    decay: Decay,
-    store: Store,
-}
-
-impl Sgd {
-    /// Plain descent with a learning rate.
-    pub fn new(lr: f64) -> Sgd {
-        Sgd { lr, momentum: 0.0, dampening: 0.0, nesterov: false, decay: Decay::new(0.0), store: Store::default() }
-    }
-
-    /// How much of the last direction is kept: 0 unless set.
-    pub fn momentum(mut self, momentum: f64) -> Sgd {
-        self.momentum = momentum;
-        self
-    }
-
-    /// How much less of each new gradient enters the direction: 0 unless set.
-    pub fn dampening(mut self, dampening: f64) -> Sgd {
-        self.dampening = dampening;
-        self
-    }
-
-    /// Whether to look one step ahead along the direction.
-    pub fn nesterov(mut self, nesterov: bool) -> Sgd {
-        self.nesterov = nesterov;
-        self
-    }
-
-    /// The factor of the parameter that is added to its gradient: 0 unless set.
-    pub fn weight_decay(mut self, weight_decay: f64) -> Sgd {
-        self.decay.factor = weight_decay;
-        self
-    }
-
-    /// The parameters, by name, that do not decay.
-    pub fn no_decay(mut self, exempt: impl Fn(&str) -> bool + Send + Sync + 'static) -> Sgd {
-        self.decay.exempt = Some(Box::new(exempt));
-        self
+options! {
+    /// The settings of [`Sgd`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Sgd, SgdOptions};
+    /// let optimizer = Sgd::new_with(SgdOptions::new().lr(0.1).momentum(0.9));
+    /// ```
+    pub struct SgdOptions {
+        /// The learning rate.
+        lr: f64 = 1e-3,
+        /// How much of the last direction is kept.
+        momentum: f64 = 0.0,
+        /// How much less of each new gradient enters the direction.
+        dampening: f64 = 0.0,
+        /// The factor of the parameter that is added to its gradient.
+        weight_decay: f64 = 0.0,
+        /// Whether to look one step ahead along the direction.
+        nesterov: bool = false,
     }
 }
 
-impl Sgd {
-    /// Refuses settings out of their domains.
+optimizer! {
+    /// Stochastic gradient descent with momentum, Nesterov's form of it, and weight decay; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::Sgd;
+    /// let optimizer = Sgd::new(0.1).momentum(0.9).nesterov(true).weight_decay(1e-4).no_decay(|name| name.ends_with("bias"));
+    /// ```
+    #[doc(alias = "SGD")]
+    Sgd(SgdOptions) { momentum: f64, dampening: f64, weight_decay: f64, nesterov: bool }
+}
+
+impl Algorithm for SgdOptions {
+    const OP: &'static str = "Sgd";
+    const SLOTS: &'static [&'static str] = &["momentum_buffer"];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, momentum, dampening, weight_decay, nesterov)
+    }
+
     fn check(&self) -> Result<()> {
-        check_rate(OP, self.lr)?;
-        self.decay.check(OP)?;
-        if self.momentum.is_nan() || self.momentum < 0.0 {
-            bail!(Value, OP, "the momentum cannot be {}", self.momentum);
-        }
-        if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
-            let Sgd { momentum, dampening, .. } = self;
-            bail!(Value, OP, "nesterov needs a momentum and no dampening, not {momentum} and {dampening}");
+        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *self;
+        not_negative(Self::OP, "learning rate", lr)?;
+        not_negative(Self::OP, "weight decay", weight_decay)?;
+        not_negative(Self::OP, "momentum", momentum)?;
+        if nesterov && (momentum == 0.0 || dampening != 0.0) {
+            bail!(Value, Self::OP, "nesterov needs a momentum and no dampening, not {momentum} and {dampening}");
         }
         Ok(())
     }
-}
 
-impl Optimizer for Sgd {
-    fn step(&mut self, model: &mut dyn Module) -> Result<()> {
-        self.check()?;
-        let mut store = std::mem::take(&mut self.store);
-        let done =
-            if self.momentum == 0.0 { store.step::<0>(OP, model, self) } else { store.step::<1>(OP, model, self) };
-        self.store = store;
-        done
-    }
-
-    #[cfg(feature = "cuda")]
-    fn advance(&mut self) -> Result<()> {
-        self.check()?;
-        let mut store = std::mem::take(&mut self.store);
-        let done = if self.momentum == 0.0 { store.advance::<0>(OP, self) } else { store.advance::<1>(OP, self) };
-        self.store = store;
-        done
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
-
-    fn state_dict(&self) -> Result<StateDict> {
-        let numbers = [self.lr, self.momentum, self.dampening, self.decay.factor, f64::from(u8::from(self.nesterov))];
-        let mut dict = StateDict::new();
-        save_numbers(&std::array::from_fn::<_, 5, _>(|k| (NUMBERS[k], numbers[k])), &mut dict)?;
-        self.store.save(&SLOTS, &mut dict)?;
-        Ok(dict)
-    }
-
-    fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
-        let (store, numbers) = Store::load(OP, &SLOTS, &NUMBERS, dict)?;
-        if let [lr, momentum, dampening, weight_decay, nesterov] = numbers[..] {
-            (self.lr, self.momentum, self.dampening, self.decay.factor) = (lr, momentum, dampening, weight_decay);
-            self.nesterov = nesterov != 0.0;
-            self.store = store;
+    fn run(groups: &Groups<SgdOptions>, call: Call<'_>) -> Result<()> {
+        if groups.all().all(|own| own.momentum == 0.0) {
+            return call.elementwise::<Plain, 0, 2>(Self::OP, |name, _| {
+                let own = groups.of(name);
+                [own.lr, own.weight_decay]
+            });
         }
-        Ok(())
+        call.elementwise::<WithMomentum, 1, 6>(Self::OP, |name, step| {
+            let own = groups.of(name);
+            // The first direction is the first gradient, not dampened.
+            let (keep, take) = if step == 1 { (0.0, 1.0) } else { (own.momentum, 1.0 - own.dampening) };
+            [own.lr, own.weight_decay, keep, take, own.momentum, f64::from(u8::from(own.nesterov))]
+        })
     }
 }
 
-impl Method<0> for Sgd {
-    fn rule<T: Real>(&self, name: &str, _: u64) -> impl Rule<T, 0> {
-        Plain { lr: T::of(self.lr), decay: T::of(self.decay.of(name)) }
-    }
-}
+pub(super) struct Plain;
 
-impl Method<1> for Sgd {
-    fn rule<T: Real>(&self, name: &str, step: u64) -> impl Rule<T, 1> {
-        // The first direction is the first gradient, not dampened.
-        let (keep, take) = if step == 1 { (0.0, 1.0) } else { (self.momentum, 1.0 - self.dampening) };
-        WithMomentum {
-            plain: Plain { lr: T::of(self.lr), decay: T::of(self.decay.of(name)) },
-            keep: T::of(keep),
-            take: T::of(take),
-            ahead: self.nesterov.then(|| T::of(self.momentum)),
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Plain<T> {
-    lr: T,
-    decay: T,
-}
-
-impl<T: Real> Plain<T> {
+impl Rule<0, 2> for Plain {
     #[inline(always)]
-    fn decayed(&self, parameter: T, gradient: T) -> T {
-        if self.decay == T::of(0.0) { gradient } else { gradient + parameter * self.decay }
+    fn at<T: Real>([lr, decay]: [T; 2], p: T, g: T, _: [T; 0]) -> (T, [T; 0])
+    where
+        f64: Constant<T>,
+    {
+        (p - lr * decayed(p, g, decay), [])
     }
 }
 
-impl<T: Real> Rule<T, 0> for Plain<T> {
+/// The gradient with the parameter's decay in it. Where there is none, the parameter does not enter, whatever it is.
+#[inline(always)]
+pub(super) fn decayed<T: Real>(p: T, g: T, decay: T) -> T {
+    select(decay.eq(T::constant(0.0)), g, g + p * decay)
+}
+
+pub(super) struct WithMomentum;
+
+impl Rule<1, 6> for WithMomentum {
     #[inline(always)]
-    fn at(&self, parameter: T, gradient: T, _: [T; 0]) -> (T, [T; 0]) {
-        (parameter - self.lr * self.decayed(parameter, gradient), [])
-    }
-
-    const CODE: &'static str = "if (c(1) != T(0)) g = g + p * c(1); p = p - c(0) * g;";
-
-    fn numbers(&self) -> Vec<f64> {
-        [self.lr, self.decay].map(T::wide).to_vec()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct WithMomentum<T> {
-    plain: Plain<T>,
-    keep: T,
-    take: T,
-    ahead: Option<T>,
-}
-
-impl<T: Real> Rule<T, 1> for WithMomentum<T> {
-    #[inline(always)]
-    fn at(&self, parameter: T, gradient: T, [direction]: [T; 1]) -> (T, [T; 1]) {
-        let gradient = self.plain.decayed(parameter, gradient);
-        let direction = direction * self.keep + gradient * self.take;
-        let step = self.ahead.map_or(direction, |momentum| gradient + direction * momentum);
-        (parameter - self.plain.lr * step, [direction])
-    }
-
-    const CODE: &'static str = "if (c(1) != T(0)) g = g + p * c(1); s0 = s0 * c(2) + g * c(3); \
-        p = p - c(0) * (c(5) != T(0) ? g + s0 * c(4) : s0);";
-
-    fn numbers(&self) -> Vec<f64> {
-        let (ahead, looks) = (self.ahead.unwrap_or(T::of(0.0)), T::of(f64::from(u8::from(self.ahead.is_some()))));
-        [self.plain.lr, self.plain.decay, self.keep, self.take, ahead, looks].map(T::wide).to_vec()
+    fn at<T: Real>([lr, decay, keep, take, momentum, nesterov]: [T; 6], p: T, g: T, [direction]: [T; 1]) -> (T, [T; 1])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g, decay);
+        let direction = direction * keep + g * take;
+        let step = select(nesterov.ne(T::constant(0.0)), g + direction * momentum, direction);
+        (p - lr * step, [direction])
     }
 }

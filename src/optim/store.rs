@@ -1,27 +1,22 @@
-//! What all optimisers share: going over the parameters, and keeping, saving and loading what belongs to each.
+//! What is kept for each parameter, going over the parameters, and saving and loading what belongs to each.
 
 use super::on_gpus::{Numbers, OnGpus};
 use crate::backend;
-use crate::backend::cpu::nn::optim::{Real, Rule, Update, update};
+use crate::backend::cpu::nn::optim::{Update, UpdateDType, update};
+use crate::backend::spec::Rule;
 #[cfg(feature = "cuda")]
 use crate::cuda_graph::note_change;
 use crate::error::{bail, err};
 use crate::io::StateDict;
-use crate::nn::Module;
-use crate::nn::tied::{Group, groups};
-use crate::{DType, Device, Result, Tensor, TensorOptions};
+use crate::nn::{Module, ParameterMut};
+use crate::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-
-/// An optimiser's formula with `N` tensors of state for each parameter.
-pub(crate) trait Method<const N: usize> {
-    /// The rule for the named parameter in its `step`-th step, counted from 1.
-    fn rule<T: Real>(&self, name: &str, step: u64) -> impl Rule<T, N>;
-}
+use std::marker::PhantomData;
 
 /// A parameter that has a gradient: nothing of its update can fail any more.
 struct Ready<'g, 'm> {
-    group: &'g mut Group<'m>,
+    parameter: &'g mut ParameterMut<'m>,
     /// Contiguous; on the CPU in the compute dtype.
     gradient: Tensor,
     /// The parameter in the compute dtype, where it is of half precision itself, and on the CPU.
@@ -31,162 +26,221 @@ struct Ready<'g, 'm> {
 /// The state of all parameters, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    kept: BTreeMap<String, Kept>,
+    states: BTreeMap<String, ParamState>,
     /// The rules' numbers on GPUs.
     numbers: Numbers,
     /// Just loaded, and not yet compared with a model.
     fresh: bool,
+    /// The parameters that are updated, if not all are.
+    pub only: Option<Chosen>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    step: u64,
+/// Parameters, by their names.
+#[derive(Clone)]
+pub(crate) struct Chosen(pub std::sync::Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Chosen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
+}
+
+/// What is kept for a parameter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ParamState {
+    pub step: u64,
     pub tensors: Vec<Tensor>,
     /// What a parameter of half precision lacks of its value in the compute dtype. Most updates are too small to move a
-    /// number of 8 bits: added up here they are not lost.
-    pub rest: Option<Tensor>,
+    /// number of 8 bits: added up here they are not lost. It is kept in place of a copy in full precision, so that a
+    /// parameter that is loaded or set by hand has the values that it shows.
+    pub residual: Option<Tensor>,
+}
+
+/// What the update of a parameter by tensor operations is given: its name, its values, its gradient and its state.
+pub(crate) struct TensorUpdate<'a> {
+    pub name: &'a str,
+    pub parameter: &'a Tensor,
+    pub gradient: &'a Tensor,
+    pub state: &'a mut ParamState,
 }
 
 impl Store {
-    /// Updates every parameter that has a gradient. What can fail comes before the first change.
-    pub fn step<const N: usize>(
+    /// Updates every parameter that has a gradient by an elementwise rule. What can fail comes before the first change.
+    pub fn step<R: Rule<S, M>, const S: usize, const M: usize>(
         &mut self,
         op: &'static str,
         model: &mut dyn Module,
-        method: &impl Method<N>,
+        numbers: &dyn Fn(&str, u64) -> [f64; M],
     ) -> Result<()> {
-        let mut groups = groups(model)?;
-        if self.fresh {
-            let unknown = |name: &&String| !groups.iter().any(|group| group.name == **name);
-            if let Some(name) = self.kept.keys().find(unknown) {
-                bail!(Format, op, "the loaded state has {name}, which is no parameter of the model");
+        let mut parameters = self.parameters(op, model)?;
+        let mut ready = Vec::with_capacity(parameters.len());
+        for parameter in &mut parameters {
+            if let Some(gradient) = gradient_of(op, parameter)? {
+                parameter.release_others();
+                ready.push(self.ready::<S>(op, parameter, &gradient)?);
             }
-            self.fresh = false;
-        }
-        let mut ready = Vec::with_capacity(groups.len());
-        for group in &mut groups {
-            if let Some(made) = group.tensor.grad_fn() {
-                bail!(Graph, op, "{} is the result of {made}, not a leaf: it cannot be trained", group.name);
-            }
-            let Some(gradient) = group.tensor.grad() else { continue };
-            if gradient.device() != group.tensor.device() {
-                let (name, here, there) = (&group.name, group.tensor.device(), gradient.device());
-                bail!(Device, op, "{name} is on {here}, its gradient on {there}");
-            }
-            ready.push(self.ready::<N>(op, group, &gradient)?);
         }
         // In the order of the state, so that one walk over it finds the state of each.
-        ready.sort_unstable_by(|a, b| a.group.name.cmp(&b.group.name));
-        if let Some(two) = ready.windows(2).find(|two| two[0].group.name == two[1].group.name) {
-            bail!(Graph, op, "{} is the name of several parameters", two[0].group.name);
+        ready.sort_unstable_by(|a, b| a.parameter.name().cmp(b.parameter.name()));
+        if let Some(two) = ready.windows(2).find(|two| two[0].parameter.name() == two[1].parameter.name()) {
+            bail!(Graph, op, "{} is the name of several parameters", two[0].parameter.name());
         }
-        self.update::<f32, N>(op, method, &mut ready)?;
-        self.update::<f64, N>(op, method, &mut ready)?;
-        for Ready { group, wide, .. } in ready {
+        self.update::<f32, R, S, M>(op, numbers, &mut ready)?;
+        self.update::<f64, R, S, M>(op, numbers, &mut ready)?;
+        for Ready { parameter, wide, .. } in ready {
+            let name = parameter.name().to_string();
             #[cfg(feature = "cuda")]
-            if backend::is_recording(group.tensor.device()) {
-                let kept = self.kept.get(&group.name);
-                let state = kept.into_iter().flat_map(|kept| kept.tensors.iter().chain(&kept.rest));
-                std::iter::once(&*group.tensor).chain(state).try_for_each(|tensor| note_change(op, tensor))?;
+            if backend::is_recording(parameter.device()) {
+                let own = self.states.get(&name);
+                let state = own.into_iter().flat_map(|own| own.tensors.iter().chain(&own.residual));
+                std::iter::once(&***parameter).chain(state).try_for_each(|tensor| note_change(op, tensor))?;
             }
             if let Some(wide) = wide {
-                backend::copy(op, wide.as_view()?, &mut group.tensor.as_view_mut(op)?)?;
-                if let Some(kept) = self.kept.get_mut(&group.name) {
-                    kept.rest = Some(wide.sub(&group.tensor.detach().to_dtype(wide.dtype())?)?);
+                backend::copy(op, wide.as_view()?, &mut parameter.tensor_mut().as_view_mut(op)?)?;
+                if let Some(own) = self.states.get_mut(&name) {
+                    own.residual = Some(wide.sub(&parameter.detach().to_dtype(wide.dtype())?)?);
                 }
             }
+            // Graphs and clones made before the step speak of the old values.
+            parameter.changed();
         }
         Ok(())
     }
 
-    /// Does all of an update that may fail.
-    fn ready<'g, 'm, const N: usize>(
+    /// Updates every parameter that has a gradient by tensor operations: `f` gives its new values and changes its state. All
+    /// new values are computed before the first parameter or state is changed.
+    pub fn step_tensors(
         &mut self,
         op: &'static str,
-        group: &'g mut Group<'m>,
+        model: &mut dyn Module,
+        mut f: impl FnMut(TensorUpdate<'_>) -> Result<Tensor>,
+    ) -> Result<()> {
+        let mut parameters = self.parameters(op, model)?;
+        let mut new = Vec::with_capacity(parameters.len());
+        crate::autograd::no_grad(|| {
+            for (at, parameter) in parameters.iter().enumerate() {
+                let Some(gradient) = gradient_of(op, parameter)? else { continue };
+                let mut state = self.states.get(parameter.name()).cloned().unwrap_or_default();
+                state.step += 1;
+                let update = TensorUpdate { name: parameter.name(), parameter, gradient: &gradient, state: &mut state };
+                new.push((at, f(update)?.to_dtype(parameter.dtype())?, state));
+            }
+            Ok(())
+        })?;
+        // Together, so that chains of elementwise operations go through memory once.
+        Tensor::materialize(new.iter().flat_map(|(_, values, state)| std::iter::once(values).chain(&state.tensors)))?;
+        new.into_iter().try_for_each(|(at, values, state)| {
+            let parameter = &mut parameters[at];
+            parameter.set(&values)?;
+            self.states.insert(parameter.name().to_string(), state);
+            Ok(())
+        })
+    }
+
+    fn parameters<'m>(&mut self, op: &'static str, model: &'m mut dyn Module) -> Result<Vec<ParameterMut<'m>>> {
+        let mut parameters = model.parameters_mut();
+        if self.fresh {
+            let unknown = |name: &&String| !parameters.iter().any(|parameter| parameter.name() == **name);
+            if let Some(name) = self.states.keys().find(unknown) {
+                bail!(Format, op, "the loaded state has {name}, which is no parameter of the model");
+            }
+            self.fresh = false;
+        }
+        if let Some(Chosen(only)) = &self.only {
+            parameters.retain(|parameter| only(parameter.name()));
+        }
+        parameters.iter().try_for_each(|parameter| parameter.check_whole(op))?;
+        Ok(parameters)
+    }
+
+    /// Does all of an update that may fail.
+    fn ready<'g, 'm, const S: usize>(
+        &mut self,
+        op: &'static str,
+        parameter: &'g mut ParameterMut<'m>,
         gradient: &Tensor,
     ) -> Result<Ready<'g, 'm>> {
         let on_gpu = gradient.device() != Device::Cpu;
-        if backend::is_recording(gradient.device()) && !group.tensor.is_sole() {
-            bail!(Backend, op, "{} is also held elsewhere: a recorded step must change it where it lies", group.name);
+        if backend::is_recording(gradient.device()) && !parameter.is_sole() {
+            bail!(
+                Backend,
+                op,
+                "{} is also held elsewhere: a recorded step must change it where it lies",
+                parameter.name()
+            );
         }
-        let (dtype, half) = (compute(gradient.dtype()), group.tensor.dtype() != compute(group.tensor.dtype()));
+        let (dtype, half) = (compute(gradient.dtype()), parameter.dtype() != compute(parameter.dtype()));
         let gradient = gradient.detach();
         let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
-        own(op, group.tensor)?;
-        if N > 0 || half {
-            let kind = TensorOptions { dtype, device: gradient.device() };
-            self.prepare(op, &group.name, gradient.shape(), kind, N, half)?;
+        own(op, parameter.tensor_mut())?;
+        if S > 0 || half {
+            self.prepare(op, parameter.name(), gradient.shape(), (dtype, gradient.device()), S, half)?;
         }
-        let rest = self.kept.get(&group.name).and_then(|kept| kept.rest.as_ref());
-        let wide = match rest {
-            Some(rest) if half && !on_gpu => Some(group.tensor.detach().to_dtype(dtype)?.add(rest)?),
+        let residual = self.states.get(parameter.name()).and_then(|own| own.residual.as_ref());
+        let wide = match residual {
+            Some(residual) if half && !on_gpu => Some(parameter.detach().to_dtype(dtype)?.add(residual)?),
             _ => None,
         };
         let wide = wide.map(|mut wide| own(op, &mut wide).map(|()| wide)).transpose()?;
-        Ok(Ready { group, gradient, wide })
+        Ok(Ready { parameter, gradient, wide })
     }
 
     /// One pass over all parameters of a compute dtype.
-    fn update<T: Real, const N: usize>(
+    fn update<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(
         &mut self,
         op: &'static str,
-        method: &impl Method<N>,
+        numbers_of: &dyn Fn(&str, u64) -> [f64; M],
         ready: &mut [Ready<'_, '_>],
     ) -> Result<()> {
-        let Store { kept, numbers, .. } = self;
-        let mut kept = kept.iter_mut();
-        let mut updates = Vec::with_capacity(ready.len());
+        let Store { states, numbers, .. } = self;
+        let mut states = states.iter_mut();
+        let mut updates: Vec<Update<'_, T, R, S, M>> = Vec::with_capacity(ready.len());
         let mut on_gpus = OnGpus::default();
-        for Ready { group, gradient, wide } in ready.iter_mut().filter(|one| compute(one.gradient.dtype()) == T::DTYPE)
-        {
-            let lacking = || err!(Backend, op, "{} has no {} elements to update", group.name, T::DTYPE);
-            let half = group.tensor.dtype() != compute(group.tensor.dtype());
+        let alike = |one: &&mut Ready<'_, '_>| compute(one.gradient.dtype()) == T::DTYPE;
+        for Ready { parameter, gradient, wide } in ready.iter_mut().filter(alike) {
+            let name = parameter.name().to_string();
+            let lacking = || err!(Backend, op, "{name} has no {} elements to update", T::DTYPE);
+            let half = parameter.dtype() != compute(parameter.dtype());
             let mut own = None;
-            if N > 0 || half {
-                own = Some(kept.find(|(name, _)| **name == group.name).ok_or_else(lacking)?.1);
+            if S > 0 || half {
+                own = Some(states.find(|(other, _)| **other == name).ok_or_else(lacking)?.1);
             }
             let mut step = 1;
             if let Some(own) = &mut own {
                 // What is recorded has not happened: `advance` counts it.
-                own.step += u64::from(!backend::is_recording(group.tensor.device()));
+                own.step += u64::from(!backend::is_recording(parameter.device()));
                 step = own.step;
             }
-            let rule = method.rule::<T>(&group.name, step);
-            if group.tensor.device() != Device::Cpu {
-                on_gpus.add(op, &group.name, &rule, group.tensor, gradient, own)?;
+            let numbers = numbers_of(&name, step);
+            if parameter.device() != Device::Cpu {
+                on_gpus.add(op, &name, &numbers, parameter.tensor_mut(), gradient, own)?;
                 continue;
             }
-            let mut state = std::array::from_fn::<&mut [T], N, _>(|_| Default::default());
+            let mut state = std::array::from_fn::<&mut [T], S, _>(|_| Default::default());
             for (slot, tensor) in state.iter_mut().zip(own.into_iter().flat_map(|own| &mut own.tensors)) {
                 *slot = tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
             }
             let gradient = gradient.as_slice::<T>()?.ok_or_else(lacking)?;
             let parameter = match wide {
                 Some(wide) => wide.as_mut_slice::<T>(op)?,
-                None => group.tensor.as_mut_slice::<T>(op)?,
+                None => parameter.tensor_mut().as_mut_slice::<T>(op)?,
             };
             let Some(parameter) = parameter else { return Err(err!(Backend, op, "nothing to update")) };
-            updates.push(Update { rule, parameter, gradient, state });
+            updates.push(Update { numbers: numbers.map(T::of), parameter, gradient, state, rule: PhantomData });
         }
         update(updates);
-        on_gpus.run(op, N, T::DTYPE, numbers)
+        on_gpus.run::<R, S, M>(op, T::DTYPE, numbers)
     }
 
     /// Counts a step that was recorded and is replayed next, and hands the GPU its numbers.
-    #[cfg(feature = "cuda")]
-    pub fn advance<const N: usize>(&mut self, op: &'static str, method: &impl Method<N>) -> Result<()> {
-        let Store { kept, numbers, .. } = self;
-        numbers.renew(op, |name, dtype| {
-            let step = kept.get_mut(name).map_or(1, |kept| {
-                kept.step += 1;
-                kept.step
+    pub fn advance(&mut self, op: &'static str, numbers_of: impl Fn(&str, u64) -> Vec<f64>) -> Result<()> {
+        let Store { states, numbers, .. } = self;
+        numbers.renew(op, |name| {
+            let step = states.get_mut(name).map_or(1, |own| {
+                own.step += 1;
+                own.step
             });
-            if dtype == DType::F64 {
-                method.rule::<f64>(name, step).numbers()
-            } else {
-                method.rule::<f32>(name, step).numbers()
-            }
+            numbers_of(name, step)
         })
     }
 
@@ -196,35 +250,38 @@ impl Store {
         op: &'static str,
         name: &str,
         shape: &[usize],
-        kind: TensorOptions,
+        (dtype, device): (DType, Device),
         count: usize,
         half: bool,
     ) -> Result<()> {
-        let zeros = || Tensor::zeros_with(shape, kind);
-        let kept = match self.kept.entry(name.to_string()) {
-            Entry::Occupied(kept) => kept.into_mut(),
+        let zeros = || Tensor::zeros_with(shape, (dtype, device));
+        let state = match self.states.entry(name.to_string()) {
+            Entry::Occupied(state) => state.into_mut(),
             Entry::Vacant(place) => {
                 let tensors = (0..count).map(|_| zeros()).collect::<Result<_>>()?;
-                place.insert(Kept { step: 0, tensors, rest: None })
+                place.insert(ParamState { step: 0, tensors, residual: None })
             }
         };
-        if half && kept.rest.is_none() {
-            kept.rest = Some(zeros()?);
+        // A rule that keeps more than the one before, such as a momentum that was set later.
+        while state.tensors.len() < count {
+            state.tensors.push(zeros()?);
         }
-        for tensor in kept.tensors.iter_mut().chain(&mut kept.rest) {
-            if tensor.shape() != shape || tensor.dtype() != kind.dtype {
+        if half && state.residual.is_none() {
+            state.residual = Some(zeros()?);
+        }
+        for tensor in state.tensors.iter_mut().chain(&mut state.residual) {
+            if tensor.shape() != shape || tensor.dtype() != dtype {
                 bail!(
                     Format,
                     op,
-                    "the state of {name} is {} of shape {:?}, its gradient is {} of shape {shape:?}",
+                    "the state of {name} is {} of shape {:?}, its gradient is {dtype} of shape {shape:?}",
                     tensor.dtype(),
-                    tensor.shape(),
-                    kind.dtype
+                    tensor.shape()
                 );
             }
             // A state that was loaded, or made for a model elsewhere, follows the parameter.
-            if tensor.device() != kind.device {
-                *tensor = tensor.to_device(kind.device)?;
+            if tensor.device() != device {
+                *tensor = tensor.to_device(device)?;
             }
             own(op, tensor)?;
         }
@@ -233,26 +290,26 @@ impl Store {
 
     /// Adds the state of each parameter to a dictionary, as `name.slot`, with the number of its steps.
     pub fn save(&self, slots: &[&str], dict: &mut StateDict) -> Result<()> {
-        for (name, kept) in &self.kept {
-            for (slot, tensor) in slots.iter().zip(&kept.tensors) {
+        for (name, state) in &self.states {
+            for (slot, tensor) in slots.iter().zip(&state.tensors) {
                 dict.insert(format!("{name}.{slot}"), tensor.clone());
             }
-            if let Some(rest) = &kept.rest {
-                dict.insert(format!("{name}.{REST}"), rest.clone());
+            if let Some(residual) = &state.residual {
+                dict.insert(format!("{name}.{RESIDUAL}"), residual.clone());
             }
-            dict.insert(format!("{name}.{STEP}"), Tensor::full((), kept.step as i64)?);
+            dict.insert(format!("{name}.{STEP}"), Tensor::full((), state.step as i64)?);
         }
         Ok(())
     }
 
     /// Reads the whole of a dictionary that [`save`](Self::save) and [`save_numbers`] have made: the state, and the
     /// numbers under the given names.
-    pub fn load(op: &'static str, slots: &[&str], numbers: &[&str], dict: &StateDict) -> Result<(Store, Vec<f64>)> {
+    pub fn load(op: &'static str, slots: &[&str], numbers: &[String], dict: &StateDict) -> Result<(Store, Vec<f64>)> {
         let mut faults = Vec::new();
         let mut names: Vec<&str> = Vec::new();
-        for name in dict.names().filter(|name| !numbers.contains(name)) {
+        for name in dict.names().filter(|name| !numbers.iter().any(|number| number == name)) {
             match name.rsplit_once('.') {
-                Some((parameter, slot)) if slot == STEP || slot == REST || slots.contains(&slot) => {
+                Some((parameter, slot)) if slot == STEP || slot == RESIDUAL || slots.contains(&slot) => {
                     if names.last() != Some(&parameter) {
                         names.push(parameter);
                     }
@@ -284,13 +341,13 @@ impl Store {
                 slots.iter().filter_map(|slot| dict.get(&format!("{name}.{slot}"))).map(Tensor::detach).collect();
             let alike =
                 found.windows(2).all(|two| two[0].shape() == two[1].shape() && two[0].dtype() == two[1].dtype());
-            let rest = dict.get(&format!("{name}.{REST}")).map(Tensor::detach);
-            // A parameter of half precision may have nothing but its rest.
-            let whole = found.len() == slots.len() || (found.is_empty() && rest.is_some());
+            let residual = dict.get(&format!("{name}.{RESIDUAL}")).map(Tensor::detach);
+            // A parameter of half precision may have nothing but its residual.
+            let whole = found.len() == slots.len() || (found.is_empty() && residual.is_some());
             if !whole || !alike {
                 faults.push(format!("{name} has not one {} of one shape and dtype each", slots.join(" and ")));
             }
-            store.kept.insert(name.to_string(), Kept { step, tensors: found, rest });
+            store.states.insert(name.to_string(), ParamState { step, tensors: found, residual });
         }
         if faults.is_empty() {
             Ok((store, values))
@@ -303,12 +360,12 @@ impl Store {
 /// The name under which the number of a parameter's steps is saved.
 const STEP: &str = "step";
 /// The name under which what a parameter of half precision lacks is saved.
-const REST: &str = "rest";
+const RESIDUAL: &str = "residual";
 
 /// Adds numbers to a dictionary.
-pub(crate) fn save_numbers(numbers: &[(&str, f64)], dict: &mut StateDict) -> Result<()> {
+pub(crate) fn save_numbers(numbers: &[(String, f64)], dict: &mut StateDict) -> Result<()> {
     for (name, value) in numbers {
-        dict.insert(*name, Tensor::full_with((), *value, DType::F64)?);
+        dict.insert(name, Tensor::full_with((), *value, DType::F64)?);
     }
     Ok(())
 }
@@ -324,4 +381,46 @@ fn own(op: &'static str, tensor: &mut Tensor) -> Result<()> {
         tensor.own_copy(op)?;
     }
     tensor.as_view_mut(op).map(drop)
+}
+
+/// The gradient of a parameter, if it has one.
+fn gradient_of(op: &'static str, parameter: &ParameterMut<'_>) -> Result<Option<Tensor>> {
+    let Some(gradient) = parameter.grad() else { return Ok(None) };
+    if gradient.device() != parameter.device() {
+        let (name, here, there) = (parameter.name(), parameter.device(), gradient.device());
+        bail!(Device, op, "{name} is on {here}, its gradient on {there}");
+    }
+    Ok(Some(gradient))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::Linear;
+    use crate::tensor;
+
+    #[test]
+    fn a_rule_of_tensor_operations_changes_parameters_and_keeps_its_state() -> Result<()> {
+        let mut model = Linear::new(2, 1)?;
+        model.weight.set(&tensor!([[3.0, 4.0]])?)?;
+        let mut store = Store::default();
+        for step in 1..=3 {
+            model.zero_grad();
+            let weights = model.weight.mul(&model.weight)?.sum(..)?;
+            weights.backward()?;
+            // Steps of length 1 along the gradient: not elementwise.
+            store.step_tensors("unit", &mut model, |TensorUpdate { name, parameter, gradient, state }| {
+                assert_eq!((name, state.step), ("weight", step));
+                let length = gradient.square()?.sum(..)?.sqrt()?;
+                state.tensors = vec![length.clone()];
+                parameter.sub(&gradient.div(&length)?)
+            })?;
+        }
+        let left = model.weight.square()?.sum(..)?.sqrt()?.item::<f32>()?;
+        assert!((left - 2.0).abs() < 1e-5, "{left}");
+        let mut dict = StateDict::new();
+        store.save(&["length"], &mut dict)?;
+        assert_eq!(dict.get("weight.length").map(|x| x.item::<f32>()).transpose()?.map(f32::round), Some(6.0));
+        Ok(())
+    }
 }

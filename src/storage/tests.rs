@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Error, memory};
+use crate::{OutOfMemory, memory};
 use std::sync::Barrier;
 use std::sync::mpsc;
 use std::thread;
@@ -96,8 +96,10 @@ fn foreign_memory_is_read_only_and_keeps_its_owner() {
 fn absurd_requests_are_errors() {
     for bytes in [usize::MAX, usize::MAX / 2, usize::MAX / 4] {
         match Storage::new("zeros", Device::Cpu, bytes) {
-            Err(Error::OutOfMemory { op: "zeros", requested, .. }) => assert_eq!(requested, bytes),
-            other => panic!("{other:?}"),
+            Err(error) => {
+                assert_eq!((error.op(), error.memory().map(|figures| figures.requested)), ("zeros", Some(bytes)));
+            }
+            Ok(storage) => panic!("{storage:?}"),
         }
     }
 }
@@ -188,10 +190,11 @@ fn at_the_limit_the_caches_are_flushed_and_then_it_is_an_error() {
         // The small segment is held by this thread's magazine only: without emptying that one, 8 MiB cannot be had.
         let whole = new(8 << 20);
         match Storage::new("matmul", Device::Cpu, 4) {
-            Err(Error::OutOfMemory { op: "matmul", requested: 4, held, cached: 0, free: Some(0) }) => {
-                assert_eq!(held, 8 << 20);
+            Err(error) => {
+                let figures = OutOfMemory { requested: 4, held: 8 << 20, cached: 0, free: Some(0) };
+                assert_eq!((error.op(), error.memory()), ("matmul", Some(figures)));
             }
-            other => panic!("{other:?}"),
+            Ok(storage) => panic!("{storage:?}"),
         }
         drop(whole);
         drop(new(4));

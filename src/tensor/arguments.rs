@@ -6,6 +6,20 @@ use crate::{DType, Device, Result, Scalar};
 /// What may stand on the other side of a binary operation.
 ///
 /// A number takes the tensor's dtype unless it is of a higher category: `i64 * 2.5` is `f32`, `f16 * 2.5` stays `f16`.
+///
+/// ```
+/// use cotangent::{Operand, Result, Tensor, tensor};
+///
+/// /// A function of one's own that takes what operations take.
+/// fn twice_as_much<'a>(x: &Tensor, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+///     x.add(other)?.mul(2)
+/// }
+///
+/// let x = tensor!([1.0, 2.0])?;
+/// assert_eq!(twice_as_much(&x, 0.5)?.to_vec::<f32>()?, [3.0, 5.0]);
+/// assert_eq!(twice_as_much(&x, &x)?.to_vec::<f32>()?, [4.0, 8.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Operand<'a> {
     /// A tensor that is only read.

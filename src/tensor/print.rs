@@ -45,18 +45,22 @@ pub(crate) enum Style {
 /// The text of an array. `fetch` is called once for each element that is shown, in row-major order.
 ///
 /// Lines after the first are indented by `prefix_len`, the width of what will precede the text on
-/// its first line.
+/// its first line. With a precision, floats have exactly so many digits after the point.
 pub(crate) fn format_array(
     shape: &[usize],
     fetch: &dyn Fn(&[usize]) -> Elem,
     style: Style,
     prefix_len: usize,
+    precision: Option<usize>,
 ) -> String {
     if shape.contains(&0) {
         return "[]".to_string();
     }
     if shape.is_empty() && style == Style::Str {
-        return scalar(fetch(&[]));
+        return match precision {
+            Some(_) => words(&[fetch(&[])], true, precision).concat(),
+            None => scalar(fetch(&[])),
+        };
     }
     // Saturating, because a broadcast shape may count more elements than a usize can.
     let summarise = shape.iter().fold(1usize, |n, &len| n.saturating_mul(len)) > THRESHOLD;
@@ -67,7 +71,7 @@ pub(crate) fn format_array(
         shape,
         summarise,
         separator: if style == Style::Str { " " } else { ", " },
-        words: words(&elems, shape.is_empty()).into_iter(),
+        words: words(&elems, shape.is_empty(), precision).into_iter(),
     };
     let width = LINE_WIDTH - usize::from(style == Style::Repr);
     page.lay_out(0, prefix_len + 1, width)
@@ -83,9 +87,10 @@ pub(crate) fn format_debug(
     dtype: &str,
     device: &str,
     suffix: &str,
+    precision: Option<usize>,
 ) -> String {
     const PREFIX: &str = "tensor(";
-    let array = format_array(shape, fetch, Style::Repr, PREFIX.len());
+    let array = format_array(shape, fetch, Style::Repr, PREFIX.len(), precision);
     let head = format!("{PREFIX}{array},");
     let tail = format!("shape={shape:?}, dtype={dtype}, device={device}{suffix})");
     let last_line = head.len() - head.rfind('\n').map_or(0, |at| at + 1);
@@ -180,7 +185,7 @@ impl Page<'_> {
 }
 
 /// The elements as text, padded so that they align.
-fn words(elems: &[Elem], zero_dim: bool) -> Vec<String> {
+fn words(elems: &[Elem], zero_dim: bool, precision: Option<usize>) -> Vec<String> {
     match elems.first() {
         None => Vec::new(),
         Some(Elem::Bool(_) | Elem::Int(_) | Elem::UInt(_)) => {
@@ -193,7 +198,10 @@ fn words(elems: &[Elem], zero_dim: bool) -> Vec<String> {
         }
         Some(_) => {
             let floats: Vec<Float> = elems.iter().map(|&e| Float::from(e)).collect();
-            float_words(&floats)
+            match precision {
+                Some(digits) => fixed_words(&floats, digits),
+                None => float_words(&floats),
+            }
         }
     }
 }
@@ -419,6 +427,14 @@ fn float_words(floats: &[Float]) -> Vec<String> {
         None => format!("{:>1$}", float.special(), left + 1 + right),
     };
     floats.iter().zip(&parts).map(word).collect()
+}
+
+/// Floats with so many digits after the point, as `{:.2}` asks for.
+fn fixed_words(floats: &[Float], digits: usize) -> Vec<String> {
+    let plain = floats.iter().map(|f| if f.value.is_finite() { format!("{:.digits$}", f.value) } else { f.special() });
+    let plain: Vec<String> = plain.collect();
+    let width = plain.iter().map(String::len).max().unwrap_or(0);
+    plain.iter().map(|word| format!("{word:>width$}")).collect()
 }
 
 #[cfg(test)]

@@ -47,9 +47,9 @@ fn golden() {
             reads.set(reads.get() + 1);
             values[corner(&shape, index)]
         };
-        assert_eq!(format_array(&shape, &fetch, Style::Str, 0), str, "{shape:?} {values:?}");
+        assert_eq!(format_array(&shape, &fetch, Style::Str, 0, None), str, "{shape:?} {values:?}");
         assert_eq!(reads.get(), values.len(), "each shown element is read once");
-        let array = format_array(&shape, &fetch, Style::Repr, "array(".len());
+        let array = format_array(&shape, &fetch, Style::Repr, "array(".len(), None);
         assert_eq!(array, repr, "{shape:?} {values:?}");
         count += 1;
     }
@@ -63,7 +63,7 @@ fn huge_arrays_read_only_their_corners() {
         reads.set(reads.get() + 1);
         Elem::F32(1.0)
     };
-    let text = format_array(&[usize::MAX, usize::MAX], &fetch, Style::Str, 0);
+    let text = format_array(&[usize::MAX, usize::MAX], &fetch, Style::Str, 0, None);
     assert_eq!(reads.get(), 36);
     assert_eq!(text.lines().nth(3), Some(" ..."));
 }
@@ -72,8 +72,8 @@ fn huge_arrays_read_only_their_corners() {
 fn bf16_has_its_own_shortest_digits() {
     let values = [0.1, 1.0 / 3.0, -1.0].map(|x| half::bf16::from_f32(x).to_f32());
     let fetch = |index: &[usize]| Elem::BF16(values[index[0]]);
-    assert_eq!(format_array(&[3], &fetch, Style::Str, 0), "[ 0.1    0.334 -1.   ]");
-    assert_eq!(format_array(&[], &|_| Elem::BF16(3.3895314e38), Style::Str, 0), "3.39e+38");
+    assert_eq!(format_array(&[3], &fetch, Style::Str, 0, None), "[ 0.1    0.334 -1.   ]");
+    assert_eq!(format_array(&[], &|_| Elem::BF16(3.3895314e38), Style::Str, 0, None), "3.39e+38");
 }
 
 #[test]
@@ -94,27 +94,30 @@ fn small_types_read_back() {
 fn debug_names_shape_type_and_device() {
     let matrix = |index: &[usize]| Elem::F32((index[0] * 2 + index[1] + 1) as f32);
     assert_eq!(
-        format_debug(&[2, 2], &matrix, "f32", "cpu", ""),
+        format_debug(&[2, 2], &matrix, "f32", "cpu", "", None),
         "tensor([[1., 2.],\n        [3., 4.]], shape=[2, 2], dtype=f32, device=cpu)"
     );
     assert_eq!(
-        format_debug(&[], &|_| Elem::F64(2.5), "f64", "cpu", ", grad_fn=mul"),
+        format_debug(&[], &|_| Elem::F64(2.5), "f64", "cpu", ", grad_fn=mul", None),
         "tensor(2.5, shape=[], dtype=f64, device=cpu, grad_fn=mul)"
     );
-    assert_eq!(format_debug(&[0, 3], &matrix, "f32", "cpu", ""), "tensor([], shape=[0, 3], dtype=f32, device=cpu)");
+    assert_eq!(
+        format_debug(&[0, 3], &matrix, "f32", "cpu", "", None),
+        "tensor([], shape=[0, 3], dtype=f32, device=cpu)"
+    );
 }
 
 #[test]
 fn debug_breaks_a_line_that_would_be_too_long() {
     let fetch = |index: &[usize]| Elem::Int(index[0] as i64);
-    let fits = format_debug(&[10], &fetch, "i64", "cpu", "");
+    let fits = format_debug(&[10], &fetch, "i64", "cpu", "", None);
     assert_eq!(fits.len(), 73);
     assert_eq!(fits.lines().count(), 1);
-    let full = format_debug(&[10], &fetch, "i64", "cpu", "xx");
+    let full = format_debug(&[10], &fetch, "i64", "cpu", "xx", None);
     assert_eq!((full.len(), full.lines().count()), (75, 1));
-    let over = format_debug(&[10], &fetch, "i64", "cpu", "xxx");
+    let over = format_debug(&[10], &fetch, "i64", "cpu", "xxx", None);
     assert_eq!(over.lines().count(), 2);
-    let broken = format_debug(&[11], &fetch, "i64", "cpu", "");
+    let broken = format_debug(&[11], &fetch, "i64", "cpu", "", None);
     assert_eq!(
         broken,
         "tensor([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10],\n       \

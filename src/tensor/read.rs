@@ -4,38 +4,100 @@ use super::Tensor;
 use super::print::{self, Elem};
 use crate::backend::{self, View};
 use crate::dtype::with_dtype;
-use crate::error::bail;
+use crate::error::{bail, named};
+use crate::options::options;
 use crate::{DType, Device, Element, Result, Scalar};
 use std::fmt;
 
+options! {
+    /// The options of [`Tensor::allclose_with`]. Two numbers stand for both tolerances.
+    ///
+    /// ```
+    /// use cotangent::{CloseOptions, tensor};
+    /// let options = CloseOptions::new().rtol(1e-3).atol(1e-6);
+    /// assert!(tensor!([1.0])?.allclose_with(&tensor!([1.0005])?, options)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct CloseOptions {
+        /// How far apart elements may be in parts of the other's size.
+        rtol: f64 = 1e-5,
+        /// How far apart they may be besides.
+        atol: f64 = 1e-8,
+    }
+}
+
+impl From<(f64, f64)> for CloseOptions {
+    fn from((rtol, atol): (f64, f64)) -> CloseOptions {
+        CloseOptions::new().rtol(rtol).atol(atol)
+    }
+}
+
+/// # Reading
 impl Tensor {
-    /// The elements in row-major order.
+    /// The elements in row-major order, in a type that holds all values of the tensor's dtype.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1.5, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.5, 2.0, 3.0, 4.0]);
+    /// assert_eq!(x.t()?.to_vec::<f64>()?, [1.5, 3.0, 2.0, 4.0]);
+    /// assert!(x.to_vec::<i64>().is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If `T` is not the type of the elements: cast first with [`to_dtype`](Self::to_dtype).
+    /// If values could be lost: cast first with [`to_dtype`](Self::to_dtype).
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.check_type::<T>("to_vec")?;
-        let whole = self.detach().contiguous()?.to_device(Device::Cpu)?;
-        Ok(whole.as_slice::<T>()?.map(<[T]>::to_vec).unwrap_or_default())
+        let read = || {
+            self.check_type::<T>("to_vec")?;
+            let whole = self.detach().to_dtype(T::DTYPE)?.contiguous()?.to_device(Device::Cpu)?;
+            Ok(whole.as_slice::<T>()?.map(<[T]>::to_vec).unwrap_or_default())
+        };
+        named("to_vec", read())
     }
 
-    /// The element of a tensor that has one.
+    /// The element of a tensor that has one, in a type that holds all values of the tensor's dtype.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!(1.5)?.item::<f32>()?, 1.5);
+    /// assert_eq!(tensor!([1.5])?.item::<f64>()?, 1.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the tensor has not exactly one element, or `T` is not its type.
+    /// If the tensor has not exactly one element, or its value could be lost.
+    #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
-        self.check_type::<T>("item")?;
-        if self.numel() != 1 {
-            bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
-        }
-        Ok(T::from_scalar(backend::read("item", self.as_view()?, self.offset())?))
+        let read = || {
+            self.check_type::<T>("item")?;
+            if self.numel() != 1 {
+                bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
+            }
+            Ok(T::from_scalar(backend::read("item", self.as_view()?, self.offset())?))
+        };
+        named("item", read())
     }
 
     /// The element at an index, as a number; negative indices count from the end.
     ///
+    /// ```
+    /// # use cotangent::{Scalar, Tensor, tensor};
+    /// assert_eq!(tensor!([[1, 2], [3, 4]])?.at(&[1, -1])?, Scalar::I64(4));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the index does not fit the shape.
+    #[track_caller]
     pub fn at(&self, index: &[isize]) -> Result<Scalar> {
+        named("at", self.position(index).and_then(|position| backend::read("at", self.as_view()?, position)))
+    }
+
+    fn position(&self, index: &[isize]) -> Result<usize> {
         if index.len() != self.rank() {
             bail!(
                 Index,
@@ -48,41 +110,78 @@ impl Tensor {
         }
         let mut position = self.offset() as isize;
         for ((&i, &size), &stride) in index.iter().zip(self.shape()).zip(self.strides()) {
-            let at = if i < 0 { i + size as isize } else { i };
+            let at = if i < 0 { i.saturating_add(size as isize) } else { i };
             if at < 0 || at >= size as isize {
                 bail!(Index, "at", "index {index:?} lies outside the shape {:?}", self.shape());
             }
             position += at * stride;
         }
-        backend::read("at", self.as_view()?, position as usize)
+        Ok(position as usize)
     }
 
     /// Whether two tensors have the same shape, dtype and values; NaN equals nothing.
     ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!(tensor!([1, 2])?.equal(&Tensor::arange(1, 3)?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If memory runs out.
+    #[track_caller]
     pub fn equal(&self, other: &Tensor) -> Result<bool> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }
-        Ok(with_dtype!(self.dtype(), T => self.to_vec::<T>()? == other.to_vec::<T>()?))
+        let same = || Ok(with_dtype!(self.dtype(), T => self.to_vec::<T>()? == other.to_vec::<T>()?));
+        named("equal", same())
     }
 
-    /// Whether two tensors of one shape differ nowhere by more than `atol + rtol · |other|`; NaN equals NaN.
+    /// Whether two tensors of one shape differ nowhere by more than `1e-8 + 1e-5 · |other|`; NaN equals NaN. Other tolerances
+    /// are options of [`allclose_with`](Self::allclose_with).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0])?;
+    /// assert!(x.allclose(&x.add(1e-6)?)?);
+    /// assert!(!x.allclose_with(&x.add(1e-3)?, (1e-6, 0.0))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the shapes differ.
-    pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
-        if self.shape() != other.shape() {
-            bail!(Shape, "allclose", "shapes {:?} and {:?} differ", self.shape(), other.shape());
-        }
-        let (a, b) = (
-            self.detach().to_dtype(DType::F64)?.to_vec::<f64>()?,
-            other.detach().to_dtype(DType::F64)?.to_vec::<f64>()?,
-        );
-        Ok(a.iter()
-            .zip(&b)
-            .all(|(&a, &b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()))
+    #[track_caller]
+    pub fn allclose(&self, other: &Tensor) -> Result<bool> {
+        self.allclose_with(other, CloseOptions::new())
+    }
+
+    /// As [`allclose`](Self::allclose), with tolerances: `(rtol, atol)`, or [`CloseOptions`].
+    ///
+    /// ```
+    /// # use cotangent::{CloseOptions, tensor};
+    /// let (x, y) = (tensor!([1.0, 2.0])?, tensor!([1.0, 2.1])?);
+    /// assert!(x.allclose_with(&y, (0.1, 0.0))?);
+    /// assert!(x.allclose_with(&y, CloseOptions::new().atol(0.2))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes differ.
+    #[track_caller]
+    pub fn allclose_with(&self, other: &Tensor, options: impl Into<CloseOptions>) -> Result<bool> {
+        let CloseOptions { rtol, atol } = options.into();
+        let close = || {
+            if self.shape() != other.shape() {
+                bail!(Shape, "allclose", "shapes {:?} and {:?} differ", self.shape(), other.shape());
+            }
+            let values = |x: &Tensor| x.detach().to_dtype(DType::F64)?.to_vec::<f64>();
+            let (a, b) = (values(self)?, values(other)?);
+            Ok(a.iter()
+                .zip(&b)
+                .all(|(&a, &b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= atol + rtol * b.abs()))
+        };
+        named("allclose", close())
     }
 
     pub(crate) fn has_nan(&self) -> Result<bool> {
@@ -96,8 +195,8 @@ impl Tensor {
     }
 
     fn check_type<T: Element>(&self, op: &'static str) -> Result<()> {
-        if T::DTYPE != self.dtype() {
-            bail!(DType, op, "the elements are {}, not {}: cast with to_dtype first", self.dtype(), T::DTYPE);
+        if !self.dtype().fits_into(T::DTYPE) {
+            bail!(DType, op, "not every {} is a {}: cast with to_dtype first", self.dtype(), T::DTYPE);
         }
         Ok(())
     }
@@ -142,7 +241,8 @@ impl Tensor {
     }
 }
 
-/// The elements as NumPy prints them, shortened when there are many.
+/// The elements as NumPy prints them, shortened when there are many. With a precision, as in `{:.2}`, floats have at most
+/// so many digits behind the point.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = match self.on_cpu() {
@@ -150,7 +250,7 @@ impl fmt::Display for Tensor {
             Err(error) => return write!(f, "(not computed: {error})"),
         };
         let elem = |index: &[usize]| host.elem(host.materialized_view(), index);
-        f.write_str(&print::format_array(self.shape(), &elem, print::Style::Str, 0))
+        f.write_str(&print::format_array(self.shape(), &elem, print::Style::Str, 0, f.precision()))
     }
 }
 
@@ -172,6 +272,7 @@ impl fmt::Debug for Tensor {
             self.dtype().name(),
             &self.device().to_string(),
             &graph,
+            f.precision(),
         ))
     }
 }

@@ -1,12 +1,12 @@
 //! The graph as text.
 
 use crate::{leaf, refused, scalar};
-use cotangent::autograd::{Function, FunctionContext, apply, graph_stats, to_dot};
-use cotangent::{Result, Tensor};
+use cotangent::autograd::{ForwardContext, Function, FunctionContext, apply, graph_stats, to_dot};
+use cotangent::{Name, Result, Tensor, tensor};
 
 #[test]
 fn a_drawing_has_every_node_and_every_edge() -> Result<()> {
-    let (x, w) = (leaf([1.0, 2.0])?, Tensor::new(3.0)?.requires_grad_(true)?);
+    let (x, w) = (leaf([1.0, 2.0])?, tensor!(3.0)?.requires_grad_(true)?);
     let h = x.mul(&w)?;
     let y = h.add(&h)?.exp()?;
     let expected = r#"digraph cotangent {
@@ -27,7 +27,7 @@ fn a_drawing_has_every_node_and_every_edge() -> Result<()> {
     assert_eq!(to_dot(&y)?, expected);
     let stats = graph_stats(&y);
     assert_eq!((stats.nodes, stats.edges, stats.leaves, stats.saved_bytes), (5, 5, 2, 36));
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert!(to_dot(&y)?.contains("freed"));
     assert_eq!(graph_stats(&y).saved_bytes, 0);
     Ok(())
@@ -59,16 +59,16 @@ fn long_chains_are_drawn_without_recursion() -> Result<()> {
 struct Odd;
 
 impl Function for Odd {
-    fn name(&self) -> &'static str {
-        "a \"quoted\\\" name"
+    fn name(&self) -> Name {
+        "a \"quoted\\\" name".into()
     }
 
-    fn forward(&self, inputs: &[Tensor]) -> Result<Tensor> {
-        inputs[0].neg()
+    fn forward(&self, _: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![inputs[0].neg()?])
     }
 
-    fn backward(&self, _: &FunctionContext, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
-        Ok(vec![Some(g.neg()?)])
+    fn backward(&self, _: &FunctionContext, g: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(g[0].neg()?)])
     }
 }
 

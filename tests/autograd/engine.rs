@@ -1,7 +1,7 @@
 //! Deep, wide and shared graphs.
 
 use crate::{grad_of, leaf, refused, scalar};
-use cotangent::autograd::{Backward, grad, grad_with};
+use cotangent::autograd::{BackwardOptions, GradOptions, grad, grad_with};
 use cotangent::{Result, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,8 +63,8 @@ fn a_small_stack_is_enough() -> Result<()> {
     let body = || -> Result<()> {
         let x = scalar(-1.0)?;
         let y = chain(&x, 300_000)?;
-        y.backward_opts(None, Backward::RETAIN)?;
-        grad_with(&y, &[&x], None, Backward::default())?;
+        y.backward_with(BackwardOptions::new().retain_graph(true))?;
+        grad_with(&y, &[&x], GradOptions::new())?;
         drop(y);
         drop(chain(&x, 300_000)?);
         Ok(())
@@ -106,7 +106,7 @@ fn residual_links() -> Result<()> {
         // h += h / 1024, exactly, with the link over the operation.
         h = h.add(&h.mul(1.0 / 1024.0)?)?;
     }
-    h.sum()?.backward()?;
+    h.sum(..)?.backward()?;
     let expected = (1.0_f64 + 1.0 / 1024.0).powi(1000);
     for g in grad_of(&x)? {
         assert!((g / expected - 1.0).abs() < 1e-12, "{g} is not {expected}");
@@ -121,7 +121,7 @@ fn residual_links() -> Result<()> {
         }
         all.push(sum);
     }
-    all[12].sum()?.backward()?;
+    all[12].sum(..)?.backward()?;
     assert_eq!(grad_of(&x)?, [2048.0]);
     Ok(())
 }
@@ -130,7 +130,7 @@ fn residual_links() -> Result<()> {
 fn a_shared_result_passes_everything_on() -> Result<()> {
     let (w, b) = (leaf([1.0, 2.0])?, leaf([3.0, 4.0])?);
     let h = w.add(&b)?;
-    h.add(&h)?.sum()?.backward()?;
+    h.add(&h)?.sum(..)?.backward()?;
     assert_eq!(grad_of(&w)?, [2.0, 2.0]);
     assert_eq!(grad_of(&b)?, [2.0, 2.0]);
     // Used by an operation and by a later one behind it, so that the cotangent arrives in two steps.
@@ -146,15 +146,15 @@ fn a_shared_result_passes_everything_on() -> Result<()> {
 fn a_second_pass_over_a_retained_graph_doubles_exactly() -> Result<()> {
     let x = leaf([0.1, 0.7, -1.3])?;
     let h = x.mul(&x)?;
-    let y = h.exp()?.mul(&h)?.sum()?;
-    y.backward_opts(None, Backward::RETAIN)?;
+    let y = h.exp()?.mul(&h)?.sum(..)?;
+    y.backward_with(BackwardOptions::new().retain_graph(true))?;
     let once = grad_of(&x)?;
     y.backward()?;
     assert_eq!(grad_of(&x)?, once.iter().map(|g| g * 2.0).collect::<Vec<_>>());
     // x = 1, twice: 4, not the 6 of an engine that counts intermediate gradients again.
     let x = scalar(1.0)?;
     let y = x.mul(&x)?;
-    y.backward_opts(None, Backward::RETAIN)?;
+    y.backward_with(BackwardOptions::new().retain_graph(true))?;
     y.backward()?;
     assert_eq!(grad_of(&x)?, [4.0]);
     Ok(())
@@ -164,18 +164,18 @@ fn a_second_pass_over_a_retained_graph_doubles_exactly() -> Result<()> {
 fn a_second_pass_over_a_freed_graph_is_refused() -> Result<()> {
     let (x, w) = (leaf([0.5, 2.0])?, leaf([1.0, 1.0])?);
     let h = x.exp()?;
-    let y = h.sum()?;
+    let y = h.sum(..)?;
     y.backward()?;
     let once = grad_of(&x)?;
     refused(y.backward(), &["backward", "sum", "tests/autograd/engine.rs", "retain_graph"]);
     refused(grad(&y, &[&x]), &["grad", "sum", "tests/autograd/engine.rs", "retain_graph"]);
     // A new computation on a value whose graph is gone: the missing part is named, and no gradient is left half added.
-    let z = h.mul(&w)?.sum()?;
+    let z = h.mul(&w)?.sum(..)?;
     refused(z.backward(), &["backward", "exp", "tests/autograd/engine.rs", "retain_graph"]);
     assert_eq!(grad_of(&x)?, once);
     assert!(w.grad().is_none());
     // What does not need the freed part can still be had.
-    let z = h.mul(&w)?.sum()?;
+    let z = h.mul(&w)?.sum(..)?;
     assert_eq!(grad(&z, &[&h])?[0].as_ref().map(Tensor::to_vec::<f64>).transpose()?, Some(vec![1.0, 1.0]));
     Ok(())
 }
@@ -191,7 +191,7 @@ fn what_a_rule_does_not_need_costs_nothing() -> Result<()> {
         assert_eq!((event.inputs[0].is_some(), event.inputs[1].is_some()), (true, false));
         store.fetch_add(1, Ordering::Relaxed);
     })?;
-    y.sum()?.backward()?;
+    y.sum(..)?.backward()?;
     assert_eq!(seen.load(Ordering::Relaxed), 1);
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::training::Mlp;
 use super::{GPU, alone, gpu, random};
 use cotangent::nn::{Forward, Module};
 use cotangent::optim::{AdamW, Optimizer, Sgd};
-use cotangent::{CrossEntropy, CudaGraph, DType, Device, Generator, Result, Tensor, memory};
+use cotangent::{CudaGraph, DType, Device, Generator, Result, Tensor, memory};
 
 fn batch(seed: u64) -> Result<[Tensor; 2]> {
     let target = Generator::seed(seed).randint(0, 7, [64])?;
@@ -13,7 +13,7 @@ fn batch(seed: u64) -> Result<[Tensor; 2]> {
 
 fn step(model: &mut Mlp, optimizer: &mut dyn Optimizer, [x, y]: [&Tensor; 2]) -> Result<Tensor> {
     model.zero_grad();
-    let loss = model.forward(x)?.cross_entropy(y, &CrossEntropy::default())?;
+    let loss = model.forward(x)?.cross_entropy(y)?;
     loss.backward()?;
     optimizer.step(model)?;
     Ok(loss.detach())
@@ -58,7 +58,7 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
                 // Other work between, which must not get memory of the graph's.
                 let noise = random(&[300, 300], seed, DType::F32)?.to_device(GPU)?;
                 let loss = graph.replay(&[&x, &y])?;
-                assert!(noise.matmul(&noise)?.sum()?.item::<f32>()?.is_finite());
+                assert!(noise.matmul(&noise)?.sum(..)?.item::<f32>()?.is_finite());
                 assert!(loss[0].equal(&expected)?, "{name} {dtype} step {seed}: {} and {expected}", loss[0]);
             }
             for (a, b) in recorded.parameters().iter().zip(plain.parameters()) {
@@ -78,15 +78,15 @@ fn what_cannot_be_replayed_is_refused() -> Result<()> {
     let x = random(&[4, 4], 1, DType::F32)?.to_device(GPU)?;
     type Step = fn(&[Tensor]) -> Result<Vec<Tensor>>;
     let steps: [(&str, Step); 4] = [
-        ("item", |x| Ok(vec![x[0].mul(f64::from(x[0].sum()?.item::<f32>()?))?])),
+        ("item", |x| Ok(vec![x[0].mul(f64::from(x[0].sum(..)?.item::<f32>()?))?])),
         ("to_device", |x| Ok(vec![x[0].add(&Tensor::ones([4])?.to_device(GPU)?)?])),
-        ("dropout", |x| Ok(vec![x[0].dropout(0.5, true)?])),
+        ("dropout", |x| Ok(vec![x[0].dropout(0.5)?])),
         ("rand", |x| Ok(vec![x[0].add(&x[0].rand_like()?)?])),
     ];
     for (name, step) in steps {
         let refused = message(CudaGraph::record(&[&x], step));
         assert!(refused.contains(name) && refused.contains("recorded"), "{name}: {refused}");
-        assert_eq!(x.mul(0.0)?.sum()?.item::<f32>()?, 0.0, "work goes on after {name}");
+        assert_eq!(x.mul(0.0)?.sum(..)?.item::<f32>()?, 0.0, "work goes on after {name}");
     }
     assert!(message(CudaGraph::record(&[&x.to_device(Device::Cpu)?], |x| Ok(x.to_vec()))).contains("cpu"));
 
@@ -133,7 +133,7 @@ fn a_graph_gives_its_memory_back() -> Result<()> {
     x.matmul(&x)?;
     let before = memory::stats(GPU)?.current();
     for _ in 0..3 {
-        let (mut graph, first) = CudaGraph::record(&[&x], |x| Ok(vec![x[0].matmul(&x[0])?.exp()?.sum()?]))?;
+        let (mut graph, first) = CudaGraph::record(&[&x], |x| Ok(vec![x[0].matmul(&x[0])?.exp()?.sum(..)?]))?;
         drop(first);
         let after = memory::stats(GPU)?.current();
         for _ in 0..200 {

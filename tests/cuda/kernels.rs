@@ -1,9 +1,10 @@
 //! Kernels at sizes that the list of samples does not have.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
-use cotangent::autograd::{Backward, grad_with};
+use cotangent::autograd::grad_with;
 use cotangent::{
-    Attention, CrossEntropy, DType, Device, Dims, Generator, Result, Slice, Tensor, memory, with_generator,
+    AttentionOptions, CrossEntropyOptions, DType, Device, Dims, Generator, LayerNormOptions, Result, Slice, Tensor,
+    keepdim, memory, with_generator,
 };
 
 const FLOATS: [(DType, f64); 4] = [(DType::F64, 1e-12), (DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)];
@@ -22,36 +23,35 @@ fn folds_of_every_length_and_direction() -> Result<()> {
             let there = x.to_device(GPU)?;
             let all: Vec<isize> = (0..shape.len() as isize).collect();
             let mut dims: Vec<Dims> = all.iter().map(|&d| Dims::from(d)).collect();
-            dims.push(Dims::All);
+            dims.push(Dims::from(..));
             for dims in dims {
                 let what = format!("{dtype} {shape:?} over {dims:?}");
                 // Of many numbers of either sign the sum is small beside its parts.
                 let wide = tolerance * 50.0;
+                assert!(close(&there.sum(dims.clone())?, &x.sum(dims.clone())?, wide)?, "sum of {what}");
                 assert!(
-                    close(&there.sum_dim(dims.clone(), false)?, &x.sum_dim(dims.clone(), false)?, wide)?,
-                    "sum of {what}"
+                    close(&there.max(keepdim(dims.clone()))?, &x.max(keepdim(dims.clone()))?, 0.0)?,
+                    "max of {what}"
                 );
-                assert!(close(&there.amax(dims.clone(), true)?, &x.amax(dims.clone(), true)?, 0.0)?, "max of {what}");
                 assert!(
-                    close(&there.var_dim(dims.clone(), 1, true)?, &x.var_dim(dims.clone(), 1, true)?, wide)?,
+                    close(&there.var(keepdim(dims.clone()))?, &x.var(keepdim(dims.clone()))?, wide)?,
                     "variance of {what}"
                 );
-                let (a, b) = (there.logsumexp(dims.clone(), false)?, x.logsumexp(dims.clone(), false)?);
+                let (a, b) = (there.logsumexp(dims.clone())?, x.logsumexp(dims.clone())?);
                 assert!(close(&a, &b, wide)?, "logsumexp of {what}");
             }
             for dim in all {
-                assert!(
-                    close(&there.argmax_dim(dim, false)?, &x.argmax_dim(dim, false)?, 0.0)?,
-                    "argmax of {dtype} {shape:?} over {dim}"
-                );
-                for rows in [Tensor::softmax, Tensor::log_softmax] {
+                assert!(close(&there.argmax(dim)?, &x.argmax(dim)?, 0.0)?, "argmax of {dtype} {shape:?} over {dim}");
+                let by_rows: [fn(&Tensor, isize) -> Result<Tensor>; 2] =
+                    [|x, dim| x.softmax(dim), |x, dim| x.log_softmax(dim)];
+                for rows in by_rows {
                     assert!(
                         close(&rows(&there, dim)?, &rows(&x, dim)?, tolerance * 4.0)?,
                         "softmax of {dtype} {shape:?} over {dim}"
                     );
                 }
             }
-            assert_eq!(there.sum()?.to_vec_f64()?, there.sum()?.to_vec_f64()?, "the same bits every time");
+            assert_eq!(there.sum(..)?.to_vec_f64()?, there.sum(..)?.to_vec_f64()?, "the same bits every time");
         }
     }
     Ok(())
@@ -78,8 +78,11 @@ fn integers_are_folded_and_multiplied_exactly() -> Result<()> {
         let y = Generator::seed(2).randint(0, 100, [90, 50])?.to_dtype(dtype)?;
         let (there, other) = (x.to_device(GPU)?, y.to_device(GPU)?);
         assert!(close(&there.matmul(&other)?, &x.matmul(&y)?, 0.0)?, "matmul of {dtype}");
-        assert!(close(&there.sum()?, &x.sum()?, 0.0)? && close(&there.prod()?, &x.prod()?, 0.0)?, "folds of {dtype}");
-        assert!(close(&there.min()?, &x.min()?, 0.0)?, "min of {dtype}");
+        assert!(
+            close(&there.sum(..)?, &x.sum(..)?, 0.0)? && close(&there.prod(..)?, &x.prod(..)?, 0.0)?,
+            "folds of {dtype}"
+        );
+        assert!(close(&there.min(..)?, &x.min(..)?, 0.0)?, "min of {dtype}");
     }
     Ok(())
 }
@@ -133,7 +136,7 @@ fn sums_by_index_have_the_processors_bits() -> Result<()> {
         let gradient = |device: Device| -> Result<Tensor> {
             let leaf = zeros.to_device(device)?.requires_grad_(true)?;
             let y = leaf.index_select(0, &index.to_device(device)?)?;
-            let mut grads = grad_with(&y, &[&leaf], Some(&x.to_device(device)?), Backward::default())?;
+            let mut grads = grad_with(&y, &[&leaf], &x.to_device(device)?)?;
             Ok(grads.pop().flatten().unwrap_or(leaf))
         };
         assert!(gradient(GPU)?.equal(&gradient(Device::Cpu)?)?, "{rows} rows into {entries}");
@@ -162,7 +165,7 @@ fn random_numbers_are_the_processors() -> Result<()> {
     }
     let x = random(&[100, 103], 1, DType::F32)?;
     for p in [0.1, 0.5, 1.0] {
-        let drop = |x: &Tensor| with_generator(&mut Generator::seed(7), || x.dropout(p, true));
+        let drop = |x: &Tensor| with_generator(&mut Generator::seed(7), || x.dropout(p));
         assert!(drop(&x.to_device(GPU)?)?.equal(&drop(&x)?)?, "dropout of {p}");
     }
     Ok(())
@@ -173,7 +176,7 @@ fn with_gradients(inputs: &[Tensor], call: impl Fn(&[Tensor]) -> Result<Tensor>)
     let leaves = inputs.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<Vec<_>>>()?;
     let y = call(&leaves)?;
     let g = Generator::seed(9).randn_with(y.shape(), DType::F32)?.to_dtype(y.dtype())?.to_device(y.device())?;
-    let grads = grad_with(&y, &leaves.iter().collect::<Vec<_>>(), Some(&g), Backward::default())?;
+    let grads = grad_with(&y, &leaves.iter().collect::<Vec<_>>(), &g)?;
     Ok(std::iter::once(y.detach()).chain(grads.into_iter().flatten()).collect())
 }
 
@@ -188,7 +191,7 @@ fn layer_norms_of_every_width() -> Result<()> {
         {
             let inputs =
                 [random(&[rows, width], 1, dtype)?, random(&[width], 2, dtype)?.add(1.0)?, random(&[width], 3, dtype)?];
-            let call = |x: &[Tensor]| x[0].layer_norm([width], Some(&x[1]), Some(&x[2]), 1e-5);
+            let call = |x: &[Tensor]| x[0].layer_norm_with([width], LayerNormOptions::new().weight(&x[1]).bias(&x[2]));
             let there = inputs.iter().map(|x| x.to_device(GPU)).collect::<Result<Vec<_>>>()?;
             for (at, (a, b)) in with_gradients(&there, call)?.iter().zip(&with_gradients(&inputs, call)?).enumerate() {
                 assert!(close(a, b, tolerance * 30.0)?, "{dtype} {rows}x{width}, tensor {at}: {a} and {b}");
@@ -209,10 +212,11 @@ fn cross_entropies_of_many_classes() -> Result<()> {
             let x = random(&[rows, classes], 1, dtype)?;
             let target = Generator::seed(2).randint(0, classes as i64, [rows])?;
             for label_smoothing in [0.0, 0.1] {
-                let options = CrossEntropy { label_smoothing, ignore_index: Some(2), ..CrossEntropy::default() };
-                let there =
-                    with_gradients(&[x.to_device(GPU)?], |x| x[0].cross_entropy(&target.to_device(GPU)?, &options))?;
-                let here = with_gradients(std::slice::from_ref(&x), |x| x[0].cross_entropy(&target, &options))?;
+                let options = || CrossEntropyOptions::new().label_smoothing(label_smoothing).ignore_index(2);
+                let there = with_gradients(&[x.to_device(GPU)?], |x| {
+                    x[0].cross_entropy_with(&target.to_device(GPU)?, options())
+                })?;
+                let here = with_gradients(std::slice::from_ref(&x), |x| x[0].cross_entropy_with(&target, options()))?;
                 for (a, b) in there.iter().zip(&here) {
                     assert!(close(a, b, tolerance * 4.0)?, "{dtype} {rows}x{classes}, smoothing {label_smoothing}");
                 }
@@ -239,8 +243,8 @@ fn attention_on_tensor_cores_agrees_with_f32() -> Result<()> {
                     let x = inputs.iter().map(|x| x.to_dtype(dtype)?.to_device(device)).collect::<Result<Vec<_>>>()?;
                     let seen = seen.to_device(device)?;
                     with_gradients(&x, |x| {
-                        let options = Attention { mask: masked.then_some(&seen), causal, ..Attention::default() };
-                        x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+                        let options = AttentionOptions::new().attn_mask(masked.then_some(&seen)).is_causal(causal);
+                        x[0].scaled_dot_product_attention_with(&x[1], &x[2], options)
                     })
                 };
                 let tolerance = if dtype == DType::BF16 { 4e-2 } else { 6e-3 };
@@ -300,8 +304,9 @@ fn attention_in_tiles_agrees_with_f64() -> Result<()> {
                     let x = inputs.iter().map(|x| x.to_dtype(dtype)?.to_device(device)).collect::<Result<Vec<_>>>()?;
                     let mask = mask.to_device(device)?;
                     with_gradients(&x, |x| {
-                        let options = Attention { mask: masked.then_some(&mask), causal, scale };
-                        x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
+                        let options =
+                            AttentionOptions::new().attn_mask(masked.then_some(&mask)).is_causal(causal).scale(scale);
+                        x[0].scaled_dot_product_attention_with(&x[1], &x[2], options)
                     })
                 };
                 let exact = run(Device::Cpu, DType::F64)?;
@@ -332,7 +337,7 @@ fn attention_in_tiles_takes_rows_as_they_lie() -> Result<()> {
             let reverse = Slice::from(..).step(-1);
             let (query, key) = (x[0].narrow(2, 1, 40)?, x[1].narrow(2, 1, 40)?.slice(1, reverse)?);
             let value = x[1].narrow(1, 0, 90)?.slice(2, Slice::from(..).step(3))?;
-            query.scaled_dot_product_attention(&key, &value, &Attention::CAUSAL)
+            query.scaled_dot_product_attention_with(&key, &value, AttentionOptions::new().is_causal(true))
         })
     };
     for (at, (a, b)) in run(GPU)?.iter().zip(&run(Device::Cpu)?).enumerate() {
@@ -350,9 +355,7 @@ fn attention_in_tiles_stores_no_scores() -> Result<()> {
     let x = random(&[1, 1, 16_384, 64], 1, DType::F32)?.to_device(GPU)?;
     memory::reset_peak(GPU)?;
     let before = memory::stats(GPU)?.current();
-    let all = with_gradients(&[x.clone(), x.clone(), x], |x| {
-        x[0].scaled_dot_product_attention(&x[1], &x[2], &Attention::default())
-    })?;
+    let all = with_gradients(&[x.clone(), x.clone(), x], |x| x[0].scaled_dot_product_attention(&x[1], &x[2]))?;
     assert_eq!(all.len(), 4);
     let taken = memory::stats(GPU)?.peak() - before;
     // The scores alone would be 1 GiB.

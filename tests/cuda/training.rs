@@ -3,7 +3,7 @@
 use super::{GPU, alone, beside_others, close, gpu, random};
 use cotangent::nn::{Forward, Linear, Module};
 use cotangent::optim::{AdamW, Optimizer, Sgd, clip_grad_norm};
-use cotangent::{CrossEntropy, DType, Device, Generator, Result, Tensor, memory, with_generator};
+use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, with_generator};
 
 #[path = "../../examples/char_gpt/model.rs"]
 mod model;
@@ -39,7 +39,7 @@ fn train(device: Device, dtype: DType, optimizer: &mut dyn Optimizer, steps: usi
     let mut losses = Vec::new();
     for _ in 0..steps {
         model.zero_grad();
-        let loss = model.forward(&x)?.cross_entropy(&y, &CrossEntropy::default())?;
+        let loss = model.forward(&x)?.cross_entropy(&y)?;
         loss.backward()?;
         clip_grad_norm(&model, 1.0)?;
         optimizer.step(&mut model)?;
@@ -90,11 +90,11 @@ fn half_precision_learns_by_steps_too_small_for_it() -> Result<()> {
         let mut optimizer = Sgd::new(1.0);
         for _ in 0..1000 {
             for parameter in model.parameters() {
-                parameter.set_grad(parameter.detach().full_like(1e-5)?)?;
+                parameter.set_grad(&parameter.detach().full_like(1e-5)?)?;
             }
             optimizer.step(&mut model)?;
         }
-        let moved = before.sub(&model.first.weight.detach().to_dtype(DType::F32)?)?.mean()?.item::<f32>()?;
+        let moved = before.sub(&model.first.weight.detach().to_dtype(DType::F32)?)?.mean(..)?.item::<f32>()?;
         assert!((moved - 1e-2).abs() < 1e-3, "{device}: by {moved} instead of 0.01");
     }
     Ok(())
@@ -113,7 +113,7 @@ fn two_thousand_steps_take_no_more_memory_than_ten() -> Result<()> {
     let mut after_ten = None;
     for step in 0..2000 {
         model.zero_grad();
-        model.forward(&x)?.cross_entropy(&y, &CrossEntropy::default())?.backward()?;
+        model.forward(&x)?.cross_entropy(&y)?.backward()?;
         optimizer.step(&mut model)?;
         let stats = memory::stats(GPU)?;
         let now = (stats.current(), stats.held(), stats.system_allocations());
@@ -141,7 +141,7 @@ fn the_language_model_learns_as_on_cpu() -> Result<()> {
         let mut optimizer = AdamW::new(3e-3);
         let mut losses = Vec::new();
         for _ in 0..40 {
-            let loss = gpt.forward(&seen)?.reshape([128, 32])?.cross_entropy(&next, &CrossEntropy::default())?;
+            let loss = gpt.forward(&seen)?.reshape([128, 32])?.cross_entropy(&next)?;
             gpt.zero_grad();
             loss.backward()?;
             optimizer.step(&mut gpt)?;
@@ -171,6 +171,6 @@ fn models_are_saved_and_loaded_across_devices() -> Result<()> {
         assert_eq!(other.first.weight.device(), device);
         assert!(other.first.weight.detach().equal(&model.first.weight.detach())?);
     }
-    std::fs::remove_file(&path).map_err(|source| cotangent::Error::Io { op: "test", path, source })?;
-    Ok(())
+    let removed = std::fs::remove_file(&path);
+    removed.map_err(|error| Error::new(ErrorKind::Io, "test", format!("{}: {error}", path.display())))
 }

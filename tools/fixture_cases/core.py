@@ -126,20 +126,26 @@ def encode_all(ts, layout=False):
 
 
 class Book:
-    """The cases of one subject (one JSON file)."""
+    """The cases of all ops: one JSON file for each of them."""
 
-    def __init__(self, subject, functions):
-        self.subject = subject
-        self.functions = functions
-        self.cases = []
+    def __init__(self):
+        self.functions = {}
+        self.names = {}
+        self.cases = {}
         self.drawn = {}
         self.undefined = []
 
+    def define(self, functions, names=None):
+        """PyTorch's form of ops: each takes the tensors by position and everything else by name. `names` are the
+        parameters that the tensors are, where they are not `self` and `other`."""
+        self.functions.update(functions)
+        self.names.update(names or {})
+
     def draw(self, op):
-        """A fresh generator per case, seeded by op and running number, so that a case added to
-        one op leaves the data of every other op alone."""
+        """A fresh generator for each case, seeded by the op and the number of the draw, so that a case that is added
+        at the end of an op changes no other."""
         self.drawn[op] = self.drawn.get(op, 0) + 1
-        return Draw(f"{self.subject}/{op}/{self.drawn[op]}")
+        return Draw(f"{op}/{self.drawn[op]}")
 
     def add(self, op, inputs, args=None, grad="auto", note=None, rtol=None, atol=None, layout=False):
         """Runs `op` in PyTorch and records it.
@@ -148,44 +154,52 @@ class Book:
         bools for these.
         """
         args = args or {}
-        inputs = [t.detach().contiguous() for t in inputs]
+        inputs = [None if t is None else t.detach().contiguous() for t in inputs]
+        given = [t for t in inputs if t is not None]
         if grad == "auto":
-            grad = [t.dtype in (torch.float64, torch.float32) for t in inputs]
+            grad = [t.dtype in (torch.float64, torch.float32) for t in given]
         elif grad is False:
-            grad = [False] * len(inputs)
-        leaves = [t.clone().requires_grad_(g) for t, g in zip(inputs, grad)]
-        out = self.functions[op](*leaves, **args)
-        case = {"op": op}
+            grad = [False] * len(given)
+        leaves = [t.clone().requires_grad_(g) for t, g in zip(given, grad)]
+        rest = iter(leaves)
+        out = self.functions[op](*[None if t is None else next(rest) for t in inputs], **args)
+        case = {}
         if note:
             case["note"] = note
-        case["args"] = args
-        case["inputs"] = [encode_input(t) for t in inputs]
+        case["args"] = {**self.tensor_args(op, inputs), **args}
         case["grad"] = grad
         case["output"] = encode_all(out, layout)
+        cases = self.cases.setdefault(op, [])
         if any(grad):
-            self.differentiate(case, op, leaves, grad, out)
+            self.differentiate(case, f"{op}/{len(cases)}", leaves, grad, out)
         for key, value in (("rtol", rtol), ("atol", atol)):
             if value is not None:
                 case[key] = value
-        self.cases.append(case)
+        cases.append(case)
+
+    def tensor_args(self, op, inputs):
+        names = self.names.get(op, ["self", "other"])
+        if names == ["tensors"]:
+            return {"tensors": [encode_input(t) for t in inputs]}
+        return {name: encode_input(t) for name, t in zip(names, inputs) if t is not None}
 
     def add_if_defined(self, op, inputs, args=None, **more):
-        """For dtypes that PyTorch may not support: a refusal is noted instead of raised."""
+        """For dtypes that PyTorch may not support: an error is noted instead of raised."""
         try:
             self.add(op, inputs, args, **more)
         except (NotImplementedError, RuntimeError) as error:
             dtypes = ", ".join(NAMES[t.dtype] for t in inputs)
             self.undefined.append(f"{op}({dtypes}) {args or ''}: {str(error).splitlines()[0]}")
 
-    def differentiate(self, case, op, leaves, grad, out):
+    def differentiate(self, case, key, leaves, grad, out):
         outs = [out] if isinstance(out, torch.Tensor) else list(out)
-        draw = Draw(f"cotangent/{op}/{len(self.cases)}")
+        draw = Draw(f"cotangent/{key}")
         cotangents = []
         for o in outs:
             wanted = o.requires_grad
             cotangents.append(draw.uniform(o.shape, -2, 2, NAMES[o.dtype], decimals=2) if wanted else None)
         pairs = [(o, c) for o, c in zip(outs, cotangents) if c is not None]
-        assert pairs, f"{op}: no output depends on the inputs marked for gradients"
+        assert pairs, f"{key}: no output depends on the inputs marked for gradients"
         wanted = [leaf for leaf, g in zip(leaves, grad) if g]
         found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs])
         found = iter(found)
@@ -194,16 +208,14 @@ class Book:
         case["grads"] = [encode(next(found)) if g else None for g in grad]
 
     def write(self, folder):
-        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in self.cases)
-        path = folder / f"{self.subject}.json"
-        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
-        return path
-
-    def counts(self):
-        counted = {}
-        for c in self.cases:
-            counted[c["op"]] = counted.get(c["op"], 0) + 1
-        return counted
+        (folder / "ops").mkdir(exist_ok=True)
+        paths = []
+        for op, cases in self.cases.items():
+            lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+            path = folder / "ops" / f"{op}.json"
+            path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+            paths.append(path)
+        return paths
 
 
 def header():

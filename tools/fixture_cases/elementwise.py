@@ -1,9 +1,9 @@
-"""Unary and binary elementwise ops, comparisons, where_, clamp, and casting."""
+"""Unary and binary elementwise ops, comparisons, where, clamp, and casting."""
 
 import torch
 import torch.nn.functional as F
 
-from .core import DTYPES, EXTREMES, HALVES, INF, NAN, TINY, Book, tensor
+from .core import DTYPES, EXTREMES, HALVES, INF, NAN, TINY, tensor
 
 UNARY = {
     "neg": torch.neg,
@@ -24,18 +24,20 @@ UNARY = {
     "cos": torch.cos,
     "erf": torch.erf,
 }
+def clamp(x, low=None, high=None, *, min=None, max=None):
+    return torch.clamp(x, min if low is None else low, max if high is None else high)
+
+
 WITH_CONSTANTS = {
-    "scale": lambda x, factor: x * factor,
-    "leaky_relu": lambda x, slope: F.leaky_relu(x, slope),
+    "leaky_relu": lambda x, negative_slope: F.leaky_relu(x, negative_slope),
     "elu": lambda x, alpha: F.elu(x, alpha),
     "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "softplus": lambda x, beta, threshold: F.softplus(x, beta, threshold),
-    "clamp": lambda x, min, max: torch.clamp(x, min, max),
+    "clamp": clamp,
 }
 # Arguments each of these is tried with; the first is the one used for dtypes and extremes.
 CONSTANTS = {
-    "scale": [{"factor": 2.5}, {"factor": -0.3}, {"factor": 0.0}],
-    "leaky_relu": [{"slope": 0.01}, {"slope": 0.3}],
+    "leaky_relu": [{"negative_slope": 0.01}, {"negative_slope": 0.3}],
     "elu": [{"alpha": 1.0}, {"alpha": 0.7}],
     "gelu": [{"approximate": "none"}, {"approximate": "tanh"}],
     "softplus": [{"beta": 1.0, "threshold": 20.0}, {"beta": 2.5, "threshold": 3.0}],
@@ -49,35 +51,48 @@ BINARY = {
     "pow": torch.pow,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
+    "atan2": torch.atan2,
+    "hypot": torch.hypot,
 }
+BITS = {"bitwise_and": torch.bitwise_and, "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor}
+# PyTorch has no number form of these; a number there means what it means elsewhere.
+WITHOUT_NUMBERS = (torch.maximum, torch.minimum, torch.atan2, torch.hypot)
 COMPARE = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
 
 
 def with_number(f):
     """The same op with a tensor or a Python number on the right."""
 
-    def call(a, b=None, rhs=None):
-        if b is not None:
-            return f(a, b)
-        if f in (torch.maximum, torch.minimum):
-            # PyTorch has no number form; a number there means what it means elsewhere.
-            b = torch.tensor(rhs, dtype=torch.result_type(a, rhs))
-            return f(a, b)
-        return f(a, rhs)
+    def call(a, b=None, *, other=None, **options):
+        if b is None and f in WITHOUT_NUMBERS:
+            b = torch.tensor(other, dtype=torch.result_type(a, other))
+        return f(a, other if b is None else b, **options)
 
     return call
 
 
+def with_exponent(a, b=None, *, exponent=None):
+    return torch.pow(a, exponent if b is None else b)
+
+
+def operand_name(op):
+    """The name of the right operand."""
+    return "exponent" if op == "pow" else "other"
+
+
+NAMES = {"pow": ["self", "exponent"], "where": ["self", "input", "other"], "clamp": ["self", "min", "max"]}
 FUNCTIONS = {
     **UNARY,
     **WITH_CONSTANTS,
-    **{name: with_number(f) for name, f in {**BINARY, **COMPARE}.items()},
-    "where_": torch.where,
+    **{name: with_number(f) for name, f in {**BINARY, **COMPARE, **BITS}.items()},
+    "pow": with_exponent,
+    "bitwise_not": torch.bitwise_not,
+    "where": torch.where,
     "to_dtype": lambda x, dtype: x.to(DTYPES[dtype]),
 }
 
 # Ops whose result on extreme inputs is exact or nearly so, denormals included.
-EXACT = {"neg", "abs", "relu", "square", "reciprocal", "scale", "leaky_relu", "clamp", "sqrt", "log"}
+EXACT = {"neg", "abs", "relu", "square", "reciprocal", "leaky_relu", "clamp", "sqrt", "log"}
 # Both are NaN at -inf in PyTorch (inf * 0), where the limit is 0: no reference for anyone.
 NOT_AT_MINUS_INF = {"gelu", "silu"}
 # Defined by PyTorch, with surprising dtypes; here a bool has to be cast first.
@@ -150,7 +165,7 @@ def unary_cases(book):
     kink = tensor([-1.0, 0.0, 1.0, 0.0])
     for op in ("abs", "relu", "square"):
         book.add(op, [kink], note="at 0")
-    book.add("leaky_relu", [kink], {"slope": 0.1}, note="at 0")
+    book.add("leaky_relu", [kink], {"negative_slope": 0.1}, note="at 0")
     book.add("elu", [kink], {"alpha": 0.5}, note="at 0")
     book.add("sqrt", [tensor([0.0, 4.0])], note="infinite slope at 0")
     edges = tensor([-2.0, -1.0, 0.0, 1.0, 2.0])
@@ -165,7 +180,7 @@ def unary_cases(book):
 
 
 def operands(op, draw, a, b, dtype="f64"):
-    if op == "div":
+    if op in ("div", "atan2", "hypot"):
         return [draw.uniform(a, dtype=dtype), draw.away_from_zero(b, dtype)]
     if op == "pow":
         return [draw.positive(a, dtype), draw.uniform(b, dtype=dtype)]
@@ -197,7 +212,7 @@ def binary_cases(book):
         book.add(op, [a.float(), b], rtol=1e-5, note="f32 with f64")
         numbers = {"div": (2.0, -0.5, 3), "maximum": (0.5, -0.5, 1), "minimum": (0.5, -0.5, 1)}
         for rhs in numbers.get(op, (2.0, -0.5, 3, 0.0)):
-            book.add(op, operands(op, book.draw(op), [2, 3], [])[:1], {"rhs": rhs}, note="number")
+            book.add(op, operands(op, book.draw(op), [2, 3], [])[:1], {operand_name(op): rhs}, note="number")
         integers(book, op)
         extremes(book, op)
     special_binary(book)
@@ -217,7 +232,7 @@ def integers(book, op):
         left = draw.positive([4], dtype) if DTYPES[dtype].is_floating_point else whole(op, draw, [4], dtype, False)
         if op == "pow":
             left = left if dtype == "bool" else left.abs()
-        book.add_if_defined(op, [left], {"rhs": rhs}, grad=False, note=f"{dtype} with a number")
+        book.add_if_defined(op, [left], {operand_name(op): rhs}, grad=False, note=f"{dtype} with a number")
 
 
 def extremes(book, op):
@@ -235,16 +250,16 @@ def special_binary(book):
     book.add("pow", [tensor([0.0, 0.0, 0.0, 0.0]), tensor([1.0, 2.0, 3.0, 0.5])], note="zero base")
     book.add("pow", [tensor([0.0, 2.0, -1.5, 0.5]), tensor([0.0, 0.0, 0.0, 0.0])], grad=[True, False], note="zero exponent")
     book.add("pow", [tensor([0.0, 2.0]), tensor([0.0, 0.0])], note="zero exponent")
-    book.add("pow", [tensor([0.0, 0.0])], {"rhs": -1.0}, grad=False, note="zero base, negative exponent")
+    book.add("pow", [tensor([0.0, 0.0])], {"exponent": -1.0}, grad=False, note="zero base, negative exponent")
     for rhs in (2, 3, 2.0, 3.0, -1.0, -2, 0.0, 0, 1.0, 1):
-        book.add("pow", [tensor([-2.0, -0.7, 0.4, 1.9])], {"rhs": rhs}, note="number")
+        book.add("pow", [tensor([-2.0, -0.7, 0.4, 1.9])], {"exponent": rhs}, note="number")
     for rhs in (0.0, 1.0, 2.0, 3.0, 0.5):
-        book.add("pow", [tensor([0.0, 1.5])], {"rhs": rhs}, note="zero base, number")
+        book.add("pow", [tensor([0.0, 1.5])], {"exponent": rhs}, note="zero base, number")
     for op in ("maximum", "minimum"):
         a, b = tensor([1.0, 2.0, -1.0, 0.0]), tensor([1.0, -2.0, -1.0, 0.5])
         book.add(op, [a, b], note="ties share the gradient")
         book.add(op, [tensor([[1.0], [2.0]]), tensor([[1.0, 2.0, 3.0]])], note="ties, broadcast")
-        book.add(op, [tensor([1.0, 2.0, 3.0])], {"rhs": 2.0}, note="tie with a number", grad=False)
+        book.add(op, [tensor([1.0, 2.0, 3.0])], {operand_name(op): 2.0}, note="tie with a number", grad=False)
     zero = tensor([0, 0, 0, 2], "i64")
     book.add("div", [tensor([1, -1, 0, 3], "i64"), zero], grad=False, note="integers by zero")
     book.add("div", [tensor([1.0, -1.0, 0.0]), tensor([0.0, 0.0, 0.0])], grad=False, note="by zero")
@@ -268,7 +283,7 @@ def compare_cases(book):
             book.add(op, [draw.integers([2, 4], 0, 2, a), draw.integers([4], 0, 2, b)], grad=False, note=f"{a} with {b}")
         for dtype, rhs in ("f64", 1.0), ("f32", 1), ("i64", 1), ("i64", 0.5), ("u8", 1), ("bool", 1), ("bf16", 1.0):
             draw = book.draw(op)
-            book.add(op, [draw.integers([5], 0, 2, dtype)], {"rhs": rhs}, grad=False, note=f"{dtype} with a number")
+            book.add(op, [draw.integers([5], 0, 2, dtype)], {operand_name(op): rhs}, grad=False, note=f"{dtype} with a number")
         big = tensor([2**53, 2**53 + 1], "i64")
         book.add(op, [big, big.flip(0)], grad=False, note="beyond f64's integers")
 
@@ -276,17 +291,17 @@ def compare_cases(book):
 def where_cases(book):
     shapes = [([2, 3],) * 3, ([3], [2, 3], [2, 1]), ([2, 1], [3], []), ([], [2, 3], [3]), ([0, 3], [3], [1, 3]), ([2, 3], [], []), ([], [], [])]
     for c, a, b in shapes:
-        draw = book.draw("where_")
-        book.add("where_", [draw.integers(c, 0, 2, "bool"), draw.uniform(a), draw.uniform(b)])
-    draw = book.draw("where_")
+        draw = book.draw("where")
+        book.add("where", [draw.integers(c, 0, 2, "bool"), draw.uniform(a), draw.uniform(b)])
+    draw = book.draw("where")
     mask = draw.integers([2, 3], 0, 2, "bool")
-    book.add("where_", [mask, draw.uniform([2, 3]), draw.uniform([2, 3])], grad=[False, False, True], note="one side")
-    book.add("where_", [mask, draw.uniform([2, 3], dtype="f32"), draw.uniform([3], dtype="f32")])
+    book.add("where", [mask, draw.uniform([2, 3]), draw.uniform([2, 3])], grad=[False, False, True], note="one side")
+    book.add("where", [mask, draw.uniform([2, 3], dtype="f32"), draw.uniform([3], dtype="f32")])
     for a, b in ("f16", "f16"), ("bf16", "bf16"), ("i64", "f32"), ("i64", "i32"), ("bool", "u8"), ("f32", "f64"), ("bool", "bool"):
-        draw = book.draw("where_")
-        book.add("where_", [mask, draw.integers([2, 3], 0, 2, a), draw.integers([2, 3], 0, 2, b)], grad=False, note=f"{a} with {b}")
+        draw = book.draw("where")
+        book.add("where", [mask, draw.integers([2, 3], 0, 2, a), draw.integers([2, 3], 0, 2, b)], grad=False, note=f"{a} with {b}")
     half = tensor([True, False, True], "bool")
-    book.add("where_", [half, tensor([1.0, NAN, INF]), tensor([NAN, 2.0, NAN])], note="the side not taken may be NaN")
+    book.add("where", [half, tensor([1.0, NAN, INF]), tensor([NAN, 2.0, NAN])], note="the side not taken may be NaN")
 
 
 def cast_cases(book):
@@ -319,11 +334,65 @@ def cast_cases(book):
     book.add("to_dtype", [tensor([2**53 + 1, 2**62 + 1], "i64")], {"dtype": "u64"}, grad=False, note="large integers")
 
 
-def book():
-    out = Book("elementwise", FUNCTIONS)
-    unary_cases(out)
-    binary_cases(out)
-    compare_cases(out)
-    where_cases(out)
-    cast_cases(out)
-    return out
+def rounded_cases(book):
+    values = tensor([7.0, -7.0, 6.5, -0.3, 0.0, 9.0, -9.0])
+    for mode in ("trunc", "floor"):
+        book.add("div", [values, tensor([2.0, 2.0, -2.0, 0.5, 3.0, 0.1, 3.0])], {"rounding_mode": mode}, grad=False)
+        book.add("div", [values.reshape(-1, 1), tensor([0.7, -1.3])], {"rounding_mode": mode}, grad=False)
+        book.add("div", [values], {"other": 0.7, "rounding_mode": mode}, grad=False, note="number")
+        for dtype in ("i64", "i8"):
+            ints = tensor([7, -7, 7, -7, 0, 6, -6], dtype)
+            book.add("div", [ints, tensor([2, 2, -2, -2, 3, 3, 3], dtype)], {"rounding_mode": mode}, grad=False)
+        book.add("div", [tensor([7, 9, 0], "u8"), tensor([2, 3, 4], "u8")], {"rounding_mode": mode}, grad=False)
+        for dtype in ("f32", *HALVES):
+            book.add("div", [values.to(DTYPES[dtype])], {"other": 2, "rounding_mode": mode}, grad=False)
+        edge = tensor([1.0, -1.0, 0.0, INF, 1.0, NAN, -INF])
+        by = tensor([0.0, 0.0, 0.0, 2.0, INF, 1.0, -3.0])
+        book.add("div", [edge, by], {"rounding_mode": mode}, grad=False, note="extreme")
+
+
+def bit_cases(book):
+    for op in BITS:
+        for dtype in ("i64", "i32", "i16", "i8", "u8", "bool"):
+            draw = book.draw(op)
+            low, high = (0, 2) if dtype == "bool" else (0 if dtype == "u8" else -90, 90)
+            book.add(op, [draw.integers([2, 3], low, high, dtype), draw.integers([3], low, high, dtype)], grad=False)
+        draw = book.draw(op)
+        book.add(op, [draw.integers([4], -9, 9, "i32"), draw.integers([4], -9, 9, "i64")], grad=False, note="i32 with i64")
+        book.add(op, [draw.integers([4], 0, 2, "bool"), draw.integers([4], -9, 9, "i8")], grad=False, note="bool with i8")
+        book.add(op, [draw.integers([4], -99, 99)], {"other": 12}, grad=False, note="number")
+        book.add(op, [draw.integers([], -99, 99), draw.integers([0], -9, 9)], grad=False, note="size 0")
+    for dtype in ("i64", "i8", "u8", "bool"):
+        draw = book.draw("bitwise_not")
+        low, high = (0, 2) if dtype == "bool" else (0, 100)
+        book.add("bitwise_not", [draw.integers([2, 3], low, high, dtype)], grad=False)
+
+
+def special_quadrants(book):
+    ys, xs = tensor([[0.0], [-0.0], [1.0], [-2.0], [INF], [-INF], [NAN]]), tensor([[0.0, -0.0, 3.0, -1.0, INF, -INF]])
+    book.add("atan2", [ys, xs], grad=False, note="all quadrants")
+    book.add("hypot", [tensor([1e300, 3e-300]), tensor([1e300, 4e-300])], note="squares over- and underflow")
+
+
+def clamp_cases(book):
+    draw = book.draw("clamp")
+    x = draw.uniform([3, 4])
+    book.add("clamp", [x, draw.uniform([4], -1.5, -0.5), draw.uniform([3, 1], 0.5, 1.5)], note="tensors", grad=[True, True, True])
+    book.add("clamp", [x, draw.uniform([], -1.0, 0.0), None], note="one tensor", grad=[True, False])
+    big = tensor([2**24 + 1, -5, 7], "i64")
+    book.add("clamp", [big], {"min": 0, "max": 2**25}, grad=False, note="integers stay integers")
+    book.add("clamp", [tensor([1, 5, 9], "u8")], {"min": 3, "max": None}, grad=False)
+    book.add("clamp", [tensor([1, 5, 9], "i64")], {"min": 2.5, "max": None}, grad=False, note="integers with a float")
+
+
+def add_cases(book):
+    book.define(FUNCTIONS, NAMES)
+    unary_cases(book)
+    binary_cases(book)
+    rounded_cases(book)
+    special_quadrants(book)
+    clamp_cases(book)
+    bit_cases(book)
+    compare_cases(book)
+    where_cases(book)
+    cast_cases(book)

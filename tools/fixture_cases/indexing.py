@@ -2,7 +2,7 @@
 
 import torch
 
-from .core import HALVES, INF, NAN, Book, tensor
+from .core import DTYPES, HALVES, INF, NAN, encode, tensor
 
 FUNCTIONS = {
     "matmul": torch.matmul,
@@ -15,7 +15,26 @@ FUNCTIONS = {
     "tril": lambda x, diagonal: torch.tril(x, diagonal),
     "triu": lambda x, diagonal: torch.triu(x, diagonal),
     "embedding": lambda index, weight: torch.nn.functional.embedding(index, weight),
+    "index": lambda x, index: x[tuple(item(i) for i in index["index"])],
 }
+NAMES = {
+    "cat": ["tensors"],
+    "stack": ["tensors"],
+    "gather": ["self", "index"],
+    "index_select": ["self", "index"],
+    "scatter_add": ["self", "index", "src"],
+    "masked_fill": ["self", "mask"],
+    "embedding": ["self", "weight"],
+}
+
+
+def item(written):
+    """An item of an index from its written form."""
+    if isinstance(written, dict) and "slice" in written:
+        return slice(*written["slice"])
+    if isinstance(written, dict):
+        return torch.tensor(written["data"], dtype=DTYPES[written["dtype"]]).reshape(written["shape"])
+    return ... if written == "..." else written
 
 MATMULS = [
     ([3], [3]),
@@ -81,6 +100,8 @@ def join_cases(book):
     ]:
         draw = book.draw("cat")
         book.add("cat", [draw.uniform(s) for s in shapes], {"dim": dim})
+    draw = book.draw("cat")
+    book.add("cat", [draw.uniform([0]), draw.uniform([2, 3]), draw.uniform([0])], {"dim": 1}, note="vectors without elements")
     for shape, count, dim in [([2, 3], 2, 0), ([2, 3], 3, 1), ([2, 3], 2, 2), ([2, 3], 2, -1), ([2, 3], 2, -3), ([], 3, 0), ([4], 1, 0), ([0, 2], 2, 1)]:
         draw = book.draw("stack")
         book.add("stack", [draw.uniform(shape) for _ in range(count)], {"dim": dim})
@@ -105,6 +126,8 @@ def gather_cases(book):
         ([6], [9], 0),
         ([3, 4], [3, 0], 1),
         ([], [], 0),
+        ([], [3], 0),
+        ([3], [], 0),
     ]:
         draw = book.draw("gather")
         x = draw.uniform(shape)
@@ -179,10 +202,67 @@ def mask_cases(book):
         book.add(op, [tensor([[NAN, INF], [NAN, -INF]])], {"diagonal": 0}, grad=False, note="cut off, not multiplied by 0")
 
 
-def book():
-    out = Book("indexing", FUNCTIONS)
-    matmul_cases(out)
-    join_cases(out)
-    gather_cases(out)
-    mask_cases(out)
-    return out
+    book.add("index_select", [tensor(5.0), tensor([0], "i64")], {"dim": 0}, note="0-d")
+    book.add("gather", [tensor([[1.0, 2.0]]), tensor([], "i64")], {"dim": 1}, note="an empty index")
+
+
+def span(*ends):
+    return {"slice": [*ends, *[None] * (3 - len(ends))]}
+
+
+def chosen(data, dtype="i64"):
+    return encode(tensor(data, dtype))
+
+
+# The shape of the tensor, and what stands between the brackets.
+INDICES = [
+    ([3, 4], [1]),
+    ([3, 4], [-1, 2]),
+    ([3, 4], [span(None, 2)]),
+    ([3, 4], [span(1, None), span(None, None, 2)]),
+    ([3, 4], [span(-2, None), -1]),
+    ([3, 4], [None, span(0, 2)]),
+    ([3, 4], ["...", 0]),
+    ([2, 3, 4], [0, "...", span(1, 3)]),
+    ([2, 3, 4], ["...", None]),
+    ([2, 3, 4], [span(None), 1, None]),
+    ([3, 4], [chosen([2, 0, 2])]),
+    ([3, 4], [chosen([[0, 1], [2, -1]])]),
+    ([3, 4], [span(None), chosen([3, 0])]),
+    ([3, 4], [chosen([2, 0]), chosen([1, 3])]),
+    ([3, 4], [chosen([[2], [0]]), chosen([1, 3, 0])]),
+    ([2, 3, 4], [chosen([1, 0]), span(None), chosen([1, 3])]),
+    ([2, 3, 4], [span(None), chosen([1, 0]), chosen([1, 3])]),
+    ([2, 3, 4], [0, span(None), chosen([1, 3])]),
+    ([2, 3, 4], [chosen([1, 0]), 2]),
+    ([2, 3, 4], ["...", chosen([0, 0, 1])]),
+    ([2, 3, 4], [span(None), None, chosen([2, 2])]),
+    ([3, 4], [chosen([True, False, True], "bool")]),
+    ([3, 4], [chosen([[True, False, True, False]] * 3, "bool")]),
+    ([3, 4], [span(None), chosen([True, False, False, True], "bool")]),
+    ([2, 3, 4], [chosen([[True, False, True], [False, True, False]], "bool")]),
+    ([2, 3, 4], [chosen([1, 0, 1]), chosen([[True, False, True], [False, True, False]], "bool")][:1]),
+    ([3, 4], [chosen([False, False, False], "bool")]),
+    ([3, 4], [chosen([], "i64")]),
+    ([0, 4], [span(None), chosen([1])]),
+    ([5], [chosen([4, 4, 4, 0])]),
+    ([], ["..."]),
+    ([], [None]),
+]
+
+
+def index_cases(book):
+    for shape, items in INDICES:
+        book.add("index", [book.draw("index").uniform(shape)], {"index": {"index": items}})
+    for dtype in ("f32", "bf16", "i64", "u8", "bool"):
+        x = book.draw("index").integers([3, 4], 0, 2, dtype)
+        book.add("index", [x], {"index": {"index": [chosen([2, 0]), span(1, None)]}}, grad=False)
+
+
+def add_cases(book):
+    book.define(FUNCTIONS, NAMES)
+    matmul_cases(book)
+    join_cases(book)
+    gather_cases(book)
+    mask_cases(book)
+    index_cases(book)

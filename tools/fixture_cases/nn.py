@@ -3,39 +3,25 @@
 import torch
 import torch.nn.functional as F
 
-from .core import HALVES, INF, NAN, Book, tensor
-
-
-def cross_entropy(x, target, weight=None, *, ignore_index, label_smoothing, reduction):
-    # None means that nothing is ignored; no class is i64's minimum.
-    ignore = -(2**63) if ignore_index is None else ignore_index
-    return F.cross_entropy(x, target, weight, ignore_index=ignore, label_smoothing=label_smoothing, reduction=reduction)
-
-
-def nll_loss(x, target, weight=None, *, ignore_index, reduction):
-    ignore = -(2**63) if ignore_index is None else ignore_index
-    return F.nll_loss(x, target, weight, ignore_index=ignore, reduction=reduction)
-
-
-def layer_norm(x, *affine, normalized_shape, weight, bias, eps):
-    affine = list(affine)
-    w = affine.pop(0) if weight else None
-    b = affine.pop(0) if bias else None
-    return F.layer_norm(x, normalized_shape, w, b, eps)
-
-
-def attention(query, key, value, mask=None, *, causal, scale):
-    return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, scale=scale)
+from .core import HALVES, INF, NAN, tensor
 
 
 FUNCTIONS = {
-    "scaled_dot_product_attention": attention,
-    "mse_loss": lambda x, y, reduction: F.mse_loss(x, y, reduction=reduction),
-    "cross_entropy": cross_entropy,
-    "nll_loss": nll_loss,
-    "linear": lambda x, w, b=None: F.linear(x, w, b),
-    "layer_norm": layer_norm,
-    "dropout": lambda x, p, training: F.dropout(x, p, training),
+    "scaled_dot_product_attention": F.scaled_dot_product_attention,
+    "mse_loss": F.mse_loss,
+    "cross_entropy": F.cross_entropy,
+    "nll_loss": F.nll_loss,
+    "linear": F.linear,
+    "layer_norm": lambda x, w, b, normalized_shape, eps: F.layer_norm(x, normalized_shape, w, b, eps),
+    "dropout": F.dropout,
+}
+NAMES = {
+    "scaled_dot_product_attention": ["self", "key", "value", "attn_mask"],
+    "mse_loss": ["self", "target"],
+    "cross_entropy": ["self", "target", "weight"],
+    "nll_loss": ["self", "target", "weight"],
+    "linear": ["self", "weight", "bias"],
+    "layer_norm": ["self", "weight", "bias"],
 }
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -99,8 +85,8 @@ def class_cases(book):
             book.add(op, [x[:2], ignored], strip(options(0.0, -100, reduction)), grad=False, note="all ignored")
     for reduction in REDUCTIONS:
         y = tensor([0, 2], "i64")
-        book.add("cross_entropy", [x[:2], y], options(0.0, None, reduction), grad=[True, False], note="nothing ignored")
-        book.add("nll_loss", [x[:2], y], only_nll(options(0.0, None, reduction)), grad=[True, False], note="nothing ignored")
+        book.add("cross_entropy", [x[:2], y], options(0.0, -1, reduction), grad=[True, False], note="nothing ignored")
+        book.add("nll_loss", [x[:2], y], only_nll(options(0.0, -1, reduction)), grad=[True, False], note="nothing ignored")
         empty = [torch.zeros([0, 3], dtype=torch.float64), torch.zeros([0], dtype=torch.int64)]
         book.add("cross_entropy", empty, options(0.0, -100, reduction), grad=False, note="empty batch")
         book.add("nll_loss", empty, only_nll(options(0.0, -100, reduction)), grad=False, note="empty batch")
@@ -152,15 +138,15 @@ def layer_cases(book):
     for shape, normalized in norms:
         for weight, bias in (False, False), (True, True), (True, False):
             draw = book.draw("layer_norm")
-            inputs = [draw.uniform(shape)] + [draw.uniform(normalized) for used in (weight, bias) if used]
-            args = {"normalized_shape": normalized, "weight": weight, "bias": bias, "eps": 1e-5}
+            inputs = [draw.uniform(shape)] + [draw.uniform(normalized) if used else None for used in (weight, bias)]
+            args = {"normalized_shape": normalized, "eps": 1e-5}
             book.add("layer_norm", inputs, args)
-    args = {"normalized_shape": [4], "weight": False, "bias": False, "eps": 0.1}
-    book.add("layer_norm", [book.draw("layer_norm").uniform([3, 4])], args, note="large eps")
-    args = {"normalized_shape": [4], "weight": False, "bias": False, "eps": 1e-5}
-    book.add("layer_norm", [tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 2.0, 3.0, 4.0]])], args, note="no variance")
-    book.add("layer_norm", [tensor([[1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3]])], args, note="large mean", rtol=1e-8)
-    args = {"normalized_shape": [4], "weight": True, "bias": True, "eps": 1e-5}
+    args = {"normalized_shape": [4], "eps": 0.1}
+    book.add("layer_norm", [book.draw("layer_norm").uniform([3, 4]), None, None], args, note="large eps")
+    args = {"normalized_shape": [4], "eps": 1e-5}
+    book.add("layer_norm", [tensor([[2.0, 2.0, 2.0, 2.0], [1.0, 2.0, 3.0, 4.0]]), None, None], args, note="no variance")
+    book.add("layer_norm", [tensor([[1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3]]), None, None], args, note="large mean", rtol=1e-8)
+    args = {"normalized_shape": [4], "eps": 1e-5}
     for dtype in ("f32", *HALVES):
         draw = book.draw("layer_norm")
         book.add("layer_norm", [draw.uniform(s, dtype=dtype) for s in ([3, 4], [4], [4])], args)
@@ -174,10 +160,10 @@ def layer_cases(book):
 
 def attention_cases(book):
     name = "scaled_dot_product_attention"
-    plain = {"causal": False, "scale": None}
+    plain = {"is_causal": False, "scale": None}
     shapes = [([3, 4], [3, 4], [3, 4]), ([2, 3, 4], [2, 5, 4], [2, 5, 2]), ([2, 2, 5, 3], [2, 2, 5, 3], [2, 2, 5, 3]), ([70, 4], [66, 4], [66, 3])]
     for three in shapes:
-        for args in plain, {"causal": True, "scale": None}, {"causal": False, "scale": 0.3}:
+        for args in plain, {"is_causal": True, "scale": None}, {"is_causal": False, "scale": 0.3}:
             draw = book.draw(name)
             book.add(name, [draw.uniform(s) for s in three], args)
     for mask in ([3, 5], [2, 1, 5]):
@@ -191,14 +177,13 @@ def attention_cases(book):
     blind = tensor([[True, False], [False, False]])
     book.add(name, [*inputs, blind], plain, grad=[True, True, True, False], note="a query that sees nothing")
     draw = book.draw(name)
-    book.add(name, [draw.uniform(s, dtype="f32") for s in ([2, 9, 8], [2, 9, 8], [2, 9, 8])], {"causal": True, "scale": None})
+    book.add(name, [draw.uniform(s, dtype="f32") for s in ([2, 9, 8], [2, 9, 8], [2, 9, 8])], {"is_causal": True, "scale": None})
 
 
-def book():
-    out = Book("nn", FUNCTIONS)
-    mse_cases(out)
-    class_cases(out)
-    probability_cases(out)
-    layer_cases(out)
-    attention_cases(out)
-    return out
+def add_cases(book):
+    book.define(FUNCTIONS, NAMES)
+    mse_cases(book)
+    class_cases(book)
+    probability_cases(book)
+    layer_cases(book)
+    attention_cases(book)

@@ -2,7 +2,7 @@
 
 use cotangent::nn::{Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{Optimizer, Sgd};
-use cotangent::{CrossEntropy, Result, Tensor};
+use cotangent::{Result, Tensor};
 
 fn main() -> Result<()> {
     let mut model = Sequential::new()
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
         .add(ReLU)
         .add(Linear::new(64, 10)?);
     let classes = Tensor::from_iter((0..32_i64).map(|i| i % 10))?;
-    let loss = model.forward(&Tensor::randn([32, 784])?)?.cross_entropy(&classes, &CrossEntropy::default())?;
+    let loss = model.forward(&Tensor::randn([32, 784])?)?.cross_entropy(&classes)?;
     model.zero_grad();
     loss.backward()?;
     Sgd::new(0.01).step(&mut model)?;

@@ -4,35 +4,31 @@ use super::elementwise::random;
 use super::linalg::matmul;
 use super::nn::{attention, optim, rows};
 use super::{index, reduce};
-use crate::backend::code::Code;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening};
+use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::KernelSource;
 use crate::backend::cuda::runtime::compile::{compile, present};
-use crate::ops::list;
+use crate::backend::spec::Formula;
+use crate::ops::{Arg, list};
 use crate::optim::rules;
-use crate::{DType, Result, autograd};
+use crate::{DType, Result, Tensor, autograd};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const ARCHITECTURES: [u32; 2] = [80, 90];
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
-/// Codes of kernels by the number of their operands, and whether they are defined for integers.
-type Codes = BTreeMap<(usize, bool), Vec<Code>>;
-
 thread_local! {
-    /// What elementwise operations of this thread have handed to the driver.
-    static CODES: RefCell<Codes> = RefCell::default();
+    /// The formulas that operations of this thread have computed.
+    static FORMULAS: RefCell<Vec<&'static Formula>> = RefCell::default();
 }
 
-/// Remembers the code of a kernel.
-pub(crate) fn remember(operands: usize, ints: bool, code: Code) {
-    CODES.with_borrow_mut(|codes| {
-        let known = codes.entry((operands, ints)).or_default();
-        if !known.contains(&code) {
-            known.push(code);
+/// Remembers a formula, to be compiled.
+pub(crate) fn remember(formula: &'static Formula) {
+    FORMULAS.with_borrow_mut(|known| {
+        if !known.iter().any(|other| std::ptr::eq(*other, formula)) {
+            known.push(formula);
         }
     });
 }
@@ -64,7 +60,7 @@ fn every_written_kernel_compiles() -> Result<()> {
             .into_iter()
             .flatten()
             .chain(attention::sources())
-            .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(rule, slots)))
+            .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
             .collect();
     assert!(all.len() > 50, "only {} sources", all.len());
     // Most of the time of this test goes into the compiler, which takes one core.
@@ -93,49 +89,59 @@ fn the_kernels_of_one_generation_compile() -> Result<()> {
     Ok(())
 }
 
-/// Runs every sample of every operation, with its gradients, and compiles what their kernels become.
+/// Runs every sample of every operation, with its gradients, and compiles what their formulas become.
 #[test]
 fn every_elementwise_operation_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
     }
-    CODES.take();
+    FORMULAS.take();
     for op in list() {
-        for sample in (op.samples)()? {
-            let leaf =
-                |x: &crate::Tensor| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
-            let leaves = sample.inputs().iter().map(leaf).collect::<Result<Vec<_>>>()?;
-            let y = sample.run(&leaves)?;
-            if y.requires_grad() && y.numel() > 0 {
-                let wanted: Vec<_> = leaves.iter().filter(|x| x.requires_grad()).collect();
-                autograd::grad_with(&y.sum()?, &wanted, None, autograd::Backward::default())?;
+        for sample in op.samples()? {
+            let leaf = |x: &Tensor| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
+            let args = sample.bind(op)?.iter().map(|arg| arg.map_tensors(leaf)).collect::<Result<Vec<_>>>()?;
+            let wanted: Vec<&Tensor> = args.iter().flat_map(Arg::tensors).filter(|x| x.requires_grad()).collect();
+            for y in op.call(&args)?.iter().filter(|y| y.requires_grad() && y.numel() > 0) {
+                autograd::grad_with(&y.sum(..)?, &wanted, autograd::GradOptions::new().retain_graph(true))?;
             }
         }
     }
-    let codes = CODES.take();
-    assert!(codes.values().map(Vec::len).sum::<usize>() > 60, "too few kernels were met: {codes:?}");
-    for ((operands, ints), codes) in codes {
-        // Compute dtypes, and what their results are rounded to.
-        const FLOATS: [(DType, DType); 3] =
-            [(DType::F32, DType::F32), (DType::F64, DType::F64), (DType::F32, DType::BF16)];
-        const INTS: [(DType, DType); 2] = [(DType::I64, DType::I64), (DType::U64, DType::U64)];
-        for (compute, dtype) in FLOATS.into_iter().chain(INTS.into_iter().filter(|_| ints)) {
+    let formulas = FORMULAS.take();
+    assert!(formulas.len() > 60, "only {} formulas were met", formulas.len());
+    // Compute dtypes, and what their results are rounded to.
+    const KINDS: [(DType, DType); 5] = [
+        (DType::F32, DType::F32),
+        (DType::F64, DType::F64),
+        (DType::F32, DType::BF16),
+        (DType::I64, DType::I64),
+        (DType::U64, DType::U64),
+    ];
+    for (compute, dtype) in KINDS {
+        let defined: Vec<&'static Formula> = formulas.iter().copied().filter(|f| f.has_kernel(compute)).collect();
+        assert!(!defined.is_empty(), "nothing is defined for {compute}");
+        for some in defined.chunks(24) {
+            let operands = some.iter().map(|formula| formula.inputs).max().unwrap_or(0);
             let array = |rank| Array { dtype: compute, rank, packed: rank == Some(2) };
-            let lines: Vec<Line> = codes.iter().map(|code| Line { code: code.clone(), dtype }).collect();
+            let line = |formula: &&'static Formula| Line {
+                what: Compute::Formula {
+                    formula,
+                    inputs: (0..formula.inputs).map(Input::Element).collect(),
+                    first_param: 0,
+                },
+                dtype,
+            };
             let program = Program {
                 compute,
                 wide: false,
                 pack: 2,
                 reads: (0..operands).map(|k| array([None, Some(0), Some(2)][k % 3])).collect(),
-                writes: (0..lines.len()).map(|k| (array(None), k)).collect(),
-                lines,
+                writes: (0..some.len()).map(|k| (array(None), k)).collect(),
+                lines: some.iter().map(line).collect(),
+                params: 8,
             };
-            let (kernel, _) = program.kernel();
-            compiles(
-                &format!("{operands} operands of {compute}, results of {dtype}"),
-                &(opening(compute, false) + &kernel),
-                false,
-            );
+            let names: Vec<String> = some.iter().map(|formula| formula.name.to_string()).collect();
+            let what = format!("{} of {compute}, results of {dtype}", names.join(", "));
+            compiles(&what, &(opening(compute, false) + &program.kernel()), false);
         }
     }
     Ok(())
@@ -146,8 +152,17 @@ fn every_cast_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
     }
+    static SUM: LazyLock<Formula> = LazyLock::new(|| Formula::new("sum", 2, 0, |x, _| x[0] + x[1]));
     for from in DType::ALL {
         for wide in [false, true] {
+            let line = |&dtype: &DType| Line {
+                what: Compute::Formula {
+                    formula: &SUM,
+                    inputs: [Input::Element(0), Input::Element(1)].into_iter().collect(),
+                    first_param: 0,
+                },
+                dtype,
+            };
             let program = Program {
                 compute: compute_dtype(from),
                 wide,
@@ -156,15 +171,16 @@ fn every_cast_compiles() -> Result<()> {
                     Array { dtype: from, rank: None, packed: false },
                     Array { dtype: from, rank: Some(3), packed: wide },
                 ],
-                lines: DType::ALL.iter().map(|&dtype| Line { code: element(0) + element(1), dtype }).collect(),
+                lines: DType::ALL.iter().map(line).collect(),
                 writes: DType::ALL
                     .iter()
                     .enumerate()
                     .map(|(k, &dtype)| (Array { dtype, rank: Some(k % 3 + 1), packed: k % 2 == 0 }, k))
                     .collect(),
+                params: 0,
             };
-            let (kernel, _) = program.kernel();
-            compiles(&format!("casts of {from}"), &(opening(compute_dtype(from), wide) + &kernel), false);
+            let source = opening(compute_dtype(from), wide) + &program.kernel();
+            compiles(&format!("casts of {from}"), &source, false);
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ fn pool(capacity: usize) -> Pool<Fake> {
 }
 
 fn get(pool: &mut Pool<Fake>, bytes: usize) -> Block {
-    let block = pool.allocate(bytes).unwrap_or_else(|| panic!("no room for {bytes}"));
+    let block = pool.allocate(0, bytes).unwrap_or_else(|| panic!("no room for {bytes}"));
     assert!(block.bytes >= bytes && block.address.is_multiple_of(64), "{block:?}");
     block
 }
@@ -55,7 +55,7 @@ fn check(pool: &Pool<Fake>) {
             let node = &pool.nodes[&at];
             assert_eq!(node.segment, start);
             assert!(!(node.free && before_free), "two free neighbours at {at}");
-            assert_eq!(pool.free[segment.kind as usize].contains(&(node.bytes, at)), node.free);
+            assert_eq!(pool.free[segment.kind as usize].contains(&(segment.lane, node.bytes, at)), node.free);
             before_free = node.free;
             at += node.bytes;
             covered += 1;
@@ -91,6 +91,25 @@ fn blocks_of_touching_segments_do_not_join() {
     blocks.into_iter().for_each(|block| pool.release(block));
     check(&pool);
     assert_eq!((pool.segments.len(), pool.nodes.len()), (2, 2));
+}
+
+#[test]
+fn a_block_serves_its_own_lane_only() {
+    let mut pool = pool(4 * SEGMENT_STEP);
+    let first = get(&mut pool, 1000);
+    pool.release(first);
+    let other = pool.allocate(1, 1000).map(|block| (block.address, block));
+    assert!(
+        other.is_some_and(|(address, _)| address != first.address),
+        "what the first lane gave back is still its own"
+    );
+    check(&pool);
+    assert_eq!(get(&mut pool, 1000).address, first.address);
+    if let Some((address, block)) = other {
+        pool.release(block);
+        assert_eq!(pool.allocate(1, 1000).map(|block| block.address), Some(address));
+    }
+    check(&pool);
 }
 
 #[test]
@@ -138,11 +157,11 @@ fn an_exhausted_pool_flushes_and_tries_again() {
     let mut pool = pool(64 * MIB);
     let large = get(&mut pool, 40 * MIB);
     pool.release(large);
-    assert_eq!(pool.allocate(60 * MIB), None);
+    assert_eq!(pool.allocate(0, 60 * MIB), None);
     assert_eq!(pool.held(), 40 * MIB);
-    let block = pool.allocate_flushing(60 * MIB).expect("64 MiB after the flush");
+    let block = pool.allocate_flushing(0, 60 * MIB).expect("64 MiB after the flush");
     assert_eq!(pool.held(), 60 * MIB);
-    assert_eq!(pool.allocate_flushing(40 * MIB), None);
+    assert_eq!(pool.allocate_flushing(0, 40 * MIB), None);
     check(&pool);
     pool.release(block);
 }
@@ -152,7 +171,7 @@ fn where_a_shared_segment_does_not_fit_a_smaller_one_is_taken() {
     let mut pool = pool(6 * MIB);
     get(&mut pool, 3 * MIB);
     assert_eq!(pool.held(), 4 * MIB);
-    assert_eq!(pool.allocate_flushing(3 * MIB), None);
+    assert_eq!(pool.allocate_flushing(0, 3 * MIB), None);
 }
 
 #[test]
@@ -174,9 +193,9 @@ fn the_limit_holds_and_bounds_what_is_free() {
     pool.set_limit(Some(40 * MIB));
     let block = get(&mut pool, 20 * MIB);
     assert_eq!(pool.free_bytes(), Some(20 * MIB));
-    assert_eq!(pool.allocate_flushing(21 * MIB), None);
+    assert_eq!(pool.allocate_flushing(0, 21 * MIB), None);
     pool.release(block);
-    assert!(pool.allocate_flushing(40 * MIB).is_some_and(|b| b.bytes == 40 * MIB));
+    assert!(pool.allocate_flushing(0, 40 * MIB).is_some_and(|b| b.bytes == 40 * MIB));
     assert_eq!(pool.held(), 40 * MIB);
     pool.set_limit(None);
     let block = get(&mut pool, 100 * MIB);
@@ -192,7 +211,7 @@ fn requests_for_nothing_and_for_everything() {
     pool.release(block);
     assert_eq!((pool.held(), pool.system_allocations(), pool.nodes.len()), (0, 0, 0));
     for bytes in [usize::MAX, usize::MAX / 2, usize::MAX / 4, isize::MAX as usize - SEGMENT_STEP] {
-        assert_eq!(pool.allocate_flushing(bytes), None);
+        assert_eq!(pool.allocate_flushing(0, bytes), None);
     }
 }
 
@@ -212,7 +231,7 @@ fn random_requests_never_overlap_and_all_join_in_the_end() {
             // Sizes of all magnitudes up to 64 MiB.
             let magnitude = random(27);
             let bytes = 1 + random(1 << magnitude);
-            if let Some(block) = pool.allocate_flushing(bytes) {
+            if let Some(block) = pool.allocate_flushing(0, bytes) {
                 assert!(block.bytes >= bytes && block.address.is_multiple_of(64));
                 let before = live.range(..block.address).next_back().map_or(0, |(a, b)| a + b);
                 let after = live.range(block.address..).next().map_or(usize::MAX, |(&a, _)| a);

@@ -1,14 +1,14 @@
 //! Evaluates a chain of elementwise kernels tile by tile: between reading the operands and writing the results that are
-//! kept, nothing leaves the cache. A fold of one of the results can look on ([`ChainPlan::watching`]), so that this one need
-//! not be written for its sake.
+//! kept, nothing leaves the cache. A reduction can take one of the results tile by tile ([`ChainPlan::watching`]), so that this
+//! one need not be written to memory for it.
 
 use crate::DType;
 use crate::backend::View;
-use crate::backend::cpu::elementwise::map::Tile;
 use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use crate::backend::deferred::{ChainOperand, ChainPart, Kernel};
+use crate::backend::deferred::{ChainOperand, ChainPart};
+use crate::backend::spec::{Kernel, MOST_INPUTS};
 use crate::layout::Walk;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
@@ -30,12 +30,12 @@ pub(crate) fn compute(compute: DType, numel: usize, parts: &[ChainPart<'_>]) {
 
 /// Where a kernel finds a tile of numbers in the compute dtype.
 #[derive(Clone, Copy)]
-enum Place {
+enum TilePlace {
     /// In memory, at the tile's own position.
     Direct(Ptr<u8>),
     /// In a buffer of the thread's own.
     Buffer(usize),
-    /// In the memory of who looks on.
+    /// In the window of the reduction that takes the result.
     Window,
 }
 
@@ -52,8 +52,8 @@ struct Load {
 /// A part with its places.
 struct Line<'a> {
     kernel: &'a Kernel,
-    from: SmallVec<[Place; 3]>,
-    to: Place,
+    from: SmallVec<[TilePlace; 3]>,
+    to: TilePlace,
     then: Then,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ChainPlan<'a, C> {
     lines: Vec<Line<'a>>,
     buffers: usize,
     /// Where the watched result appears.
-    watched: Place,
+    watched: TilePlace,
     _compute: std::marker::PhantomData<C>,
 }
 
@@ -93,14 +93,14 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
             let place = |operand: &ChainOperand<'a>| match operand {
                 ChainOperand::Part(earlier) => lines[*earlier].to,
                 ChainOperand::Memory(view) if view.dtype == C::DTYPE && view.layout.is_contiguous() => {
-                    Place::Direct(Ptr::new(view.first().cast_mut()))
+                    TilePlace::Direct(Ptr::new(view.first().cast_mut()))
                 }
                 ChainOperand::Memory(view) => {
                     let same = |(other, _): &&(View<'_>, usize)| {
                         other.storage.ptr_eq(view.storage) && other.layout == view.layout && other.dtype == view.dtype
                     };
                     let known = loads.iter().find(same).map(|&(_, buffer)| buffer);
-                    Place::Buffer(known.unwrap_or_else(|| {
+                    TilePlace::Buffer(known.unwrap_or_else(|| {
                         let buffer = buffers.fresh();
                         loads.push((*view, buffer));
                         buffer
@@ -109,13 +109,13 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
             };
             let from = part.operands.iter().map(place).collect();
             let result = |buffers: &mut Buffers| {
-                if watched == Some(at) { Place::Window } else { Place::Buffer(buffers.take()) }
+                if watched == Some(at) { TilePlace::Window } else { TilePlace::Buffer(buffers.take()) }
             };
             let (to, then) = match part.to.map(Ptr::new) {
-                kept if part.dtype != C::DTYPE => (Place::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
+                kept if part.dtype != C::DTYPE => (TilePlace::Buffer(buffers.take()), Then::Narrow(part.dtype, kept)),
                 None => (result(&mut buffers), Then::Stay),
                 Some(kept) if stream => (result(&mut buffers), Then::Stream(kept, SmallVec::new())),
-                Some(kept) => (Place::Direct(kept), Then::Stay),
+                Some(kept) => (TilePlace::Direct(kept), Then::Stay),
             };
             buffers.free_after(at, |earlier| lines.get(earlier).map_or(to, |line| line.to));
             lines.push(Line { kernel: part.kernel, from, to, then });
@@ -127,7 +127,7 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
             Load { from: Ptr::new(view.ptr().cast_mut()), dtype: view.dtype, walk, constant, buffer }
         };
         ChainPlan {
-            watched: watched.and_then(|at| lines.get(at)).map_or(Place::Window, |line| line.to),
+            watched: watched.and_then(|at| lines.get(at)).map_or(TilePlace::Window, |line| line.to),
             loads: loads.into_iter().map(load).collect(),
             lines,
             buffers: buffers.count,
@@ -137,7 +137,7 @@ impl<'a, C: Compute> ChainPlan<'a, C> {
 
     fn run(&self, numel: usize) {
         parallel(numel, GRAIN, |range| {
-            // SAFETY: these are elements of the chain, and no other thread has them; nobody looks on.
+            // SAFETY: these are elements of the chain, and no other thread has them; no result is watched.
             unsafe { Evaluation::new(self).run(range.start, range.len(), std::ptr::null_mut()) };
         });
     }
@@ -207,7 +207,7 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
             unsafe { self.stretch(start + done, STRETCH.min(n - done), window.wrapping_add(done)) };
         }
         match self.plan.watched {
-            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            TilePlace::Direct(first) => first.get().cast::<C>().wrapping_add(start),
             _ => window,
         }
     }
@@ -221,23 +221,28 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
             unsafe { load.read(start, n, self.buffer(load.buffer)) };
         }
         let own = self.buffer(0);
-        let place = |place: Place| match place {
+        let place = |place: TilePlace| match place {
             // Memory of at least `start + n` elements of the compute dtype.
-            Place::Direct(first) => first.get().cast::<C>().wrapping_add(start),
-            Place::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
-            Place::Window => window,
+            TilePlace::Direct(first) => first.get().cast::<C>().wrapping_add(start),
+            TilePlace::Buffer(buffer) => own.wrapping_add(buffer * STRETCH),
+            TilePlace::Window => window,
         };
         // A tile in its own dtype, no element of which is larger than one of the compute dtype.
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
         for line in &plan.lines {
-            let (mut from, to) = ([std::ptr::null(); 3], place(line.to));
+            let (mut from, to) = ([std::ptr::null(); MOST_INPUTS], place(line.to));
             for (from, &operand) in from.iter_mut().zip(&line.from) {
-                *from = place(operand).cast_const();
+                *from = place(operand).cast_const().cast::<u8>();
             }
             // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are
             // memory that nobody writes; the target is fresh memory, in which no other thread has this range, or a
             // buffer that no operand that is still needed lies in.
-            unsafe { line.kernel.run(from, to, n) };
+            unsafe {
+                match line.kernel {
+                    Kernel::Formula(formula, params) => formula.run(C::DTYPE, params, from, to.cast::<u8>(), n),
+                    Kernel::Number(number) => (0..n).for_each(|i| to.add(i).write(C::from_scalar(*number))),
+                }
+            }
             // SAFETY: as above; kept memory has the elements' own size.
             unsafe {
                 match &line.then {
@@ -277,22 +282,6 @@ impl Load {
     }
 }
 
-impl Kernel {
-    /// # Safety
-    /// As for [`Tile`], with as many operands as the kernel takes first.
-    unsafe fn run<C: Compute>(&self, [a, b, c]: [*const C; 3], y: *mut C, n: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Kernel::One(tile) => C::tile::<1>(&**tile as &dyn Tile<1>, [a], y, n),
-                Kernel::Two(tile) => C::tile::<2>(&**tile as &dyn Tile<2>, [a, b], y, n),
-                Kernel::Three(tile) => C::tile::<3>(&**tile as &dyn Tile<3>, [a, b, c], y, n),
-                Kernel::Number(number) => (0..n).for_each(|i| y.add(i).write(C::from_scalar(*number))),
-            }
-        }
-    }
-}
-
 /// Hands out buffers, and takes those of results back that no later part reads.
 struct Buffers {
     count: usize,
@@ -326,9 +315,9 @@ impl Buffers {
     }
 
     /// Takes back the buffers that were read for the last time by part `at`.
-    fn free_after(&mut self, at: usize, place: impl Fn(usize) -> Place) {
+    fn free_after(&mut self, at: usize, place: impl Fn(usize) -> TilePlace) {
         for earlier in 0..=at {
-            if let (true, Place::Buffer(buffer)) = (self.last[earlier] == at, place(earlier)) {
+            if let (true, TilePlace::Buffer(buffer)) = (self.last[earlier] == at, place(earlier)) {
                 self.free.push(buffer);
             }
         }

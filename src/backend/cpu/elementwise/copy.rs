@@ -1,17 +1,20 @@
 //! Copying, casting and filling.
 
-use crate::backend::cpu::elementwise::map::{Formula, Numbers, map};
+use crate::backend::cpu::elementwise::map::map;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use crate::backend::{Draw, View, ViewMut};
+use crate::backend::spec::{Draw, Formula};
+use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::err;
 use crate::layout::Walk;
 use crate::{DType, Element, Result, Scalar, random};
+use std::sync::LazyLock;
 
 /// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
 pub(crate) fn copy(from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     if from.dtype != to.dtype {
-        return map("copy", &Numbers(Identity), from.dtype, [from], to);
+        static IDENTITY: LazyLock<Formula> = LazyLock::new(|| Formula::new("copy", 1, 0, |x, _| x[0]));
+        return map("copy", (&IDENTITY, &[]), from.dtype, &[from], to);
     }
     match from.dtype.size() {
         1 => copy_as::<u8>(from, to),
@@ -43,16 +46,6 @@ fn copy_as<W: Copy + Send>(from: View<'_>, to: &mut ViewMut<'_>) {
             }
         });
     });
-}
-
-/// Hands elements on as they are, so that the driver's conversions do the work.
-struct Identity;
-
-impl<C> Formula<C, 1> for Identity {
-    #[inline(always)]
-    fn at(&self, [x]: [C; 1]) -> C {
-        x
-    }
 }
 
 /// Puts one number everywhere.

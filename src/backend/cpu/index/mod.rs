@@ -3,11 +3,14 @@
 //! Results do not depend on the number of threads: every element that is added to is one thread's alone, which adds in
 //! the order of the source.
 
+pub(crate) mod sort;
+
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
+use crate::tensor::unravel;
 use crate::{DType, Device, Element, Result};
 use std::ops::Range;
 
@@ -32,7 +35,7 @@ impl<'a> Indices<'a> {
         let walk = Walk::new(view.layout.shape(), [view.layout]);
         let [step] = walk.inner();
         let start = view.ptr().cast::<i64>();
-        let mut outside = None;
+        let (mut outside, mut done) = (None, 0);
         walk.runs(0, walk.numel(), |[at], len| {
             // An index that is repeated along the run is looked at once.
             let different = if step == 0 { 1 } else { len as isize };
@@ -41,12 +44,16 @@ impl<'a> Indices<'a> {
                 let index = unsafe { start.offset(at + i * step).read() };
                 // As an unsigned number a negative one is too large as well.
                 if index as u64 >= size as u64 {
-                    outside.get_or_insert(index);
+                    outside.get_or_insert((index, done + i as usize));
                 }
             }
+            done += len;
         });
         match outside {
-            Some(index) => bail!(Index, op, "index {index} is out of range for a dimension of size {size}"),
+            Some((index, number)) => {
+                let place = unravel(number, view.layout.shape());
+                bail!(Index, op, "index {index} at {place:?} is out of range for a dimension of size {size}")
+            }
             None => Ok(Indices { view, size }),
         }
     }
@@ -107,6 +114,37 @@ fn gather_as<W: Copy + Send>(x: View<'_>, dim: usize, indices: &Indices<'_>, out
             }
         });
     });
+    Ok(())
+}
+
+/// `out[positions[j]] = source[j]`, in the order of `j`; positions are counted in row-major order. All are contiguous, and
+/// the positions `i64`.
+pub(crate) fn put(op: &'static str, out: &mut ViewMut<'_>, positions: View<'_>, source: View<'_>) -> Result<()> {
+    match out.dtype.size() {
+        1 => put_as::<u8>(op, out, positions, source),
+        2 => put_as::<u16>(op, out, positions, source),
+        4 => put_as::<u32>(op, out, positions, source),
+        _ => put_as::<u64>(op, out, positions, source),
+    }
+}
+
+fn put_as<W: Copy>(op: &'static str, out: &mut ViewMut<'_>, positions: View<'_>, source: View<'_>) -> Result<()> {
+    let numel = out.layout.numel();
+    let (Some(positions), true) = (positions.as_slice::<i64>(), source.layout.is_contiguous()) else {
+        bail!(Backend, op, "positions and values are not contiguous");
+    };
+    if source.layout.numel() != positions.len() || source.dtype != out.dtype || !out.layout.is_contiguous() {
+        bail!(Backend, op, "{} values for {} positions", source.layout.numel(), positions.len());
+    }
+    if let Some(at) = positions.iter().find(|&&at| at as u64 >= numel as u64) {
+        bail!(Index, op, "position {at} is out of range for {numel} elements");
+    }
+    let (from, to) = (source.first().cast::<W>(), out.first().cast::<W>());
+    for (j, &at) in positions.iter().enumerate() {
+        // SAFETY: both are contiguous, of elements of this width, `j` is below the number of values and `at` (checked) below
+        // that of the elements (L2); the output is not shared.
+        unsafe { to.add(at as usize).write(from.add(j).read()) };
+    }
     Ok(())
 }
 
@@ -257,12 +295,12 @@ impl<C: Sum> Adding<C> {
 /// # Safety
 /// `from` and `to` are valid for `n` elements at their steps, and do not overlap.
 unsafe fn add_run<C: Sum>(from: *const C, from_step: isize, to: *mut C, to_step: isize, n: usize) {
-    struct Run<C>(*const C, *mut C, usize);
-    impl<C: Sum> Job for Run<C> {
+    struct AddRun<C>(*const C, *mut C, usize);
+    impl<C: Sum> Job for AddRun<C> {
         type Output = ();
         #[inline(always)]
         fn run<const FMA: bool>(self) {
-            let Run(from, to, n) = self;
+            let AddRun(from, to, n) = self;
             for i in 0..n {
                 // SAFETY: the contract of `add_run`, with steps of 1.
                 unsafe { to.add(i).write(to.add(i).read().plus(from.add(i).read())) };
@@ -270,7 +308,7 @@ unsafe fn add_run<C: Sum>(from: *const C, from_step: isize, to: *mut C, to_step:
         }
     }
     if from_step == 1 && to_step == 1 {
-        return dispatch(Run(from, to, n));
+        return dispatch(AddRun(from, to, n));
     }
     for i in 0..n as isize {
         // SAFETY: the contract.

@@ -129,7 +129,7 @@ fn batches<S: Element, O: Element>(
         outcome
     };
     let (count, work) = (walk.numel(), one.work());
-    // Few large products are each computed by all threads, many are dealt out. The bits are the same.
+    // Few large products are each computed by all threads, many are split over them. The bits are the same.
     if count < num_threads() || work >= GRAIN << 5 {
         return run(0, count);
     }
@@ -161,12 +161,12 @@ unsafe fn integers(_: &'static str, product: &Product<u64>) -> Result<()> {
     Ok(())
 }
 
-/// The unit for bf16. The longer side is dealt out, so that threads have nothing in common but what they read.
+/// The unit for bf16. The longer side is split over threads, so that they have nothing in common but what they read.
 ///
 /// # Safety
 /// As [`Multiply`], and the CPU has the unit.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-unsafe fn tiles<S: crate::backend::cpu::linalg::amx::Source>(
+unsafe fn tiles<S: crate::backend::cpu::linalg::amx::PackElement>(
     op: &'static str,
     product: &Product<S, f32>,
 ) -> Result<()> {

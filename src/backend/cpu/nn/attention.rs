@@ -8,6 +8,7 @@ use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::nn::fused::Float;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};
+use crate::backend::spec::AttentionInputs;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
@@ -17,30 +18,10 @@ use crate::{DType, Device, Result};
 /// Queries in a block: four of the widest vectors.
 const QUERIES: usize = 64;
 
-/// `query` is `[batch.., T, D]`, `key` `[batch.., S, D]`, `value` `[batch.., S, E]` with the same batch dimensions, and
-/// steps of 1 along the last. `mask`, if any, is added to the scores: `[batch.., T, S]`. All have one dtype.
-#[derive(Clone, Copy)]
-pub(crate) struct Inputs<'a> {
-    pub query: View<'a>,
-    pub key: View<'a>,
-    pub value: View<'a>,
-    pub mask: Option<View<'a>>,
-    /// Whether query `i` sees keys up to `i` alone.
-    pub causal: bool,
-    pub scale: f64,
-}
-
-impl Inputs<'_> {
-    pub fn devices(&self) -> impl Iterator<Item = Device> {
-        let mask = self.mask.as_ref().map(View::device);
-        [self.query.device(), self.key.device(), self.value.device()].into_iter().chain(mask)
-    }
-}
-
 /// Writes the result, `[batch.., T, E]`, and the logarithms of the softmax's sums, `[batch.., T]`; both contiguous.
 pub(crate) fn forward(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
@@ -54,7 +35,7 @@ pub(crate) fn forward(
 /// Writes the cotangents of query, key and value that are asked for, given those of the result; all contiguous.
 pub(crate) fn backward(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: View<'_>,
     out: View<'_>,
     g: View<'_>,
@@ -110,8 +91,8 @@ impl<C: Real> Head<C> {
 }
 
 /// Calls `f` with every head and its number, on several threads if there are several heads.
-fn heads<C: Real>(inputs: &Inputs<'_>, f: impl Fn(Head<C>, usize) -> Result<()> + Sync) -> Result<()> {
-    let Inputs { query, key, value, mask, causal, scale } = inputs;
+fn heads<C: Real>(inputs: &AttentionInputs<'_>, f: impl Fn(Head<C>, usize) -> Result<()> + Sync) -> Result<()> {
+    let AttentionInputs { query, key, value, mask, causal, scale } = inputs;
     let rank = query.layout.rank();
     let sizes = |layout: &Layout| (layout.shape()[rank - 2], layout.shape()[rank - 1]);
     let ((t, d), (s, e)) = (sizes(query.layout), sizes(value.layout));
@@ -166,7 +147,7 @@ fn room<C: Real>(op: &'static str, n: usize) -> Result<(Storage, *mut C)> {
 
 fn forward_as<C: Real>(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
@@ -201,7 +182,7 @@ fn forward_as<C: Real>(
 
 fn backward_as<C: Real>(
     op: &'static str,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: View<'_>,
     out: View<'_>,
     g: View<'_>,

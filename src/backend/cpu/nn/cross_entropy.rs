@@ -2,37 +2,46 @@
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, greatest_and_sum, sum_by};
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::runtime::scratch::check_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
+use crate::backend::spec::Targets;
 use crate::backend::{View, ViewMut};
-use crate::error::bail;
+use crate::error::{bail, err};
 use crate::{DType, Result};
 use std::ops::Range;
 
-/// What the rows are compared with. Every class that counts is below the number of classes.
+/// What the rows are compared with, where the CPU can reach it. Every class that counts is below the number of classes.
 #[derive(Clone, Copy)]
-pub(crate) struct Classes<'a> {
+struct TargetSlices<'a> {
     /// The class of each row.
-    pub target: &'a [i64],
+    target: &'a [i64],
     /// A class whose rows do not count.
-    pub ignore: Option<i64>,
+    ignore: i64,
     /// A weight for each class; 1 where there are none.
-    pub weight: Option<&'a [f64]>,
+    weight: Option<&'a [f64]>,
     /// The part of each target that is spread evenly over all classes.
-    pub smoothing: f64,
+    smoothing: f64,
 }
 
-impl Classes<'_> {
+impl<'a> TargetSlices<'a> {
+    fn new(op: &'static str, targets: &Targets<'a>) -> Result<TargetSlices<'a>> {
+        let strided = || err!(Backend, op, "the target is not contiguous, or not on the CPU");
+        let target = targets.target.as_slice::<i64>().ok_or_else(strided)?;
+        let weight = targets.weight.map(|weight| weight.as_slice::<f64>().ok_or_else(strided)).transpose()?;
+        Ok(TargetSlices { target, ignore: targets.ignore, weight, smoothing: targets.smoothing })
+    }
+
     /// The class of a row that counts.
     #[inline(always)]
-    pub fn class(&self, row: usize) -> Option<usize> {
+    fn class(&self, row: usize) -> Option<usize> {
         let class = *self.target.get(row)?;
-        if Some(class) == self.ignore { None } else { usize::try_from(class).ok() }
+        if class == self.ignore { None } else { usize::try_from(class).ok() }
     }
 
     #[inline(always)]
-    pub fn weight_of(&self, class: usize) -> f64 {
+    fn weight_of(&self, class: usize) -> f64 {
         self.weight.and_then(|weight| weight.get(class)).copied().unwrap_or(1.0)
     }
 }
@@ -42,10 +51,13 @@ impl Classes<'_> {
 pub(crate) fn forward(
     op: &'static str,
     logits: View<'_>,
-    classes: Classes<'_>,
+    targets: Targets<'_>,
     stats: &mut ViewMut<'_>,
     loss: &mut ViewMut<'_>,
 ) -> Result<()> {
+    // Rows that do not lie in one piece are gathered first.
+    check_room::<f64>(op, logits.layout.shape()[1])?;
+    let classes = TargetSlices::new(op, &targets)?;
     match compute_dtype(logits.dtype) {
         DType::F32 => forward_as::<f32>(&logits, classes, stats, loss),
         DType::F64 => forward_as::<f64>(&logits, classes, stats, loss),
@@ -54,21 +66,21 @@ pub(crate) fn forward(
     Ok(())
 }
 
-fn forward_as<C: Float>(logits: &View<'_>, classes: Classes<'_>, stats: &mut ViewMut<'_>, loss: &mut ViewMut<'_>) {
+fn forward_as<C: Float>(logits: &View<'_>, classes: TargetSlices<'_>, stats: &mut ViewMut<'_>, loss: &mut ViewMut<'_>) {
     let (count, len) = (logits.layout.shape()[0], logits.layout.shape()[1]);
     let (x, stats, loss) =
         (MatrixRows::<C>::new(logits), MatrixRowsMut::<C>::new(stats, 2), MatrixRowsMut::<C>::new(loss, 1));
     parallel(count, rows_per_piece(len), |rows| dispatch(Forward { x: &x, classes, stats: &stats, loss: &loss, rows }));
 }
 
-/// MatrixRows that are work enough for a thread.
+/// Rows that are work enough for a thread.
 fn rows_per_piece(len: usize) -> usize {
     (GRAIN / 2 / len.max(1)).max(1)
 }
 
 struct Forward<'a, C> {
     x: &'a MatrixRows<'a, C>,
-    classes: Classes<'a>,
+    classes: TargetSlices<'a>,
     stats: &'a MatrixRowsMut<'a, C>,
     loss: &'a MatrixRowsMut<'a, C>,
     rows: Range<usize>,
@@ -114,11 +126,12 @@ impl<C: Float> Job for Forward<'_, C> {
 pub(crate) fn backward(
     op: &'static str,
     logits: Option<View<'_>>,
-    classes: Classes<'_>,
+    targets: Targets<'_>,
     stats: View<'_>,
     g: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
+    let classes = TargetSlices::new(op, &targets)?;
     match compute_dtype(out.dtype) {
         DType::F32 => backward_as::<f32>(logits.as_ref(), classes, &stats, &g, out),
         DType::F64 => backward_as::<f64>(logits.as_ref(), classes, &stats, &g, out),
@@ -129,7 +142,7 @@ pub(crate) fn backward(
 
 fn backward_as<C: Float>(
     logits: Option<&View<'_>>,
-    classes: Classes<'_>,
+    classes: TargetSlices<'_>,
     stats: &View<'_>,
     g: &View<'_>,
     out: &mut ViewMut<'_>,
@@ -145,7 +158,7 @@ fn backward_as<C: Float>(
 
 struct Backward<'a, C> {
     x: Option<&'a MatrixRows<'a, C>>,
-    classes: Classes<'a>,
+    classes: TargetSlices<'a>,
     stats: &'a MatrixRows<'a, C>,
     g: &'a MatrixRows<'a, C>,
     out: &'a MatrixRowsMut<'a, C>,

@@ -91,7 +91,7 @@ pub(crate) struct MatrixRowsMut<'a, C> {
     dtype: DType,
     count: usize,
     len: usize,
-    /// MatrixRows go past the caches: all of them together would not stay there.
+    /// Whether rows bypass the caches: all of them together would not stay there.
     large: bool,
     _borrow: PhantomData<&'a mut C>,
 }
@@ -127,7 +127,8 @@ impl<'a, C: Float> MatrixRowsMut<'a, C> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // The caller's promise.
     pub unsafe fn row<'s>(&'s self, at: usize, scratch: &'s mut Vec<C>) -> &'s mut [C] {
-        debug_assert!(at < self.count);
+        // How many rows without elements there are, the view does not say.
+        debug_assert!(at < self.count || self.len == 0);
         if at >= self.count || self.len == 0 {
             return &mut [];
         }

@@ -6,67 +6,60 @@
 use crate::Element;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel_map};
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use crate::backend::spec::{N, Rule};
+use std::marker::PhantomData;
 
 /// The types that updates are computed in.
-pub(crate) trait Real:
-    Element
-    + PartialOrd
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-{
+pub(crate) trait UpdateDType: Element + PartialOrd {
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
-    fn sqrt(self) -> Self;
+
+    /// A rule for one element.
+    fn apply<R: Rule<S, M>, const S: usize, const M: usize>(
+        numbers: [Self; M],
+        parameter: Self,
+        gradient: Self,
+        state: [Self; S],
+    ) -> (Self, [Self; S]);
 }
 
-macro_rules! reals {
+macro_rules! update_dtypes {
     ($($t:ident),+) => {$(
-        impl Real for $t {
+        impl UpdateDType for $t {
             #[inline(always)]
             fn of(value: f64) -> $t { value as $t }
             #[inline(always)]
             fn wide(self) -> f64 { self as f64 }
             #[inline(always)]
-            fn sqrt(self) -> $t { $t::sqrt(self) }
+            fn apply<R: Rule<S, M>, const S: usize, const M: usize>(
+                numbers: [$t; M],
+                parameter: $t,
+                gradient: $t,
+                state: [$t; S],
+            ) -> ($t, [$t; S]) {
+                let (N(parameter), state) = R::at(numbers.map(N), N(parameter), N(gradient), state.map(N));
+                (parameter, state.map(|N(x)| x))
+            }
         }
     )+};
 }
-reals!(f32, f64);
-
-/// How one element of a parameter, and of the `N` tensors of its state, follows from its gradient. `at` must be
-/// `#[inline(always)]`, so that its loop can be compiled for every vector width.
-pub(crate) trait Rule<T, const N: usize>: Copy + Send + Sync {
-    /// The new element and the new state.
-    fn at(&self, parameter: T, gradient: T, state: [T; N]) -> (T, [T; N]);
-
-    /// The same as statements in CUDA C, which change the parameter `p` and the state `s0`, `s1`; `g` is the gradient, and
-    /// `c(0)`, `c(1)`, … are the [`numbers`](Self::numbers).
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-    const CODE: &'static str;
-
-    /// The numbers that [`CODE`](Self::CODE) takes.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-    fn numbers(&self) -> Vec<f64>;
-}
+update_dtypes!(f32, f64);
 
 /// One parameter with all that its update needs. The slices have one length.
-pub(crate) struct Update<'a, T, R, const N: usize> {
-    pub rule: R,
+pub(crate) struct Update<'a, T, R, const S: usize, const M: usize> {
+    pub numbers: [T; M],
     pub parameter: &'a mut [T],
     pub gradient: &'a [T],
-    pub state: [&'a mut [T]; N],
+    pub state: [&'a mut [T]; S],
+    pub rule: PhantomData<fn(R)>,
 }
 
-/// Elements that one thread takes at a time: few enough for parameters of any size to be dealt out evenly.
+/// Elements that one thread takes at a time: few enough for parameters of any size to be shared out evenly.
 const PIECE: usize = GRAIN / 4;
 
-/// Applies the rules to all elements, in place: one fork for all parameters together, since most models have many that
-/// are too small for a fork of their own.
-pub(crate) fn update<T: Real, R: Rule<T, N>, const N: usize>(all: Vec<Update<'_, T, R, N>>) {
+/// Applies a rule to all elements, in place: one fork for all parameters together, since most models have many that are too
+/// small for a fork of their own.
+pub(crate) fn update<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(all: Vec<Update<'_, T, R, S, M>>) {
     let total: usize = all.iter().map(|one| one.parameter.len()).sum();
     if total <= GRAIN {
         return all.into_iter().for_each(dispatch);
@@ -76,32 +69,32 @@ pub(crate) fn update<T: Real, R: Rule<T, N>, const N: usize>(all: Vec<Update<'_,
     parallel_map(pieces, dispatch);
 }
 
-impl<'a, T, R: Copy, const N: usize> Update<'a, T, R, N> {
-    fn cut(self, pieces: &mut Vec<Update<'a, T, R, N>>) {
-        let Update { rule, parameter, gradient, state } = self;
+impl<'a, T: Copy, R, const S: usize, const M: usize> Update<'a, T, R, S, M> {
+    fn cut(self, pieces: &mut Vec<Update<'a, T, R, S, M>>) {
+        let Update { numbers, parameter, gradient, state, rule } = self;
         let mut state = state.map(|slice| slice.chunks_mut(PIECE));
         for (parameter, gradient) in parameter.chunks_mut(PIECE).zip(gradient.chunks(PIECE)) {
             let state = std::array::from_fn(|k| state[k].next().unwrap_or_default());
-            pieces.push(Update { rule, parameter, gradient, state });
+            pieces.push(Update { numbers, parameter, gradient, state, rule });
         }
     }
 }
 
-impl<T: Real, R: Rule<T, N>, const N: usize> Job for Update<'_, T, R, N> {
+impl<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize> Job for Update<'_, T, R, S, M> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Update { rule, parameter, gradient, state } = self;
+        let Update { numbers, parameter, gradient, state, .. } = self;
+        // Of one length, so that the loop below has no bounds to check.
         let n = parameter.len();
-        // Cut to one length, so that no index needs a check.
-        let gradient = &gradient[..n];
+        let (parameter, gradient) = (&mut parameter[..n], &gradient[..n]);
         let state = state.map(|slice| &mut slice[..n]);
         for i in 0..n {
             let before = std::array::from_fn(|k| state[k][i]);
-            let (new, after) = rule.at(parameter[i], gradient[i], before);
+            let (new, after) = T::apply::<R, S, M>(numbers, parameter[i], gradient[i], before);
             parameter[i] = new;
-            for k in 0..N {
+            for k in 0..S {
                 state[k][i] = after[k];
             }
         }
@@ -109,7 +102,7 @@ impl<T: Real, R: Rule<T, N>, const N: usize> Job for Update<'_, T, R, N> {
 }
 
 /// The sum of |x|^p, or the largest |x| for an infinite `p`; computed in f64, in pieces of fixed bounds.
-pub(crate) fn power_sum<T: Real>(x: &[T], p: f64) -> f64 {
+pub(crate) fn power_sum<T: UpdateDType>(x: &[T], p: f64) -> f64 {
     let piece = |x: &[T]| {
         if p == 2.0 {
             dispatch(Sum(x, |x: f64| x * x))
@@ -133,7 +126,7 @@ pub(crate) fn largest(x: &[f64]) -> f64 {
 
 struct Sum<'a, T, F>(&'a [T], F);
 
-impl<T: Real, F: Fn(f64) -> f64> Job for Sum<'_, T, F> {
+impl<T: UpdateDType, F: Fn(f64) -> f64> Job for Sum<'_, T, F> {
     type Output = f64;
 
     #[inline(always)]

@@ -12,23 +12,11 @@ use crate::backend::cpu::reduce::outermost_first;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::spec::SoftmaxKind;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Result};
-
-/// What is computed for each row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SoftmaxKind {
-    /// `exp(x) / Σ exp(x)` of `[x]`.
-    Softmax,
-    /// `x - log Σ exp(x)` of `[x]`.
-    LogSoftmax,
-    /// `y (g - Σ g y)` of `[g, y]`, the derivative of softmax.
-    SoftmaxGrad,
-    /// `g - exp(y) Σ g` of `[g, y]`, the derivative of its logarithm.
-    LogSoftmaxGrad,
-}
 
 /// `out = row(inputs)` for every row along `dim`, or for each element by itself without one. The inputs have the shape
 /// of `out` and other storages.
@@ -48,14 +36,14 @@ pub(crate) fn softmax<const N: usize>(
 
 /// An operand without its borrow.
 #[derive(Clone, Copy)]
-struct Operand {
+struct RawOperand {
     ptr: Ptr<u8>,
     dtype: DType,
     /// Along the rows.
     stride: isize,
 }
 
-impl Operand {
+impl RawOperand {
     /// The address of element `i` of the row at `position`.
     ///
     /// # Safety
@@ -67,7 +55,7 @@ impl Operand {
     }
 }
 
-/// RowSet side by side in a buffer.
+/// Rows side by side in a buffer.
 const WIDTH: usize = 64;
 
 fn softmax_as<C: Float, const N: usize>(
@@ -86,8 +74,9 @@ where
     let length = dim.map_or(1, |d| out.layout.shape()[d]);
     let rows_of = |layout: &Layout| dim.map_or(Ok(layout.clone()), |d| layout.select("softmax", d as isize, 0));
     let stride = |layout: &Layout| dim.map_or(1, |d| layout.strides()[d]);
-    let operand = |ptr: *mut u8, dtype, layout: &Layout| Operand { ptr: Ptr::new(ptr), dtype, stride: stride(layout) };
-    let x: [Operand; N] =
+    let operand =
+        |ptr: *mut u8, dtype, layout: &Layout| RawOperand { ptr: Ptr::new(ptr), dtype, stride: stride(layout) };
+    let x: [RawOperand; N] =
         std::array::from_fn(|k| operand(inputs[k].ptr().cast_mut(), inputs[k].dtype, inputs[k].layout));
     let y = operand(out.ptr(), out.dtype, out.layout);
     // The walk over the rows: the inputs, and the output as the last of three.
@@ -100,7 +89,7 @@ where
     }
     let walk = Walk::new(layouts[2].shape(), [&layouts[0], &layouts[1], &layouts[2]]);
     let grain = (GRAIN / length).max(1);
-    // RowSet too short to be vectors are worked on side by side as well.
+    // Rows too short to be vectors are worked on side by side as well.
     let narrow = length < LANES && walk.inner_len() >= LANES;
     if !narrow && x.iter().chain([&y]).all(|o| o.dtype == C::DTYPE && (o.stride == 1 || length == 1)) {
         rows_in_place::<C, N>(kind, x, y, &walk, length, grain);
@@ -140,8 +129,8 @@ where
 
 fn rows_in_place<C: Float, const N: usize>(
     kind: SoftmaxKind,
-    x: [Operand; N],
-    y: Operand,
+    x: [RawOperand; N],
+    y: RawOperand,
     walk: &Walk<3>,
     length: usize,
     grain: usize,
@@ -170,8 +159,8 @@ fn rows_in_place<C: Float, const N: usize>(
 
 fn rows_in_blocks<C: Float, const N: usize>(
     kind: SoftmaxKind,
-    x: [Operand; N],
-    y: Operand,
+    x: [RawOperand; N],
+    y: RawOperand,
     walk: &Walk<3>,
     length: usize,
 ) where
@@ -212,7 +201,7 @@ fn rows_in_blocks<C: Float, const N: usize>(
     });
 }
 
-/// RowSet of `length` contiguous elements, `steps` apart; `to` overlaps nothing else.
+/// Rows of `length` contiguous elements, `steps` apart; `to` overlaps nothing else.
 struct RowSet<C, const N: usize> {
     kind: SoftmaxKind,
     from: [*const C; N],

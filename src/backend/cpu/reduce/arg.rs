@@ -3,17 +3,12 @@
 use crate::backend::cpu::reduce::fold::{Fold, Max, Min};
 use crate::backend::cpu::reduce::{Data, FoldPlan, FoldRun, PIECE, Target, for_tiles, goes_by_columns};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
+use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::spec::Extreme;
 use crate::backend::{View, ViewMut};
 use crate::{DType, Result};
-
-/// Which element is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extreme {
-    Max,
-    Min,
-}
 
 /// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
 /// the elements they were chosen from, counted in row-major order, to `indices`. Of several the first is taken, and a
@@ -88,8 +83,7 @@ fn arg_by<C: Compute, F: Fold<C>>(
         }
     };
     if goes_by_columns(&plan, false) {
-        arg_columns::<C, F>(fold, &plan, data, values, indices);
-        return Ok(());
+        return arg_columns::<C, F>(fold, &plan, data, values, indices);
     }
     let pieces = length.div_ceil(PIECE);
     if pieces == 1 {
@@ -103,7 +97,7 @@ fn arg_by<C: Compute, F: Fold<C>>(
         return Ok(());
     }
     // (results, pieces)
-    let mut partial = vec![Best { value: F::START, index: 0 }; results * pieces];
+    let mut partial = scratch::filled("argmax", Best { value: F::START, index: 0 }, results.saturating_mul(pieces))?;
     let parts = Ptr::new(partial.as_mut_ptr());
     parallel(partial.len(), 1, |range| {
         for unit in range {
@@ -137,7 +131,13 @@ const FEW: usize = 4 * GROUP;
 
 /// The same where the results lie closer together than the elements they are chosen from: the rows of elements are gone
 /// through in the order of memory, with the best of each column at hand.
-fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &FoldPlan, data: Data, values: Option<Target>, indices: Target) {
+fn arg_columns<C: Compute, F: Fold<C>>(
+    fold: F,
+    plan: &FoldPlan,
+    data: Data,
+    values: Option<Target>,
+    indices: Target,
+) -> Result<()> {
     let (row, length, results) = (plan.kept.inner_len(), plan.reduced.numel(), plan.kept.numel());
     let [_, out_step] = plan.kept.inner();
     let tiles = row.div_ceil(WIDTH);
@@ -163,7 +163,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &FoldPlan, data: Data, val
     let grain = (GRAIN / (row.min(WIDTH) * length.min(height))).max(1);
     if pieces == 1 {
         // Many results of few elements: what is kept of each goes from one cache to the outputs.
-        return parallel(units, grain, |range| {
+        parallel(units, grain, |range| {
             let mut best = [Best { value: F::START, index: 0 }; WIDTH];
             for (start, end) in range.map(bounds) {
                 plan.kept.runs(start, end, |[from, at], n| {
@@ -172,9 +172,10 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &FoldPlan, data: Data, val
                 });
             }
         });
+        return Ok(());
     }
     // (pieces, results), the results in the order of the walk
-    let mut partial = vec![Best { value: F::START, index: 0 }; pieces * results];
+    let mut partial = scratch::filled("argmax", Best { value: F::START, index: 0 }, pieces.saturating_mul(results))?;
     let parts = Ptr::new(partial.as_mut_ptr());
     // SAFETY: whoever calls this keeps threads off each other's pieces of columns.
     let part = |piece: usize, start: usize, end: usize| unsafe {
@@ -200,6 +201,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(fold: F, plan: &FoldPlan, data: Data, val
             plan.kept.runs(start, end, |[_, at], _| write(best, at));
         }
     });
+    Ok(())
 }
 
 /// The best of the elements `rows.0..rows.1` of each of some neighbouring results.
@@ -331,7 +333,7 @@ fn best_of<C: Compute, F: Fold<C>>(
 ) -> Best<C> {
     let mut best = None::<Best<C>>;
     for_tiles::<C>(plan, data, from, start, end, |tile, first| {
-        let value = dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), own: F::START });
+        let value = dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), center: F::START });
         if best.is_none_or(|best| best.loses_to(fold, value)) {
             let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
             best = Some(Best { value, index: first + at });
@@ -388,7 +390,8 @@ mod tests {
                     x = x.gt(4.0)?.where_(f64::NAN, &x)?;
                 }
                 for dtype in [DType::F64, DType::F32, DType::BF16, DType::I8, DType::U64, DType::Bool] {
-                    // Few different values, so that there are ties.
+                    // Few different values, so that there are ties; none that an f64 cannot hold.
+                    let x = if dtype == DType::U64 { x.abs()? } else { x.clone() };
                     for (name, x) in arrangements(&x.to_dtype(DType::F16)?.to_dtype(dtype)?)? {
                         let one = (0..x.rank()).map(|d| vec![d]);
                         for dims in

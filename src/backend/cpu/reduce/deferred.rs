@@ -2,7 +2,7 @@
 //! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
 
 use super::columns::{GROUP, WIDE, columns, fold_in};
-use super::{FoldPlan, FoldRun, FoldSource, Reduce, Rows, Target, goes_by_columns, rows};
+use super::{FoldPlan, FoldRows, FoldRun, FoldSource, Reduce, Target, goes_by_columns, rows};
 use crate::backend::cpu::elementwise::chain::{self, Evaluation};
 use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod, Sum};
 use crate::backend::cpu::runtime::convert::Compute;
@@ -76,13 +76,13 @@ struct Folding<'a, C> {
 }
 
 impl<C: Compute> Folding<'_, C> {
-    fn by<F: Fold<C>>(self, fold: F) {
+    fn by<F: Fold<C>>(self, fold: F) -> Result<()> {
         let Folding { plan, by_columns, chain, to } = self;
         let source = Pending { chain, length: plan.reduced.numel(), results: plan.kept.numel() };
         if by_columns {
-            columns::<C, F>(fold, plan, &source, None, to);
+            columns::<C, F>(fold, plan, &source, None, to)
         } else {
-            rows::<C, F>(fold, plan, &source, None, to);
+            rows::<C, F>(fold, plan, &source, None, to)
         }
     }
 }
@@ -99,7 +99,7 @@ struct Pending<'a, C> {
 type Window<C> = [MaybeUninit<C>; BLOCK];
 
 impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
-    fn rows(&self, fold: F, first: usize, _: isize, own: &[C], to: &mut [C]) {
+    fn rows(&self, fold: F, first: usize, _: isize, center: &[C], to: &mut [C]) {
         let mut evaluation = Evaluation::new(self.chain);
         let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
         let length = self.length;
@@ -111,12 +111,12 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
             return;
         }
         let together = BLOCK / length;
-        for (i, (to, own)) in to.chunks_mut(together).zip(own.chunks(together)).enumerate() {
+        for (i, (to, center)) in to.chunks_mut(together).zip(center.chunks(together)).enumerate() {
             // SAFETY: the results are this thread's, and their elements fit the window.
             let from = unsafe {
                 evaluation.run((first + i * together) * length, to.len() * length, window.as_mut_ptr().cast())
             };
-            dispatch(Rows { fold, from, step: length as isize, length, own, to });
+            dispatch(FoldRows { fold, from, step: length as isize, length, center, to });
         }
     }
 
@@ -129,7 +129,7 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
         all.total()
     }
 
-    fn columns(&self, fold: F, first: usize, _: isize, elements: Range<usize>, own: &[C], sums: &mut [C]) {
+    fn columns(&self, fold: F, first: usize, _: isize, elements: Range<usize>, center: &[C], sums: &mut [C]) {
         let (n, width) = (sums.len(), self.results);
         let mut evaluation = Evaluation::new(self.chain);
         // Short rows are folded all at once, others in groups.
@@ -153,7 +153,7 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
                 };
                 // Where the result is kept, its rows are as far apart as they will be.
                 let step = if from == window.cast_const() { n } else { width };
-                fold_in(fold, from, step as isize, rows, own, sums);
+                fold_in(fold, from, step as isize, rows, center, sums);
             }
         }
     }
@@ -170,7 +170,7 @@ fn fold_long<C: Compute, F: Fold<C>>(
         let len = BLOCK.min(elements.end - start);
         // SAFETY: the elements are this thread's; the window has room for a block.
         let from = unsafe { evaluation.run(start, len, window.as_mut_ptr().cast()) };
-        dispatch(FoldRun { fold, from, len, own: F::START })
+        dispatch(FoldRun { fold, from, len, center: F::START })
     };
     if elements.len() <= BLOCK {
         return block(elements.start);

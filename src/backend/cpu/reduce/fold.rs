@@ -4,7 +4,7 @@ use crate::backend::cpu::elementwise::math;
 
 /// An associative operation on what is taken from elements of a compute dtype.
 ///
-/// Each result may have a number of its own, such as the mean that deviations are taken from; where there are none, it is
+/// Each result may have a center, such as the mean that deviations are taken from; where there are none, it is
 /// [`START`](Self::START).
 pub(crate) trait Fold<C>: Copy + Send + Sync {
     /// What leaves everything that it is joined with as it is.
@@ -82,10 +82,13 @@ macro_rules! means {
 }
 means!(f32, f64);
 
-/// The sum of the squared distances from the result's own number, the mean, divided by a number.
+/// The sum of the differences from the result's center, divided by a number.
+#[derive(Clone, Copy)]
+pub(crate) struct MeanDifference(pub f64);
+/// The sum of the squared distances from the result's center, the mean, divided by a number.
 #[derive(Clone, Copy)]
 pub(crate) struct Deviation(pub f64);
-/// The logarithm of the sum of exponentials; a result's own number is the greatest element, or 0 if that is infinite.
+/// The logarithm of the sum of exponentials; a result's center is the greatest element, or 0 if that is infinite.
 #[derive(Clone, Copy)]
 pub(crate) struct LogSumExp;
 
@@ -96,7 +99,17 @@ macro_rules! shifted {
             #[inline(always)]
             fn join(self, a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
-            fn take(self, x: $t, own: $t) -> $t { (x - own) * (x - own) }
+            fn take(self, x: $t, center: $t) -> $t { (x - center) * (x - center) }
+            #[inline(always)]
+            fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
+        }
+
+        impl Fold<$t> for MeanDifference {
+            const START: $t = 0.0;
+            #[inline(always)]
+            fn join(self, a: $t, b: $t) -> $t { a + b }
+            #[inline(always)]
+            fn take(self, x: $t, center: $t) -> $t { x - center }
             #[inline(always)]
             fn finish(self, total: $t, _own: $t) -> $t { total / self.0 as $t }
         }
@@ -107,9 +120,9 @@ macro_rules! shifted {
             #[inline(always)]
             fn join(self, a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
-            fn take(self, x: $t, own: $t) -> $t { math::$exp(x - own) }
+            fn take(self, x: $t, center: $t) -> $t { math::$exp(x - center) }
             #[inline(always)]
-            fn finish(self, total: $t, own: $t) -> $t { math::$ln(total) + own }
+            fn finish(self, total: $t, center: $t) -> $t { math::$ln(total) + center }
         }
     )+};
 }
@@ -160,31 +173,31 @@ pub(crate) const BLOCK: usize = 1024;
 
 /// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](crate::backend::cpu::runtime::simd::Job).
 #[inline(always)]
-pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
+pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C {
     if x.len() <= BLOCK {
-        return fold_block(fold, x, own);
+        return fold_block(fold, x, center);
     }
     let mut all = Cascade::new(fold);
     for block in x.chunks(BLOCK) {
-        all.push(fold_block(fold, block, own));
+        all.push(fold_block(fold, block, center));
     }
     all.total()
 }
 
 #[inline(always)]
-pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], own: C) -> C {
+pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C {
     if x.len() < LANES {
-        return x.iter().fold(F::START, |total, &x| fold.join(total, fold.take(x, own)));
+        return x.iter().fold(F::START, |total, &x| fold.join(total, fold.take(x, center)));
     }
     let mut lanes = [F::START; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
         for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane = fold.join(*lane, fold.take(x, own));
+            *lane = fold.join(*lane, fold.take(x, center));
         }
     }
     for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane = fold.join(*lane, fold.take(x, own));
+        *lane = fold.join(*lane, fold.take(x, center));
     }
     let mut width = LANES / 2;
     while width > 0 {

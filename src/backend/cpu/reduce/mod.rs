@@ -1,9 +1,9 @@
 //! Folding some dimensions of a strided view into one element each: sums, means, products, maxima and minima, and sums of
-//! what is taken from the elements together with a number of the result's own.
+//! the differences of the elements from a center that each result has.
 //!
 //! Two ways through memory: where the dimensions that go away lie innermost, each result is folded by itself from long
 //! runs (`rows`); where a dimension that stays lies innermost, whole rows are folded into a row of results
-//! (`columns`). Both take their elements from a [`FoldSource`]: memory, or a chain that is evaluated as they go (`pending`).
+//! (`columns`). Both take their elements from a [`FoldSource`]: memory, or a chain that is evaluated as they go (`deferred`).
 //! Work is cut into pieces whose bounds depend on the shape alone, and the results of the pieces are joined
 //! in a fixed order, so that the number of threads cannot be seen in the bits.
 
@@ -11,11 +11,16 @@ pub(crate) mod arg;
 mod columns;
 mod deferred;
 pub(crate) mod fold;
+pub(crate) mod scan;
 
-use crate::backend::cpu::reduce::fold::{Cascade, Deviation, Fold, LogSumExp, Max, Mean, Min, Prod, Sum, fold_run};
+use crate::backend::cpu::reduce::fold::{
+    Cascade, Deviation, Fold, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum, fold_run,
+};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
+use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
@@ -24,16 +29,6 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 pub(crate) use deferred::reduce as reduce_deferred;
-
-/// What the elements are folded by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Sum,
-    Mean,
-    Prod,
-    Max,
-    Min,
-}
 
 /// Folds the dimensions `dims` of `input`. `out` is contiguous and has the other dimensions in their order, between
 /// which sizes of 1 make no difference; it is not `input`'s storage. Sums and products of nothing are 0 and 1.
@@ -62,8 +57,8 @@ where
     Mean: Fold<C>,
 {
     if by == Reduce::Mean {
-        let count: usize = dims.iter().map(|&d| input.layout.shape()[d]).product();
-        return reduce_by::<C, Mean>(Mean(count as f64), input, dims, None, out);
+        let count = dims.iter().map(|&d| input.layout.shape()[d] as f64).product();
+        return reduce_by::<C, Mean>(Mean(count), input, dims, None, out);
     }
     reduce_numbers::<C>(by, input, dims, out)
 }
@@ -83,33 +78,33 @@ where
     }
 }
 
-/// What is folded of each element together with its result's own number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum CenteredReduce {
-    /// The squared distance; the sum is divided by this number.
-    Deviation(f64),
-    /// The exponential of the difference; the result is the logarithm of the sum, plus the own number.
-    LogSumExp,
-}
-
-/// As [`reduce`], with a number for each result: `own` is contiguous, has as many elements as `out`, and is of the
+/// As [`reduce`], with a center for each result: `center` is contiguous, has as many elements as `out`, and is of the
 /// compute dtype of the input, which is one of floats. There are elements in the input.
 pub(crate) fn reduce_centered(
     op: &'static str,
     by: CenteredReduce,
     input: View<'_>,
     dims: &[usize],
-    own: View<'_>,
+    center: View<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    if own.dtype != compute_dtype(input.dtype) || own.layout.numel() != out.layout.numel() {
-        bail!(Backend, op, "{} {} do not belong to {} results", own.layout.numel(), own.dtype, out.layout.numel());
+    if center.dtype != compute_dtype(input.dtype) || center.layout.numel() != out.layout.numel() {
+        bail!(
+            Backend,
+            op,
+            "{} {} do not belong to {} results",
+            center.layout.numel(),
+            center.dtype,
+            out.layout.numel()
+        );
     }
-    match (by, own.dtype) {
-        (CenteredReduce::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(own), out),
-        (CenteredReduce::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(own), out),
-        (CenteredReduce::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(own), out),
-        (CenteredReduce::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(own), out),
+    match (by, center.dtype) {
+        (CenteredReduce::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(center), out),
+        (CenteredReduce::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(center), out),
+        (CenteredReduce::Mean(n), DType::F32) => reduce_by::<f32, _>(MeanDifference(n), input, dims, Some(center), out),
+        (CenteredReduce::Mean(n), DType::F64) => reduce_by::<f64, _>(MeanDifference(n), input, dims, Some(center), out),
+        (CenteredReduce::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(center), out),
+        (CenteredReduce::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(center), out),
         (_, dtype) => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
 }
@@ -118,7 +113,7 @@ fn reduce_by<C: Compute, F: Fold<C>>(
     fold: F,
     input: View<'_>,
     dims: &[usize],
-    own: Option<View<'_>>,
+    center: Option<View<'_>>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     debug_assert!(out.layout.is_contiguous());
@@ -129,29 +124,28 @@ fn reduce_by<C: Compute, F: Fold<C>>(
         crate::backend::cpu::elementwise::copy::fill(out, fold.finish(F::START, F::START).to_scalar());
         return Ok(());
     }
-    let own = own.and_then(|own| own.as_slice::<C>());
+    let center = center.and_then(|center| center.as_slice::<C>());
     let plan = FoldPlan::new(input.layout, dims, true)?;
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     let source = Memory { plan: &plan, data };
     if goes_by_columns(&plan, data.dtype == C::DTYPE && F::LIGHT) {
-        columns::columns::<C, F>(fold, &plan, &source, own, to);
+        columns::columns::<C, F>(fold, &plan, &source, center, to)
     } else {
-        rows::<C, F>(fold, &plan, &source, own, to);
+        rows::<C, F>(fold, &plan, &source, center, to)
     }
-    Ok(())
 }
 
-/// Where the elements come from. `from` is the position of a result in the kept walk, `own` are the results' own numbers.
+/// Where the elements come from. `from` is the position of a result in the kept walk, `center` are the results' centers.
 trait FoldSource<C, F>: Sync {
     /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
-    fn rows(&self, fold: F, first: usize, from: isize, own: &[C], to: &mut [C]);
+    fn rows(&self, fold: F, first: usize, from: isize, center: &[C], to: &mut [C]);
 
     /// Folds some of the elements of result number `result`.
-    fn piece(&self, fold: F, result: usize, from: isize, elements: Range<usize>, own: C) -> C;
+    fn piece(&self, fold: F, result: usize, from: isize, elements: Range<usize>, center: C) -> C;
 
     /// Folds some of the elements of results side by side into `sums`; `first` is the first one's number.
-    fn columns(&self, fold: F, first: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]);
+    fn columns(&self, fold: F, first: usize, from: isize, elements: Range<usize>, center: &[C], sums: &mut [C]);
 }
 
 /// Elements in memory.
@@ -161,7 +155,7 @@ struct Memory<'a> {
 }
 
 impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
-    fn rows(&self, fold: F, _: usize, from: isize, own: &[C], to: &mut [C]) {
+    fn rows(&self, fold: F, _: usize, from: isize, center: &[C], to: &mut [C]) {
         let &Memory { plan, data } = self;
         let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
         // Results whose elements are one run in memory need no walk for each.
@@ -171,19 +165,19 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
             // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on, `length`
             // of them lie side by side.
             let from = unsafe { data.at(from, first) }.cast::<C>();
-            return dispatch(Rows { fold, from, step: across, length, own, to });
+            return dispatch(FoldRows { fold, from, step: across, length, center, to });
         }
-        for (i, (result, &own)) in to.iter_mut().zip(own).enumerate() {
-            *result = fold_piece::<C, F>(fold, plan, data, own, from + i as isize * across, 0, length);
+        for (i, (result, &center)) in to.iter_mut().zip(center).enumerate() {
+            *result = fold_piece::<C, F>(fold, plan, data, center, from + i as isize * across, 0, length);
         }
     }
 
-    fn piece(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: C) -> C {
-        fold_piece::<C, F>(fold, self.plan, self.data, own, from, elements.start, elements.end)
+    fn piece(&self, fold: F, _: usize, from: isize, elements: Range<usize>, center: C) -> C {
+        fold_piece::<C, F>(fold, self.plan, self.data, center, from, elements.start, elements.end)
     }
 
-    fn columns(&self, fold: F, _: usize, from: isize, elements: Range<usize>, own: &[C], sums: &mut [C]) {
-        columns::fold_rows::<C, F>(fold, self.plan, self.data, own, from, elements, sums);
+    fn columns(&self, fold: F, _: usize, from: isize, elements: Range<usize>, center: &[C], sums: &mut [C]) {
+        columns::fold_rows::<C, F>(fold, self.plan, self.data, center, from, elements, sums);
     }
 }
 
@@ -304,40 +298,41 @@ fn rows<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
     source: &impl FoldSource<C, F>,
-    own: Option<&[C]>,
+    center: Option<&[C]>,
     to: Target,
-) {
+) -> Result<()> {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     let [across, out_step] = plan.kept.inner();
     let pieces = length.div_ceil(PIECE);
     if pieces > 1 {
-        return rows_in_pieces::<C, F>(fold, plan, source, own, to, pieces);
+        return rows_in_pieces::<C, F>(fold, plan, source, center, to, pieces);
     }
     parallel(results, (GRAIN / length).max(1), |range| {
-        let (mut batch, mut owns) = ([F::START; BATCH], [F::START; BATCH]);
+        let (mut batch, mut centers) = ([F::START; BATCH], [F::START; BATCH]);
         let mut result = range.start;
         plan.kept.runs(range.start, range.end, |[from, at], len| {
             for done in (0..len).step_by(BATCH) {
                 let n = BATCH.min(len - done);
                 let (start, place) = (from + done as isize * across, at + done as isize * out_step);
-                own_numbers(own, place, out_step, &mut owns[..n]);
-                source.rows(fold, result, start, &owns[..n], &mut batch[..n]);
+                centers_at(center, place, out_step, &mut centers[..n]);
+                source.rows(fold, result, start, &centers[..n], &mut batch[..n]);
                 result += n;
-                batch[..n].iter_mut().zip(&owns).for_each(|(x, &own)| *x = fold.finish(*x, own));
+                batch[..n].iter_mut().zip(&centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
                 unsafe { to.write(batch.as_ptr(), place, out_step, n) };
             }
         });
     });
+    Ok(())
 }
 
-/// The own numbers of the results from position `at` on, `step` apart; without any `to` stays as it is.
+/// The centers of the results from position `at` on, `step` apart; without any `to` stays as it is.
 #[inline]
-pub(super) fn own_numbers<C: Copy>(own: Option<&[C]>, at: isize, step: isize, to: &mut [C]) {
-    let Some(own) = own else { return };
+pub(super) fn centers_at<C: Copy>(center: Option<&[C]>, at: isize, step: isize, to: &mut [C]) {
+    let Some(center) = center else { return };
     for (i, to) in to.iter_mut().enumerate() {
         // Positions of results are not negative, and below their number.
-        if let Some(&number) = own.get((at + i as isize * step) as usize) {
+        if let Some(&number) = center.get((at + i as isize * step) as usize) {
             *to = number;
         }
     }
@@ -348,19 +343,19 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
     source: &impl FoldSource<C, F>,
-    own: Option<&[C]>,
+    center: Option<&[C]>,
     to: Target,
     pieces: usize,
-) {
+) -> Result<()> {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     // (results, pieces)
-    let mut partial = vec![F::START; results * pieces];
+    let mut partial = scratch::filled("reduce", F::START, results.saturating_mul(pieces))?;
     let parts = Ptr::new(partial.as_mut_ptr());
     parallel(partial.len(), 1, |range| {
         for unit in range {
             let (result, start) = (unit / pieces, unit % pieces * PIECE);
             plan.kept.runs(result, result + 1, |[from, at], _| {
-                let number = own_number::<C, F>(own, at);
+                let number = center_at::<C, F>(center, at);
                 let value = source.piece(fold, result, from, start..length.min(start + PIECE), number);
                 // SAFETY: every unit has its own element of the vector.
                 unsafe { parts.get().add(unit).write(value) };
@@ -373,17 +368,18 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(
         for i in 0..len as isize {
             let mut all = Cascade::new(fold);
             parts.next().unwrap_or_default().iter().for_each(|&part| all.push(part));
-            let value = fold.finish(all.total(), own_number::<C, F>(own, at + i * out_step));
+            let value = fold.finish(all.total(), center_at::<C, F>(center, at + i * out_step));
             // SAFETY: a position of the output from its walk.
             unsafe { to.write(&value, at + i * out_step, 1, 1) };
         }
     });
+    Ok(())
 }
 
-/// The own number of the result at a position.
-fn own_number<C: Copy, F: Fold<C>>(own: Option<&[C]>, at: isize) -> C {
+/// The center of the result at a position.
+fn center_at<C: Copy, F: Fold<C>>(center: Option<&[C]>, at: isize) -> C {
     let mut number = [F::START];
-    own_numbers(own, at, 1, &mut number);
+    centers_at(center, at, 1, &mut number);
     number[0]
 }
 
@@ -392,7 +388,7 @@ fn fold_piece<C: Compute, F: Fold<C>>(
     fold: F,
     plan: &FoldPlan,
     data: Data,
-    own: C,
+    center: C,
     from: isize,
     start: usize,
     end: usize,
@@ -402,13 +398,13 @@ fn fold_piece<C: Compute, F: Fold<C>>(
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
             // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
-            all.push(dispatch(FoldRun { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, own }));
+            all.push(dispatch(FoldRun { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, center }));
         });
         return all.total();
     }
     for_tiles::<C>(plan, data, from, start, end, |tile, _| {
         // SAFETY: the tile is a slice.
-        all.push(dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), own }));
+        all.push(dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), center }));
     });
     all.total()
 }
@@ -464,7 +460,7 @@ pub(super) struct FoldRun<C, F> {
     pub fold: F,
     pub from: *const C,
     pub len: usize,
-    pub own: C,
+    pub center: C,
 }
 
 impl<C: Compute, F: Fold<C>> Job for FoldRun<C, F> {
@@ -472,28 +468,28 @@ impl<C: Compute, F: Fold<C>> Job for FoldRun<C, F> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> C {
         // SAFETY: whoever makes a run has `len` elements behind `from`.
-        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.own)
+        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.center)
     }
 }
 
-/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its own number.
-struct Rows<'a, C, F> {
+/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its center.
+struct FoldRows<'a, C, F> {
     fold: F,
     from: *const C,
     step: isize,
     length: usize,
-    own: &'a [C],
+    center: &'a [C],
     to: &'a mut [C],
 }
 
-impl<C: Compute, F: Fold<C>> Job for Rows<'_, C, F> {
+impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Rows { fold, from, step, length, own, to } = self;
-        for (i, (to, &own)) in to.iter_mut().zip(own).enumerate() {
+        let FoldRows { fold, from, step, length, center, to } = self;
+        for (i, (to, &center)) in to.iter_mut().zip(center).enumerate() {
             // SAFETY: whoever makes this has `length` elements behind every start.
-            *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, own);
+            *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, center);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The kernels against folding index by index, and against themselves on other numbers of threads.
 
 use super::*;
-use crate::backend::deferred::{Kernel, Step};
+use crate::backend::deferred::Step;
+use crate::backend::spec::Kernel;
 use crate::layout::Sizes;
 use crate::{Device, Generator, Scalar, Tensor};
 
@@ -128,28 +129,29 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     Ok(())
 }
 
-fn run_shifted(by: CenteredReduce, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Tensor> {
+fn run_centered(by: CenteredReduce, x: &Tensor, dims: &[usize], center: &Tensor) -> Result<Tensor> {
     let shape: crate::Shape = (0..x.rank()).filter(|d| !dims.contains(d)).map(|d| x.shape()[d]).collect();
     let mut out = Tensor::empty("reduce", shape, x.dtype(), x.device())?;
-    reduce_centered("reduce", by, x.as_view()?, dims, own.as_view()?, &mut out.as_view_mut("reduce")?)?;
+    reduce_centered("reduce", by, x.as_view()?, dims, center.as_view()?, &mut out.as_view_mut("reduce")?)?;
     Ok(out)
 }
 
 /// What `reduce_centered` computes, element by element: the differences first, then a sum.
-fn shifted_reference(by: CenteredReduce, x: &Tensor, dims: &[usize], own: &Tensor) -> Result<Vec<f64>> {
+fn centered_reference(by: CenteredReduce, x: &Tensor, dims: &[usize], center: &Tensor) -> Result<Vec<f64>> {
     let kept: Vec<isize> =
         x.shape().iter().enumerate().map(|(d, &n)| if dims.contains(&d) { 1 } else { n as isize }).collect();
-    let own = own.to_dtype(DType::F64)?;
-    let difference = x.to_dtype(DType::F64)?.sub(&own.reshape(&kept[..])?)?;
+    let center = center.to_dtype(DType::F64)?;
+    let difference = x.to_dtype(DType::F64)?.sub(&center.reshape(&kept[..])?)?;
     let terms = match by {
         CenteredReduce::Deviation(_) => difference.square()?,
+        CenteredReduce::Mean(_) => difference,
         CenteredReduce::LogSumExp => difference.exp()?,
     };
-    let sums = reference(Reduce::Sum, &terms, dims)?.into_iter().zip(own.to_vec::<f64>()?);
+    let sums = reference(Reduce::Sum, &terms, dims)?.into_iter().zip(center.to_vec::<f64>()?);
     Ok(sums
-        .map(|(sum, own)| match by {
-            CenteredReduce::Deviation(n) => sum / n,
-            CenteredReduce::LogSumExp => sum.ln() + own,
+        .map(|(sum, center)| match by {
+            CenteredReduce::Deviation(n) | CenteredReduce::Mean(n) => sum / n,
+            CenteredReduce::LogSumExp => sum.ln() + center,
         })
         .collect())
 }
@@ -162,10 +164,11 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::BF16, 1e-2)] {
             for (name, x) in arrangements(&x.to_dtype(dtype)?)? {
                 for dims in subsets(x.rank()) {
-                    let own = run(Reduce::Max, &x, &dims, compute_dtype(dtype))?;
+                    let center = run(Reduce::Max, &x, &dims, compute_dtype(dtype))?;
                     for by in [CenteredReduce::Deviation(7.0), CenteredReduce::LogSumExp] {
-                        let got = run_shifted(by, &x, &dims, &own)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
-                        for (i, (&got, want)) in got.iter().zip(shifted_reference(by, &x, &dims, &own)?).enumerate() {
+                        let got = run_centered(by, &x, &dims, &center)?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+                        for (i, (&got, want)) in got.iter().zip(centered_reference(by, &x, &dims, &center)?).enumerate()
+                        {
                             let what = format!("{by:?} of {dtype} {:?} {name} over {dims:?} at {i}", x.shape());
                             assert!(close(got, want, tolerance), "{what}: {got} for {want}");
                         }
@@ -174,8 +177,8 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
             }
         }
     }
-    let (x, own) = (Tensor::zeros([2, 3])?, Tensor::zeros([3])?);
-    assert!(run_shifted(CenteredReduce::LogSumExp, &x, &[1], &own).is_err_and(|e| e.to_string().contains("3 f32")));
+    let (x, center) = (Tensor::zeros([2, 3])?, Tensor::zeros([3])?);
+    assert!(run_centered(CenteredReduce::LogSumExp, &x, &[1], &center).is_err_and(|e| e.to_string().contains("3 f32")));
     Ok(())
 }
 
@@ -224,7 +227,7 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
             let mean = run(Reduce::Mean, &x, &dims, DType::F32)?;
             let bits = |threads| {
                 on_threads(threads, || -> Result<Vec<f32>> {
-                    let deviation = run_shifted(CenteredReduce::Deviation(1.0), &x, &dims, &mean)?.to_vec::<f32>()?;
+                    let deviation = run_centered(CenteredReduce::Deviation(1.0), &x, &dims, &mean)?.to_vec::<f32>()?;
                     Ok([run(Reduce::Sum, &x, &dims, DType::F32)?.to_vec::<f32>()?, deviation].concat())
                 })
             };
@@ -275,7 +278,7 @@ fn what_is_pending_is_folded_to_the_same_bits() -> Result<()> {
     Ok(())
 }
 
-fn unsettled(x: &Tensor) -> View<'_> {
+fn pending_view(x: &Tensor) -> View<'_> {
     View { storage: x.storage(), layout: x.layout(), dtype: x.dtype() }
 }
 
@@ -291,8 +294,8 @@ fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
         let y = Tensor::from_parts(step.defer()?, Layout::contiguous([50, 40].into()), dtype);
         let mut out = Tensor::zeros_with([1], dtype)?;
         let to = &mut out.as_view_mut("reduce")?;
-        assert!(y.is_pending() && !reduce_deferred(Reduce::Sum, unsettled(&y), &[0, 1], to)?);
-        assert_eq!(y.sum()?.to_dtype(DType::F64)?.item::<f64>()?, 5000.0);
+        assert!(y.is_pending() && !reduce_deferred(Reduce::Sum, pending_view(&y), &[0, 1], to)?);
+        assert_eq!(y.sum(..)?.to_dtype(DType::F64)?.item::<f64>()?, 5000.0);
     }
     Ok(())
 }
@@ -308,7 +311,7 @@ fn compare_pending(by: Reduce, x: &Tensor, dims: &[usize]) -> Result<()> {
             y.mark_needed();
         }
         let mut out = Tensor::full_with(want.shape(), f64::NAN, DType::F64)?.to_dtype(x.dtype())?;
-        let done = reduce_deferred(by, unsettled(&y), dims, &mut out.as_view_mut("reduce")?)?;
+        let done = reduce_deferred(by, pending_view(&y), dims, &mut out.as_view_mut("reduce")?)?;
         assert_eq!(done, folds_as_it_comes(x.shape(), dims), "{what}");
         if done {
             assert_eq!(bits(&out)?, bits(&want)?, "{what}, kept: {kept}");

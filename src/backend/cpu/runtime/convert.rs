@@ -3,20 +3,18 @@
 //! Elementwise kernels exist for four types only: f32, f64, i64 and u64. Elements of the other dtypes are brought into
 //! one of them tile by tile: half precision into f32, the smaller integers and bools into i64.
 
-use crate::backend::cpu::elementwise::map::Tile;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
-use crate::dtype::with_dtype;
+use crate::dtype::{float_to_u64, with_dtype};
 use crate::{DType, Element};
 use half::{bf16, f16};
 
 /// A type that kernels compute in.
-pub(crate) trait Compute: Element + Loads + PartialOrd {
-    /// Runs the kernel's function for this type.
-    ///
-    /// # Safety
-    /// Each `x[k]` is valid for `n` reads and `y` for `n` writes; an `x[k]` is equal to `y` or does not overlap it.
-    unsafe fn tile<const N: usize>(tile: &dyn Tile<N>, x: [*const Self; N], y: *mut Self, n: usize);
-}
+pub(crate) trait Compute: Element + Loads + PartialOrd {}
+
+impl Compute for f32 {}
+impl Compute for f64 {}
+impl Compute for i64 {}
+impl Compute for u64 {}
 
 /// The dtype that elements of `dtype` are computed in.
 pub(crate) const fn compute_dtype(dtype: DType) -> DType {
@@ -27,22 +25,6 @@ pub(crate) const fn compute_dtype(dtype: DType) -> DType {
         _ => DType::I64,
     }
 }
-
-macro_rules! computes {
-    ($($t:ident, |$tile:ident| $kernel:expr);+) => {$(
-        impl Compute for $t {
-            #[inline]
-            unsafe fn tile<const N: usize>($tile: &dyn Tile<N>, x: [*const $t; N], y: *mut $t, n: usize) {
-                if let Some(kernel) = $kernel {
-                    // SAFETY: the caller's promise is the one asked for.
-                    unsafe { kernel.$t(x, y, n) }
-                }
-            }
-        }
-    )+};
-}
-// The driver has asked whether there is an integer kernel before it comes here.
-computes!(f32, |tile| Some(tile); f64, |tile| Some(tile); i64, |tile| tile.ints(); u64, |tile| tile.ints());
 
 /// Conversion of one element, with the meaning of Rust's `as`.
 pub(crate) trait Convert<To> {
@@ -58,8 +40,8 @@ macro_rules! convert_as {
     )+)+};
 }
 convert_as!(
-    f32 => [f32, f64, i64, u64],
-    f64 => [f32, f64, i64, u64],
+    f32 => [f32, f64, i64],
+    f64 => [f32, f64, i64],
     i64 => [f32, f64, i64, u64, i32, i16, i8, u32, u16, u8],
     u64 => [f32, f64, i64, u64, i32, i16, i8, u32, u16, u8],
     i32 => [f32, f64, i64, u64],
@@ -80,6 +62,7 @@ macro_rules! convert_by {
 }
 // A float goes to a small integer by way of i64, so that all integer dtypes wrap alike.
 convert_by! {
+    f32 => u64, |x| float_to_u64(x.into()); f64 => u64, |x| float_to_u64(x);
     f32 => i32, |x| x as i64 as i32; f32 => i16, |x| x as i64 as i16; f32 => i8, |x| x as i64 as i8;
     f32 => u32, |x| x as i64 as u32; f32 => u16, |x| x as i64 as u16; f32 => u8, |x| x as i64 as u8;
     f64 => i32, |x| x as i64 as i32; f64 => i16, |x| x as i64 as i16; f64 => i8, |x| x as i64 as i8;
@@ -89,8 +72,8 @@ convert_by! {
     f32 => bf16, |x| bf16::from_f32(x); f64 => bf16, |x| bf16::from_f64(x);
     i64 => bf16, |x| bf16::from_f64(x as f64); u64 => bf16, |x| bf16::from_f64(x as f64);
     f32 => bool, |x| x != 0.0; f64 => bool, |x| x != 0.0; i64 => bool, |x| x != 0; u64 => bool, |x| x != 0;
-    f16 => f32, |x| x.to_f32(); f16 => f64, |x| x.to_f64(); f16 => i64, |x| x.to_f32() as i64; f16 => u64, |x| x.to_f32() as u64;
-    bf16 => f32, |x| x.to_f32(); bf16 => f64, |x| x.to_f64(); bf16 => i64, |x| x.to_f32() as i64; bf16 => u64, |x| x.to_f32() as u64;
+    f16 => f32, |x| x.to_f32(); f16 => f64, |x| x.to_f64(); f16 => i64, |x| x.to_f32() as i64; f16 => u64, |x| float_to_u64(x.to_f64());
+    bf16 => f32, |x| x.to_f32(); bf16 => f64, |x| x.to_f64(); bf16 => i64, |x| x.to_f32() as i64; bf16 => u64, |x| float_to_u64(x.to_f64());
     bool => f32, |x| f32::from(u8::from(x)); bool => f64, |x| f64::from(u8::from(x));
     bool => i64, |x| i64::from(x); bool => u64, |x| u64::from(x);
 }
@@ -122,6 +105,38 @@ macro_rules! loads {
     )+};
 }
 loads!(f32, f64, i64, u64);
+
+/// Brings `n` elements of `dtype` into a compute dtype.
+///
+/// # Safety
+/// `from` points at `n` elements of `dtype`, `stride` elements apart; `to` is valid for `n` writes of `compute`.
+pub(crate) unsafe fn load(compute: DType, dtype: DType, from: *const u8, stride: isize, to: *mut u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match compute {
+            DType::F32 => f32::load(dtype, from, stride, to.cast(), n),
+            DType::F64 => f64::load(dtype, from, stride, to.cast(), n),
+            DType::U64 => u64::load(dtype, from, stride, to.cast(), n),
+            _ => i64::load(dtype, from, stride, to.cast(), n),
+        }
+    }
+}
+
+/// The way back from [`load`].
+///
+/// # Safety
+/// `from` is valid for `n` reads of `compute`; `to` points at `n` elements of `dtype`, `stride` elements apart.
+pub(crate) unsafe fn store(compute: DType, dtype: DType, from: *const u8, to: *mut u8, stride: isize, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match compute {
+            DType::F32 => f32::store(dtype, from.cast(), to, stride, n),
+            DType::F64 => f64::store(dtype, from.cast(), to, stride, n),
+            DType::U64 => u64::store(dtype, from.cast(), to, stride, n),
+            _ => i64::store(dtype, from.cast(), to, stride, n),
+        }
+    }
+}
 
 /// A conversion loop; made only by `load` and `store`, whose contracts are what its accesses rest on.
 struct Strided<A, B> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod convert;
+pub(crate) mod scratch;
 pub(crate) mod simd;
 pub(crate) mod streaming;
 pub(crate) mod thread_pool;

@@ -16,7 +16,7 @@ pub(crate) trait Job {
 /// Whether every CPU that the program is built for has fused multiply-add.
 const EVERYWHERE: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 
-/// `a * b + c`, rounded once if `FMA`: not to be asked for where the CPU would have to be imitated.
+/// `a * b + c`, rounded once if `FMA`. Where the CPU lacks the instruction, that would call a slow library function.
 #[inline(always)]
 pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }

@@ -1,9 +1,9 @@
-//! The threads that help with large operations: one thread_pool for the process, which takes one job at a time.
+//! The thread pool of the process, which takes one job at a time.
 //!
-//! Members look for the next job for a short while before they sleep, since in training the next large operation is
-//! microseconds away, and waking a thread takes longer than many operations do. When two threads of the program ask at
-//! once, or a job asks from within, one of them is refused and does its work alone: however many threads the program has,
-//! there is no more than one thread_pool of helpers beside them.
+//! Workers spin for a short while before they sleep, since in training the next large operation is microseconds away, and
+//! waking a thread takes longer than many operations do. When two threads of the program ask at once, or a job asks from
+//! within, one of them is refused and does its work alone. So a program with threads of its own has no more than one pool of
+//! workers beside them.
 
 use crate::backend::cpu::runtime::threads::ThreadCountGuard;
 use std::any::Any;
@@ -17,16 +17,16 @@ const SPIN_TIME: Duration = Duration::from_micros(150);
 
 /// `OPEN` in [`ThreadPool::state`]: workers may join the job. The bits below it count those who have.
 const OPEN: usize = 1 << 16;
-/// The count of jobs so far, in the bits above the door.
+/// The count of jobs so far, in the bits above `OPEN`.
 const JOB: usize = 1 << 17;
 
 pub(super) struct ThreadPool {
     /// The number of the job, whether it may be joined, and how many workers are at it. One word, so that a worker
     /// joins the job it has seen or none.
     state: AtomicUsize,
-    /// Held by whoever has given the thread_pool its job.
+    /// Held by whoever has given the pool its job.
     busy: Mutex<()>,
-    job: Mutex<Option<Job>>,
+    job: Mutex<Option<PoolJob>>,
     next: AtomicUsize,
     sleep: Mutex<usize>,
     wake: Condvar,
@@ -39,7 +39,7 @@ pub(super) struct ThreadPool {
 
 /// A job's pieces. The reference is the caller's, who does not return before every worker has left the job.
 #[derive(Clone, Copy)]
-struct Job {
+struct PoolJob {
     piece: &'static (dyn Fn(usize) + Sync),
     pieces: usize,
     helpers: usize,
@@ -64,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl ThreadPool {
     /// Calls `piece` for all of `0..pieces`, with the help of up to `helpers` workers. False, and nothing has been done,
-    /// if the thread_pool is busy.
+    /// if the pool is busy.
     pub(super) fn run(&'static self, pieces: usize, helpers: usize, piece: &(dyn Fn(usize) + Sync)) -> bool {
         let _busy = match self.busy.try_lock() {
             Ok(busy) => busy,
@@ -76,7 +76,7 @@ impl ThreadPool {
         // SAFETY: only the lifetime changes. The reference is used by workers who have joined the job, and `Done` waits
         // until all of them have left, also when `piece` panics here, before this function returns or unwinds.
         let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
-        let job = Job { piece, pieces, helpers };
+        let job = PoolJob { piece, pieces, helpers };
         *lock(&self.job) = Some(job);
         // Of a job whose caller's own piece panicked, too.
         *lock(&self.panic) = None;
@@ -97,7 +97,7 @@ impl ThreadPool {
         true
     }
 
-    fn work(&self, job: &Job) {
+    fn work(&self, job: &PoolJob) {
         // An operation within a piece that knew of other threads would be cut up for them in vain.
         let _alone = ThreadCountGuard::set(1);
         loop {
@@ -170,7 +170,7 @@ impl ThreadPool {
         state
     }
 
-    /// Joins job number `number`, if its door is still open and it has room.
+    /// Joins job number `number`, if it is still open and has room.
     fn join(&self, number: usize) -> bool {
         let room = lock(&self.job).map_or(0, |job| job.helpers);
         self.state
@@ -182,7 +182,7 @@ impl ThreadPool {
     }
 }
 
-/// Closes the door of a job, and waits until all who have joined have left.
+/// Closes a job, and waits until all workers that have joined it have left.
 struct Done(&'static ThreadPool);
 
 impl Drop for Done {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Elements to work on below which a fork and join is not repaid. Small in debug builds, so that tests come by the seams.
+/// Elements to work on below which a fork and join is not repaid. Small in debug builds, so that tests cut work into pieces, too.
 pub(crate) const GRAIN: usize = if cfg!(debug_assertions) { 1 << 12 } else { 1 << 15 };
 
 /// What [`set_num_threads`] has set; 0 before it is known.
@@ -22,6 +22,11 @@ thread_local! {
 
 /// How many threads an operation may use: what [`with_num_threads`] or [`set_num_threads`] said, or the environment
 /// variable `COTANGENT_NUM_THREADS`, or the number of CPUs.
+///
+/// ```
+/// assert!(cotangent::num_threads() > 0);
+/// ```
+#[doc(alias = "get_num_threads")]
 #[inline]
 pub fn num_threads() -> usize {
     match (LOCAL_COUNT.get(), COUNT.load(Ordering::Relaxed)) {
@@ -64,7 +69,7 @@ pub fn set_num_threads(count: usize) -> Result<()> {
 ///
 /// ```
 /// use cotangent::{Tensor, with_num_threads};
-/// let x = with_num_threads(1, || Tensor::ones([1000])?.sum())??;
+/// let x = with_num_threads(1, || Tensor::ones([1000])?.sum(..))??;
 /// assert_eq!(x.item::<f32>()?, 1000.0);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
@@ -92,7 +97,7 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
         return;
     }
     if cfg!(debug_assertions) && n > grain && num_threads() > 1 {
-        // The thread_pool is busy. That no result depends on the seams or on who is first is tested all the same.
+        // The pool is busy. That no result depends on the bounds of pieces or on their order is tested all the same.
         (0..n).step_by(grain).rev().for_each(|start| f(start..n.min(start + grain)));
     } else if n > 0 {
         // One thread may take all pieces at once: `f` must not depend on where they are cut.
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_team_serves_several_threads_and_jobs_within_jobs() -> Result<()> {
+    fn the_pool_serves_several_threads_and_jobs_within_jobs() -> Result<()> {
         std::thread::scope(|scope| {
             let work = || -> Result<()> {
                 for _ in 0..200 {
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn an_operation_within_a_piece_counts_on_no_other_thread() -> Result<()> {
-        // Again until the thread_pool is not busy with another test's job.
+        // Again until the pool is not busy with another test's job.
         let run = |piece: &(dyn Fn(usize) + Sync)| while !POOL.run(3, 2, piece) {};
         with_num_threads(3, || {
             run(&|_| assert_eq!(num_threads(), 1));
@@ -261,7 +266,7 @@ mod tests {
     #[test]
     fn several_threads_take_part() -> Result<()> {
         let names = Mutex::new(std::collections::HashSet::new());
-        // The thread_pool may be busy with another test's job; not always.
+        // The pool may be busy with another test's job; not always.
         for _ in 0..1000 {
             with_num_threads(3, || {
                 parallel(3, 1, |_| {
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_a_piece_reaches_the_caller_and_the_team_lives_on() -> Result<()> {
+    fn a_panic_in_a_piece_reaches_the_caller_and_the_pool_lives_on() -> Result<()> {
         for bad in [0, 3, 7] {
             let run = || {
                 with_num_threads(4, || {

@@ -1,16 +1,17 @@
 //! Chains of elementwise operations, each as one kernel made for it.
 
-use crate::backend::code::Code;
-use crate::backend::cpu::elementwise::map::Tile;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cuda::elementwise::source::{Array, Line, Program, element, opening, result};
+use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
 use crate::backend::cuda::runtime::call::{Arguments, Grid, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::gpu;
-use crate::backend::deferred::{ChainOperand, ChainPart, Kernel};
+use crate::backend::deferred::{ChainOperand, ChainPart};
+use crate::backend::spec::{Formula, Kernel};
 use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::layout::{Layout, Walk};
 use crate::{DType, Element, Result, Scalar};
+use smallvec::SmallVec;
+use std::sync::LazyLock;
 
 /// Threads of a block.
 const THREADS: usize = 256;
@@ -28,26 +29,38 @@ pub(crate) fn compute(
 ) -> Result<()> {
     let mut reads: Vec<View<'_>> = Vec::new();
     let mut lines = Vec::with_capacity(parts.len());
+    let mut params: Vec<Scalar> = Vec::new();
     for part in parts {
-        let mut operand = |k: usize| match part.operands.get(k) {
-            Some(ChainOperand::Part(at)) => result(*at),
-            Some(ChainOperand::Memory(view)) => element(known(&mut reads, view)),
-            None => element(usize::MAX),
-        };
-        let code = match part.kernel {
-            Kernel::One(tile) => tile.code([operand(0)]),
-            Kernel::Two(tile) => tile.code([operand(0), operand(1)]),
-            Kernel::Three(tile) => tile.code([operand(0), operand(1), operand(2)]),
-            Kernel::Number(number) => number_code(*number, compute),
-        };
-        lines.push(Line { code, dtype: part.dtype });
+        let mut inputs = SmallVec::new();
+        for operand in &part.operands {
+            inputs.push(match operand {
+                ChainOperand::Part(at) => Input::Result(*at),
+                ChainOperand::Memory(view) => Input::Element(known(&mut reads, view)),
+            });
+        }
+        lines.push(Line { what: line(part.kernel, inputs, &mut params), dtype: part.dtype });
     }
     let in_order = Layout::contiguous(numel.into());
     let reads: Vec<Place> = reads.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
     let kept =
         |(at, part): (usize, &ChainPart<'_>)| Some((Place::new(part.to?.cast_const(), &in_order, part.dtype), at));
     let writes: Vec<(Place, usize)> = parts.iter().enumerate().filter_map(kept).collect();
-    run(op, ordinal, compute, numel, &reads, lines, &writes)
+    run(op, ordinal, compute, numel, &reads, lines, &writes, &params)
+}
+
+/// A kernel as a line, with its numbers added to those of all.
+fn line(kernel: &Kernel, inputs: SmallVec<[Input; 4]>, params: &mut Vec<Scalar>) -> Compute {
+    let first_param = params.len();
+    match kernel {
+        Kernel::Formula(formula, own) => {
+            params.extend_from_slice(own);
+            Compute::Formula { formula, inputs, first_param }
+        }
+        Kernel::Number(number) => {
+            params.push(*number);
+            Compute::Param(first_param)
+        }
+    }
 }
 
 /// The number of a view among those that are read; a new one is added.
@@ -68,20 +81,9 @@ fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
 pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     let reads = [Place::new(from.ptr(), from.layout, from.dtype)];
     let writes = [(Place::new(to.ptr().cast_const(), to.layout, to.dtype), 0)];
-    let line = Line { code: element(0), dtype: to.dtype };
-    run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes)
-}
-
-/// A number as it is handed to a kernel. Numbers travel as f64; integers that it does not hold stand in the source.
-fn number_code(number: Scalar, compute: DType) -> Code {
-    const EXACT: u64 = 1 << 53;
-    match (number, compute) {
-        (Scalar::I64(x), DType::I64 | DType::U64) if x.unsigned_abs() > EXACT => {
-            Code::symbol(&format!("T({:#x}ull)", x as u64))
-        }
-        (Scalar::U64(x), DType::I64 | DType::U64) if x > EXACT => Code::symbol(&format!("T({x:#x}ull)")),
-        (number, _) => Code::number(number.to_f64()),
-    }
+    static IDENTITY: LazyLock<Formula> = LazyLock::new(|| Formula::new("copy", 1, 0, |x, _| x[0]));
+    let line = Line { what: whole(&IDENTITY), dtype: to.dtype };
+    run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes, &[])
 }
 
 /// Puts one number everywhere.
@@ -93,43 +95,49 @@ pub(crate) fn fill(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>, value
     let place = Place::new(to.ptr().cast_const(), to.layout, to.dtype);
     // As an element holds it: a kernel would round a float twice.
     let value = with_dtype!(to.dtype, T => <T as Element>::from_scalar(value).to_scalar());
-    let line = Line { code: number_code(value, compute), dtype: to.dtype };
-    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(place, 0)])
+    let line = Line { what: Compute::Param(0), dtype: to.dtype };
+    run(op, ordinal, compute, to.layout.numel(), &[], vec![line], &[(place, 0)], &[value])
 }
 
-/// `out = tile(inputs)`, at once.
+/// `out = formula(inputs)`, at once.
 ///
 /// # Errors
 /// As for [`compute`].
-pub(crate) fn map<const N: usize>(
+pub(crate) fn map(
     op: &'static str,
     ordinal: usize,
-    tile: &dyn Tile<N>,
+    (formula, params): (&'static Formula, &[Scalar]),
     compute: DType,
-    inputs: [View<'_>; N],
+    inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let reads = inputs.map(|view| Place::new(view.ptr(), view.layout, view.dtype));
+    let reads: Vec<Place> = inputs.iter().map(|view| Place::new(view.ptr(), view.layout, view.dtype)).collect();
     let writes = [(Place::new(out.ptr().cast_const(), out.layout, out.dtype), 0)];
-    let line = Line { code: tile.code(std::array::from_fn(element)), dtype: out.dtype };
-    run(op, ordinal, compute_dtype(compute), out.layout.numel(), &reads, vec![line], &writes)
+    let line = Line { what: whole(formula), dtype: out.dtype };
+    run(op, ordinal, compute_dtype(compute), out.layout.numel(), &reads, vec![line], &writes, params)
 }
 
-/// `target = tile(target, other)`, in place.
+/// A formula of the arrays that are read, in order.
+fn whole(formula: &'static Formula) -> Compute {
+    let inputs = (0..formula.inputs).map(Input::Element).collect();
+    Compute::Formula { formula, inputs, first_param: 0 }
+}
+
+/// `target = formula(target, other)`, in place.
 ///
 /// # Errors
 /// As for [`compute`].
 pub(crate) fn zip_in_place(
     op: &'static str,
     ordinal: usize,
-    tile: &dyn Tile<2>,
+    formula: &'static Formula,
     target: &mut ViewMut<'_>,
     other: View<'_>,
 ) -> Result<()> {
     let own = || Place::new(target.ptr().cast_const(), target.layout, target.dtype);
     let reads = [own(), Place::new(other.ptr(), other.layout, other.dtype)];
-    let line = Line { code: tile.code([element(0), element(1)]), dtype: target.dtype };
-    run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)])
+    let line = Line { what: whole(formula), dtype: target.dtype };
+    run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)], &[])
 }
 
 /// Elements on the GPU, and how they are walked.
@@ -195,6 +203,7 @@ pub(crate) fn run(
     reads: &[Place],
     lines: Vec<Line>,
     writes: &[(Place, usize)],
+    params: &[Scalar],
 ) -> Result<()> {
     if numel == 0 {
         return Ok(());
@@ -209,10 +218,10 @@ pub(crate) fn run(
         reads: reads.iter().map(|place| place.packed(pack)).collect(),
         lines,
         writes: writes.iter().map(|(place, line)| (place.packed(pack), *line)).collect(),
+        params: params.len(),
     };
-    let (kernel, numbers) = program.kernel();
-    let key = format!("{compute} {} {kernel}", program.wide);
-    let function = gpu.function(op, &key, "chain", false, || opening(compute, program.wide) + &kernel)?;
+    let source = || opening(compute, program.wide) + &program.kernel();
+    let function = gpu.function(op, &program.key(), "chain", false, source)?;
     let mut arguments = Arguments::new().size(numel);
     for place in places() {
         arguments.push(place.address);
@@ -220,7 +229,7 @@ pub(crate) fn run(
             arguments.push_words(&place.steps);
         }
     }
-    numbers.into_iter().map(f64::from_bits).for_each(|number| arguments.push(in_type(number, compute)));
+    params.iter().for_each(|&param| arguments.push(in_type(param, compute)));
     // SAFETY: the arguments are in the order in which the source names them. The kernel touches the elements of the
     // layouts, which lie inside their storages (L2); these are held by the caller until this returns, and whoever gets
     // their memory afterwards uses it after this kernel.
@@ -228,11 +237,11 @@ pub(crate) fn run(
 }
 
 /// The bits of a number in the compute dtype.
-fn in_type(number: f64, compute: DType) -> u64 {
+fn in_type(number: Scalar, compute: DType) -> u64 {
     match compute {
-        DType::F64 => number.to_bits(),
-        DType::F32 => u64::from((number as f32).to_bits()),
-        DType::U64 => number as u64,
-        _ => number as i64 as u64,
+        DType::F64 => f64::from_scalar(number).to_bits(),
+        DType::F32 => u64::from(f32::from_scalar(number).to_bits()),
+        DType::U64 => u64::from_scalar(number),
+        _ => i64::from_scalar(number) as u64,
     }
 }

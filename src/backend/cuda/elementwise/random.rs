@@ -1,9 +1,10 @@
 //! Random numbers, the same as the CPU's.
 
+use crate::backend::ViewMut;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::gpu;
-use crate::backend::{Draw, ViewMut};
+use crate::backend::spec::Draw;
 use crate::{DType, Result};
 
 const FILES: &[&str] = &[include_str!("random.cu")];

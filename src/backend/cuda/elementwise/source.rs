@@ -1,9 +1,11 @@
 //! The source of a kernel for a chain of elementwise operations.
 //!
-//! It depends on dtypes, ranks and formulas but on no size and no address, so that a program meets few different ones.
+//! It depends on dtypes, ranks and formulas but on no size, no address and no parameter, so that a program meets few
+//! different ones.
 
 use crate::DType;
-use crate::backend::code::Code;
+use crate::backend::spec::{Formula, Inst, Meaning, Sym};
+use smallvec::SmallVec;
 use std::fmt::Write;
 
 /// Elements that are read or written.
@@ -16,22 +18,89 @@ pub(crate) struct Array {
     pub packed: bool,
 }
 
-/// An element of the array that is read as number `k`.
-pub(crate) fn element(k: usize) -> Code {
-    Code::symbol(&format!("x{k}"))
+/// What a line reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input {
+    /// An element of the array of this number.
+    Element(usize),
+    /// The result of an earlier line.
+    Result(usize),
 }
 
-/// The result of line `k`.
-pub(crate) fn result(k: usize) -> Code {
-    Code::symbol(&format!("r{k}"))
+impl std::fmt::Display for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Input::Element(k) => write!(f, "x{k}"),
+            Input::Result(k) => write!(f, "r{k}"),
+        }
+    }
 }
 
 /// One operation.
 pub(crate) struct Line {
-    /// Of [elements](element), and [results](result) of earlier lines.
-    pub code: Code,
+    pub what: Compute,
     /// The result is rounded to this.
     pub dtype: DType,
+}
+
+/// What a line computes.
+pub(crate) enum Compute {
+    /// A formula of these inputs; its parameters are those of the kernel from this number on.
+    Formula { formula: &'static Formula, inputs: SmallVec<[Input; 4]>, first_param: usize },
+    /// A parameter of the kernel.
+    Param(usize),
+}
+
+/// Statements that compute the steps, under names that begin with `prefix`, and the names or constants that the steps are.
+/// Each step is a statement of its own: used twice, it is computed once.
+pub(crate) fn statements(
+    steps: &[Inst],
+    prefix: &str,
+    input: &dyn Fn(usize) -> String,
+    param: &dyn Fn(usize) -> String,
+    text: &mut String,
+) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(steps.len());
+    for (at, step) in steps.iter().enumerate() {
+        let name = match *step {
+            Inst::Input(k) => input(k),
+            Inst::Param(k) => param(k),
+            Inst::Const(value) => constant(value),
+            Inst::Call(function, args) => {
+                let args: Vec<String> = args[..function.arity].iter().map(|&arg| names[arg].clone()).collect();
+                match &function.meaning {
+                    Meaning::Basic { cuda, .. } => {
+                        let call = args
+                            .iter()
+                            .enumerate()
+                            .fold(cuda.to_string(), |call, (k, arg)| call.replace(&format!("{{{k}}}"), arg));
+                        // Writing to a string cannot fail.
+                        let _ = writeln!(text, "      const T {prefix}{at} = {call};");
+                        format!("{prefix}{at}")
+                    }
+                    Meaning::Fused(formula) => {
+                        let inner = Sym::steps_of(function.arity, *formula);
+                        let inner = statements(&inner, &format!("{prefix}{at}_"), &|k| args[k].clone(), param, text);
+                        inner.last().cloned().unwrap_or_default()
+                    }
+                }
+            }
+        };
+        names.push(name);
+    }
+    names
+}
+
+/// A number of the compute dtype, exactly.
+fn constant(value: f64) -> String {
+    if value.is_finite() {
+        return format!("T({value:?})");
+    }
+    match value {
+        f64::INFINITY => "T(__longlong_as_double(0x7ff0000000000000ll))".to_string(),
+        f64::NEG_INFINITY => "T(__longlong_as_double(0xfff0000000000000ull))".to_string(),
+        _ => "T(__longlong_as_double(0x7ff8000000000000ll))".to_string(),
+    }
 }
 
 /// A whole kernel.
@@ -45,6 +114,8 @@ pub(crate) struct Program {
     pub lines: Vec<Line>,
     /// What is written, with the lines that it comes from.
     pub writes: Vec<(Array, usize)>,
+    /// How many numbers it takes after all other arguments.
+    pub params: usize,
 }
 
 /// The name of a dtype's elements in the source.
@@ -68,10 +139,32 @@ pub(crate) fn opening(compute: DType, wide: bool) -> String {
 }
 
 impl Program {
-    /// The kernel alone, without the [`opening`], and the bits of the numbers it takes after all other arguments.
-    pub fn kernel(&self) -> (String, Vec<u64>) {
-        let mut numbers = Vec::new();
-        let lines: Vec<String> = self.lines.iter().map(|line| line.code.text(&mut numbers)).collect();
+    /// What tells this program from all others in this process: shorter than its text, and quicker made. Formulas live as
+    /// long as the process, so that their addresses stand for them.
+    pub fn key(&self) -> String {
+        let mut key = format!("{} {} {}", self.compute, self.wide, self.pack);
+        let array = |key: &mut String, array: &Array| {
+            let _ = write!(key, "|{} {:?} {}", array.dtype, array.rank, array.packed);
+        };
+        self.reads.iter().for_each(|read| array(&mut key, read));
+        for Line { what, dtype } in &self.lines {
+            // Writing to a string cannot fail.
+            let _ = match what {
+                Compute::Param(param) => write!(key, ";{dtype} c{param}"),
+                Compute::Formula { formula, inputs, first_param } => {
+                    write!(key, ";{dtype} {:p} {inputs:?} {first_param}", std::ptr::from_ref(*formula))
+                }
+            };
+        }
+        for (write, line) in &self.writes {
+            array(&mut key, write);
+            let _ = write!(key, " {line}");
+        }
+        key
+    }
+
+    /// The kernel alone, without the [`opening`].
+    pub fn kernel(&self) -> String {
         let mut parameters = vec!["I n".to_string()];
         for (k, array) in self.reads.iter().enumerate() {
             array.parameters("p", "const ", k, &mut parameters);
@@ -79,14 +172,37 @@ impl Program {
         for (k, (array, _)) in self.writes.iter().enumerate() {
             array.parameters("q", "", k, &mut parameters);
         }
-        parameters.extend((0..numbers.len()).map(|k| format!("const T c{k}")));
+        parameters.extend((0..self.params).map(|k| format!("const T c{k}")));
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.body(&mut text, &parameters.join(", "), &lines);
-        (text, numbers)
+        let _ = self.body(&mut text, &parameters.join(", "));
+        text
     }
 
-    fn body(&self, text: &mut String, parameters: &str, lines: &[String]) -> std::fmt::Result {
+    /// The value of a line, before it is rounded, as the variable `r`.
+    fn line(&self, text: &mut String, k: usize, line: &Line) -> std::fmt::Result {
+        let fast = self.compute == DType::F32 && matches!(line.dtype, DType::F16 | DType::BF16);
+        writeln!(text, "      T r{k}; {{ {}", if fast { "FAST_MATH" } else { "" })?;
+        let value = match &line.what {
+            Compute::Param(param) => format!("c{param}"),
+            Compute::Formula { formula, inputs, first_param } => {
+                let input = |at: usize| inputs.get(at).map(ToString::to_string).unwrap_or_default();
+                let param = |at: usize| format!("c{}", first_param + at);
+                statements(&formula.steps, &format!("t{k}_"), &input, &param, text).pop().unwrap_or_default()
+            }
+        };
+        writeln!(text, "      r{k} = {value}; }}")?;
+        if line.dtype != self.compute {
+            writeln!(
+                text,
+                "      {{ {} rounded; narrow(rounded, r{k}); r{k} = (T)widen(rounded); }}",
+                name(line.dtype)
+            )?;
+        }
+        Ok(())
+    }
+
+    fn body(&self, text: &mut String, parameters: &str) -> std::fmt::Result {
         let pack = self.pack;
         writeln!(text, "extern \"C\" __global__ void __launch_bounds__(256) chain({parameters}) {{")?;
         writeln!(text, "  const I step = (I)gridDim.x * blockDim.x * {pack};")?;
@@ -120,19 +236,8 @@ impl Program {
             };
             writeln!(text, "      const T x{k} = (T)widen({from});")?;
         }
-        for (k, (line, code)) in self.lines.iter().zip(lines).enumerate() {
-            if self.compute == DType::F32 && matches!(line.dtype, DType::F16 | DType::BF16) {
-                writeln!(text, "      T r{k}; {{ QUICK r{k} = {code}; }}")?;
-            } else {
-                writeln!(text, "      T r{k} = {code};")?;
-            }
-            if line.dtype != self.compute {
-                writeln!(
-                    text,
-                    "      {{ {} rounded; narrow(rounded, r{k}); r{k} = (T)widen(rounded); }}",
-                    name(line.dtype)
-                )?;
-            }
+        for (k, line) in self.lines.iter().enumerate() {
+            self.line(text, k, line)?;
         }
         for (k, (_, line)) in self.writes.iter().enumerate() {
             writeln!(text, "      narrow(b{k}.x[j], r{line});")?;

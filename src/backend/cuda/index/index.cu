@@ -43,6 +43,18 @@ extern "C" __global__ void __launch_bounds__(256) add_sorted(
     }
 }
 
+// Of elements of the same key, which follow each other in the order of their numbers, the last one stays.
+extern "C" __global__ void __launch_bounds__(256) put_sorted(
+    const I* key, const I* number, const E* source, E* target, u64 n, u64 last
+) {
+    const u64 all = (u64)gridDim.x * 256;
+    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
+        const I own = key[i];
+        if (own == (I)last || (i + 1 < n && key[i + 1] == own)) continue;
+        target[own] = source[number[i]];
+    }
+}
+
 // A triangle of each matrix, and zeros elsewhere.
 extern "C" __global__ void __launch_bounds__(256) triangle(
     const E* x, E* y, Steps<R> from, u64 n, u64 rows, u64 columns, i64 diagonal, u64 upper

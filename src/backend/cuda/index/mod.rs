@@ -1,11 +1,15 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
+pub(crate) mod sort;
+
 use crate::backend::cpu::index::{Indices, lanes};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::{Triangle, View, ViewMut};
+use crate::backend::spec::Triangle;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
@@ -37,6 +41,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
         }),
     );
     all.extend([false, true].map(|wide| KernelSource::new(SORT, DType::I64, wide)));
+    all.extend(sort::sources());
     all
 }
 
@@ -140,13 +145,32 @@ impl Sums {
         from: *const u8,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
+        let sorted = self.sorted(op, gpu, indices, out.dtype)?;
+        let (n, source) = (self.to.numel(), &sorted.source);
+        let arguments = Arguments::new()
+            .at(sorted.key.as_ptr())
+            .at(sorted.number.as_ptr())
+            .at(from)
+            .at(out.first().cast_const())
+            .size(n)
+            .size(self.last)
+            .size(self.outer)
+            .size(self.size)
+            .size(self.inner);
+        let work = n * self.outer * self.inner;
+        // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
+        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "add_sorted")?, Grid::over(work, 256, 256)) }
+    }
+
+    /// The places of all elements, sorted, with the elements' numbers.
+    fn sorted(&self, op: &'static str, gpu: &Gpu, indices: &Indices<'_>, dtype: DType) -> Result<Sorted> {
         let n = self.to.numel();
         let wide = is_wide(n.max(self.last));
         let key_size = if wide { 8 } else { 4 };
         let memory = || Storage::new(op, Device::Cuda(gpu.ordinal), n * key_size);
         let (mut key, mut number) = (memory()?, memory()?);
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
-        let source = KernelSource::new(FILES, out.dtype, wide).dtype("E", bits(out.dtype)).set("R", walk.dims().len());
+        let source = KernelSource::new(FILES, dtype, wide).dtype("E", bits(dtype)).set("R", walk.dims().len());
         let (own, taken, fault) = gpu.faults(op);
         let arguments = Arguments::new()
             .at(indices.view.first())
@@ -166,28 +190,59 @@ impl Sums {
         let (mut other_key, mut other_number) = (memory()?, memory()?);
         let passes = (usize::BITS - self.last.leading_zeros()).div_ceil(8);
         for pass in 0..passes as usize {
-            sort(op, gpu, wide, n, 8 * pass, [&key, &number], [&other_key, &other_number])?;
+            sort_pass(op, gpu, wide, n, 8 * pass, [&key, &number], [&other_key, &other_number])?;
             std::mem::swap(&mut key, &mut other_key);
             std::mem::swap(&mut number, &mut other_number);
         }
-        let arguments = Arguments::new()
-            .at(key.as_ptr())
-            .at(number.as_ptr())
-            .at(from)
-            .at(out.first().cast_const())
-            .size(n)
-            .size(self.last)
-            .size(self.outer)
-            .size(self.size)
-            .size(self.inner);
-        let work = n * self.outer * self.inner;
-        // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
-        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "add_sorted")?, Grid::over(work, 256, 256)) }
+        Ok(Sorted { key, number, source })
     }
 }
 
+/// Keys in order, with the numbers of the elements that have them.
+struct Sorted {
+    key: Storage,
+    number: Storage,
+    source: KernelSource,
+}
+
+/// As the CPU's [`put`](crate::backend::cpu::index::put).
+///
+/// # Errors
+/// If memory runs out, or a kernel cannot be compiled or started.
+pub(crate) fn put(
+    op: &'static str,
+    ordinal: usize,
+    out: &mut ViewMut<'_>,
+    positions: View<'_>,
+    source: View<'_>,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (n, numel) = (positions.layout.numel(), out.layout.numel());
+    if n == 0 {
+        return Ok(());
+    }
+    if source.layout.numel() != n || source.dtype != out.dtype || positions.dtype != DType::I64 {
+        bail!(Backend, op, "{} values for {n} positions", source.layout.numel());
+    }
+    let line = Layout::contiguous([n].into());
+    let still = Layout::contiguous([1].into()).broadcast_to(line.shape());
+    let indices = Indices { view: positions, size: numel };
+    let places = Sums { to: still, chosen: line, step: 1, last: numel, outer: 1, size: 1, inner: 1 };
+    // Elements are moved as they are: the dtype does not matter, but for its size.
+    let sorted = places.sorted(op, gpu, &indices, bits(out.dtype))?;
+    let arguments = Arguments::new()
+        .at(sorted.key.as_ptr())
+        .at(sorted.number.as_ptr())
+        .at(source.first())
+        .at(out.first().cast_const())
+        .size(n)
+        .size(numel);
+    // SAFETY: keys below `last` are places of the target, and numbers are below `n`; all are contiguous.
+    unsafe { arguments.launch(op, gpu, sorted.source.function(op, gpu, "put_sorted")?, Grid::over(n, 256, 256)) }
+}
+
 /// One pass of a sort by keys, over eight bits of them.
-fn sort(
+pub(crate) fn sort_pass(
     op: &'static str,
     gpu: &Gpu,
     wide: bool,

@@ -7,7 +7,9 @@ use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::{Exactness, View, ViewMut};
+use crate::backend::cuda::runtime::stream::{self, STREAMS};
+use crate::backend::spec::MatmulPrecision;
+use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::layout::{Layout, Shape, Walk};
 use crate::storage::Storage;
@@ -25,8 +27,9 @@ const INTEGERS: &[&str] = &[include_str!("integers.cu")];
 /// The library's handle on a GPU, its workspace, and the algorithms it has chosen so far.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
-    workspace: Storage,
-    workspace_use: Mutex<()>,
+    /// By the numbers of the streams. A product may be several kernels with the workspace between them: those of another
+    /// thread must not come between.
+    workspaces: Mutex<[Option<Storage>; STREAMS]>,
     chosen: Mutex<HashMap<Product, sys::cublasLtMatmulAlgo_t>>,
 }
 
@@ -54,7 +57,7 @@ struct Product {
     b: Side,
     operands: DType,
     out: DType,
-    exactness: Exactness,
+    precision: MatmulPrecision,
     biased: bool,
     /// What the addresses of operands and result are multiples of.
     alignment: u32,
@@ -72,7 +75,7 @@ pub(crate) fn matmul(
     b: View<'_>,
     out: &mut ViewMut<'_>,
     row: Option<View<'_>>,
-    exactness: Exactness,
+    precision: MatmulPrecision,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
     let rank = a.layout.rank();
@@ -107,7 +110,7 @@ pub(crate) fn matmul(
             b: side(&b, step_b),
             operands: a.dtype,
             out: out.dtype,
-            exactness,
+            precision,
             biased: row.is_some(),
             alignment: 1,
         };
@@ -245,9 +248,9 @@ impl Product {
     fn describe(&self, op: &'static str, row: Option<*const u8>) -> Result<Description> {
         use sys::cublasComputeType_t as Compute;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        let (compute, scale) = match (self.operands, self.exactness) {
+        let (compute, scale) = match (self.operands, self.precision) {
             (DType::F64, _) => (Compute::CUBLAS_COMPUTE_64F, DType::F64),
-            (DType::F32, Exactness::Tf32) => (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, DType::F32),
+            (DType::F32, MatmulPrecision::Tf32) => (Compute::CUBLAS_COMPUTE_32F_FAST_TF32, DType::F32),
             _ => (Compute::CUBLAS_COMPUTE_32F, DType::F32),
         };
         let e = |error| failed(op, "describing the product", error);
@@ -319,8 +322,11 @@ impl Product {
         } else {
             [(&raw const single[0]).cast(), (&raw const single[1]).cast()]
         };
-        // A product may be several kernels with the workspace between them: those of another thread must not come between.
-        let _alone = blas.workspace_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspaces = blas.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let workspace = match &mut workspaces[usize::from(stream::current(gpu.ordinal))] {
+            Some(workspace) => workspace,
+            none => none.insert(Storage::new(op, Device::Cuda(gpu.ordinal), WORKSPACE)?),
+        };
         // SAFETY: the descriptions say where the elements of operands and result lie, all inside their storages (L2); the
         // workspace is as large as the algorithm was promised, and only work of this stream uses it, one after the other.
         unsafe {
@@ -338,7 +344,7 @@ impl Product {
                 out.cast_mut().cast(),
                 description.out,
                 &raw const algorithm,
-                blas.workspace.as_ptr().cast_mut().cast(),
+                workspace.as_ptr().cast_mut().cast(),
                 WORKSPACE,
                 gpu.stream().cast(),
             )
@@ -398,7 +404,6 @@ impl Gpu {
             return Err(err!(Backend, op, "libcublasLt was not found: install CUDA, or set LD_LIBRARY_PATH"));
         }
         let handle = result::create_handle().map_err(|e| failed(op, "starting cuBLASLt", e))?;
-        let workspace = Storage::new(op, Device::Cuda(self.ordinal), WORKSPACE)?;
-        Ok(Blas { handle, workspace, workspace_use: Mutex::default(), chosen: Mutex::default() })
+        Ok(Blas { handle, workspaces: Mutex::default(), chosen: Mutex::default() })
     }
 }

@@ -2,10 +2,10 @@
 
 mod tiles;
 
-use crate::backend::cpu::nn::attention::Inputs;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::spec::AttentionInputs;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::Layout;
@@ -37,7 +37,7 @@ pub(crate) fn fits(size: usize, value_size: usize, rank: usize, scale: f64) -> b
 }
 
 /// Whether tensor cores take it.
-fn on_tensor_cores(inputs: &Inputs<'_>) -> bool {
+fn on_tensor_cores(inputs: &AttentionInputs<'_>) -> bool {
     let sizes = [inputs.query, inputs.value].map(|view| size(view.layout, 1));
     matches!(inputs.query.dtype, DType::F16 | DType::BF16)
         && matches!(sizes, [a @ (16 | 32 | 64 | 96 | 128), b] if a == b)
@@ -45,7 +45,7 @@ fn on_tensor_cores(inputs: &Inputs<'_>) -> bool {
 }
 
 /// Refuses more rows than the kernels can count.
-fn check_sizes(op: &'static str, inputs: &Inputs<'_>) -> Result<()> {
+fn check_sizes(op: &'static str, inputs: &AttentionInputs<'_>) -> Result<()> {
     let (query, key) = (inputs.query.layout, inputs.key.layout);
     let sizes = [size(query, 2), size(key, 2), size(query, 4) * size(query, 3) * size(query, 2).max(size(key, 2))];
     if let Some(large) = sizes.into_iter().find(|&size| size > i32::MAX as usize - 256) {
@@ -71,7 +71,7 @@ struct FusedAttention<'a> {
     source: KernelSource,
 }
 
-/// HeadRows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
+/// The rows of one operand: where they begin, and the steps from batch to batch, head to head and row to row.
 struct HeadRows {
     first: *const u8,
     steps: [u64; 3],
@@ -120,7 +120,7 @@ impl HeadRows {
 }
 
 impl<'a> FusedAttention<'a> {
-    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<FusedAttention<'a>> {
+    fn new(op: &'static str, ordinal: usize, inputs: &AttentionInputs<'_>) -> Result<FusedAttention<'a>> {
         let (query, key) = (inputs.query.layout, inputs.key.layout);
         let gpu = gpu(op, ordinal)?;
         let (size_, hopper) = (size(query, 1), gpu.arch == 90 && matches!(size(query, 1), 64 | 128));
@@ -231,7 +231,7 @@ impl WithRows for Arguments {
 pub(crate) fn forward(
     op: &'static str,
     ordinal: usize,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
@@ -263,7 +263,7 @@ pub(crate) fn forward(
     };
     let pieces = pairs * problem.queries.div_ceil(rows);
     let (arguments, blocks) = match problem.hopper {
-        true => (arguments.size(pairs).word(problem.gpu.count), pieces.min(problem.gpu.processors as usize)),
+        true => (arguments.size(pairs).word(problem.gpu.count()), pieces.min(problem.gpu.processors as usize)),
         false => (arguments, pieces),
     };
     // SAFETY: the steps are those of layouts inside their storages (L2), with as many rows as the sizes say, each
@@ -278,7 +278,7 @@ pub(crate) fn forward(
 pub(crate) fn backward(
     op: &'static str,
     ordinal: usize,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     [sums, out, g]: [View<'_>; 3],
     grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {

@@ -13,9 +13,9 @@ __device__ inline void take(Running& all, T x) {
     }
 }
 
-struct Classes { const i64* target; const double* weight; i64 classes, ignored; double smoothing; u64 ignores; };
+struct Targets { const i64* target; const double* weight; i64 classes, ignored; double smoothing; };
 
-__device__ inline T weight_of(const Classes& classes, i64 c) { return WEIGHTED ? T(classes.weight[c]) : T(1); }
+__device__ inline T weight_of(const Targets& classes, i64 c) { return WEIGHTED ? T(classes.weight[c]) : T(1); }
 
 // Calls `one(i, x[i])` for the elements outside whole packs, and `pack(i, first)` for the packs.
 template <class One, class Packs> __device__ inline void over_row(const E* x, u32 classes, One one, Packs packs) {
@@ -29,7 +29,7 @@ template <class One, class Packs> __device__ inline void over_row(const E* x, u3
 // `stats` gets each row's largest element and the inverse of its sum of exponentials, `loss` its loss, and `counted` its
 // weight.
 extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
-    const E* logits, Classes classes, T* stats, T* loss, T* counted, u64 op, u32* taken, Fault* fault
+    const E* logits, Targets classes, T* stats, T* loss, T* counted, u64 op, u32* taken, Fault* fault
 ) {
     const u64 row = blockIdx.x;
     const u32 count = (u32)classes.classes;
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
     if (threadIdx.x > 0) return;
     stats[2 * row] = most, stats[2 * row + 1] = T(1) / sum;
     const i64 hit = classes.target[row];
-    if ((classes.ignores && hit == classes.ignored) || outside(hit, classes.classes, op, taken, fault)) {
+    if (hit == classes.ignored || outside(hit, classes.classes, op, taken, fault)) {
         loss[row] = T(0), counted[row] = T(0);
         return;
     }
@@ -75,14 +75,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy(
 // `g` has a step of 0 or 1 from row to row. `total` is the sum of all weights; null where they are 1, or the
 // target is not smoothed.
 extern "C" __global__ void __launch_bounds__(THREADS) cross_entropy_backward(
-    const E* logits, Classes classes, const T* stats, const T* g, u64 step, const double* total, E* out
+    const E* logits, Targets classes, const T* stats, const T* g, u64 step, const double* total, E* out
 ) {
     const u64 row = blockIdx.x;
     const u32 count = (u32)classes.classes;
     const E* x = logits + row * count;
     E* y = out + row * count;
     const i64 hit = classes.target[row];
-    const bool counts = !(classes.ignores && hit == classes.ignored) && (u64)hit < (u64)count;
+    const bool counts = hit != classes.ignored && (u64)hit < (u64)count;
     const T most = stats[2 * row], by = g[row * step];
     const T own = counts ? T((1.0 - classes.smoothing) * (double)weight_of(classes, hit)) : T(0);
     const T even = counts ? T(classes.smoothing / (double)count) : T(0);

@@ -1,5 +1,5 @@
 // Updates of many parameters in one launch. A block has PIECE elements of one of them. RULE changes the parameter `p` and
-// its state `s0`, `s1`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With REST the last of the states is what
+// its state `s[0]`, `s[1]`, … by its gradient `g` and the numbers `c(0)`, `c(1)`, …. With RESIDUAL the last of the states is what
 // the parameter lacks of its value in the compute dtype.
 
 #define PIECE 4096
@@ -22,14 +22,16 @@ extern "C" __global__ void __launch_bounds__(256) update(const __grid_constant__
     for (u64 i = start + threadIdx.x; i < end; i += 256) {
         const T gradient = (T)widen(one.gradient[i]);
         T g = gradient, p = (T)widen(one.parameter[i]);
-        if (REST) p += one.state[STATES - 1][i];
-        T s0 = SLOTS > 0 ? one.state[0][i] : T(0), s1 = SLOTS > 1 ? one.state[1 % STATES][i] : T(0);
-        RULE
-        if (SLOTS > 0) one.state[0][i] = s0;
-        if (SLOTS > 1) one.state[1 % STATES][i] = s1;
+        if (RESIDUAL) p += one.state[STATES - 1][i];
+        T s[STATES];
+#pragma unroll
+        for (int k = 0; k < SLOTS; ++k) s[k] = one.state[k][i];
+        { RULE }
+#pragma unroll
+        for (int k = 0; k < SLOTS; ++k) one.state[k][i] = s[k];
         P rounded;
         narrow(rounded, p);
         one.parameter[i] = rounded;
-        if (REST) one.state[STATES - 1][i] = p - (T)widen(rounded);
+        if (RESIDUAL) one.state[STATES - 1][i] = p - (T)widen(rounded);
     }
 }

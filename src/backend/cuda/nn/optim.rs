@@ -38,7 +38,7 @@ impl Entry<'_> {
         one(p.layout, p.device(), p.dtype, update.parameter)
             && one(g.layout, g.device(), g.dtype, update.gradient)
             && self.state.iter().all(|s| one(s.layout, s.device(), s.dtype, update.compute))
-            && self.state.len() == update.slots + usize::from(update.rest)
+            && self.state.len() == update.slots + usize::from(update.residual)
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Update<'a> {
     /// Tensors of state that the rule knows.
     pub slots: usize,
     /// Whether the last of the states is what the parameters lack of their values in the compute dtype.
-    pub rest: bool,
+    pub residual: bool,
     pub parameter: DType,
     pub gradient: DType,
     pub compute: DType,
@@ -58,10 +58,10 @@ pub(crate) struct Update<'a> {
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(crate) fn sources(rule: &str, slots: usize) -> Vec<KernelSource> {
-    let source = |parameter: DType, rest: bool| {
+    let source = |parameter: DType, residual: bool| {
         let compute = crate::backend::cpu::runtime::convert::compute_dtype(parameter);
-        let update = Update { rule, slots, rest, parameter, gradient: parameter, compute };
-        update.source((slots + usize::from(rest)).max(1), 10)
+        let update = Update { rule, slots, residual, parameter, gradient: parameter, compute };
+        update.source((slots + usize::from(residual)).max(1), 10)
     };
     crate::backend::cuda::tests::floats().map(|dtype| source(dtype, dtype.size() == 2)).into()
 }
@@ -74,7 +74,7 @@ impl Update<'_> {
             .set("SLOTS", self.slots)
             .set("STATES", states)
             .set("ENTRIES", most)
-            .set("REST", i32::from(self.rest))
+            .set("RESIDUAL", i32::from(self.residual))
             .set("RULE", self.rule)
     }
 

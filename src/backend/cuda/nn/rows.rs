@@ -1,11 +1,11 @@
 //! Fused kernels over rows: softmax, layer norm and cross entropy.
 
-use crate::backend::cpu::nn::softmax::SoftmaxKind;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::{Targets, View, ViewMut};
+use crate::backend::spec::{SoftmaxKind, Targets};
+use crate::backend::{View, ViewMut};
 use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
@@ -118,7 +118,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     all
 }
 
-/// How a row of a layer norm is dealt out.
+/// How a row of a layer norm is split over threads.
 fn norm_source(dtype: DType, weight: DType, len: usize, first: &[*const u8]) -> KernelSource {
     let fits = |pack: &usize| {
         let aligned = first.iter().all(|first| first.addr().is_multiple_of(pack * dtype.size().max(weight.size())));
@@ -224,15 +224,14 @@ pub(crate) fn layer_norm_backward(
 }
 
 impl Targets<'_> {
-    /// As the kernels' `Classes`.
-    fn words(&self, classes: usize) -> [u64; 6] {
+    /// As the kernels' `Targets`.
+    fn words(&self, classes: usize) -> [u64; 5] {
         [
             self.target.first().addr() as u64,
             self.weight.map_or(0, |weight| weight.first().addr() as u64),
             classes as u64,
-            self.ignore.unwrap_or_default() as u64,
+            self.ignore as u64,
             self.smoothing.to_bits(),
-            u64::from(self.ignore.is_some()),
         ]
     }
 }

@@ -1,10 +1,11 @@
 //! Folding dimensions of strided elements.
 
-use crate::backend::cpu::reduce::arg::Extreme;
-use crate::backend::cpu::reduce::{CenteredReduce, Reduce};
+pub(crate) mod scan;
+
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::spec::{CenteredReduce, Extreme, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Shape, Walk};
 use crate::storage::Storage;
@@ -22,7 +23,7 @@ const SHORTEST: usize = 4096;
 #[derive(Clone, Copy)]
 enum Fold {
     Plain(Reduce),
-    CenteredReduce(CenteredReduce),
+    Centered(CenteredReduce),
     Choice(Extreme),
 }
 
@@ -34,8 +35,9 @@ impl Fold {
             Fold::Plain(Reduce::Prod) => 2,
             Fold::Plain(Reduce::Max) => 3,
             Fold::Plain(Reduce::Min) => 4,
-            Fold::CenteredReduce(CenteredReduce::Deviation(_)) => 5,
-            Fold::CenteredReduce(CenteredReduce::LogSumExp) => 6,
+            Fold::Centered(CenteredReduce::Deviation(_)) => 5,
+            Fold::Centered(CenteredReduce::Mean(_)) => 9,
+            Fold::Centered(CenteredReduce::LogSumExp) => 6,
             Fold::Choice(Extreme::Max) => 7,
             Fold::Choice(Extreme::Min) => 8,
         }
@@ -85,7 +87,7 @@ pub(crate) fn reduce_centered(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let results = Results::new(Some(out), None, Some(own.first()));
-    fold(op, ordinal, Fold::CenteredReduce(by), input, dims, &results)
+    fold(op, ordinal, Fold::Centered(by), input, dims, &results)
 }
 
 /// As the CPU's [`arg`](crate::backend::cpu::reduce::arg::arg).
@@ -157,8 +159,9 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     let choices = [Extreme::Max, Extreme::Min].map(Fold::Choice);
     let shifted = [
         Fold::Plain(Reduce::Mean),
-        Fold::CenteredReduce(CenteredReduce::Deviation(1.0)),
-        Fold::CenteredReduce(CenteredReduce::LogSumExp),
+        Fold::Centered(CenteredReduce::Deviation(1.0)),
+        Fold::Centered(CenteredReduce::Mean(1.0)),
+        Fold::Centered(CenteredReduce::LogSumExp),
     ];
     let some = |by: &[Fold], dtypes: &[DType]| -> Vec<KernelSource> {
         let each = |&by: &Fold| {
@@ -171,6 +174,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     all.extend(some(&choices, &DType::ALL));
     all.extend(some(&shifted, &crate::backend::cuda::tests::floats()));
     all.extend([1, 256].map(|group| source(Fold::Choice(Extreme::Max), [DType::F32; 2], false, [2, 1], [group, 1])));
+    all.extend(scan::sources());
     all
 }
 
@@ -181,7 +185,10 @@ fn fold(op: &'static str, ordinal: usize, by: Fold, input: View<'_>, dims: &[usi
     let (gpu, compute) = (gpu(op, ordinal)?, compute_dtype(input.dtype));
     let (kept, folded) = (walk(input.layout, |d| !dims.contains(&d)), walk(input.layout, |d| dims.contains(&d)));
     let (results, length) = (to.numel, folded.numel());
-    let count = if let Fold::CenteredReduce(CenteredReduce::Deviation(n)) = by { n } else { length as f64 };
+    let count = match by {
+        Fold::Centered(CenteredReduce::Deviation(n) | CenteredReduce::Mean(n)) => n,
+        _ => length as f64,
+    };
     // Which way brings neighbouring threads to neighbouring elements.
     let ([kept_step], [folded_step]) = (kept.inner(), folded.inner());
     let rows = results == 1 || (folded_step.unsigned_abs() <= kept_step.unsigned_abs() && length > 1);

@@ -11,6 +11,7 @@
 #define LOG_SUM_EXP 6
 #define ARG_MAX 7
 #define ARG_MIN 8
+#define MEAN_DIFFERENCE 9
 
 #if FOLD == ARG_MAX || FOLD == ARG_MIN
 // The element chosen so far and its number; none if that is negative.
@@ -41,13 +42,14 @@ __device__ inline A join(A a, A b) {
 }
 __device__ inline A take(T x, T own, i64 at) {
     if (FOLD == DEVIATION) return (x - own) * (x - own);
+    if (FOLD == MEAN_DIFFERENCE) return x - own;
 #if FOLD == LOG_SUM_EXP
     return exp(x - own);
 #endif
     return x;
 }
 __device__ inline T finish(A all, T own, double count) {
-    if (FOLD == MEAN || FOLD == DEVIATION) return all / T(count);
+    if (FOLD == MEAN || FOLD == DEVIATION || FOLD == MEAN_DIFFERENCE) return all / T(count);
 #if FOLD == LOG_SUM_EXP
     return log(all) + own;
 #endif

@@ -81,7 +81,10 @@ impl KernelSource {
     /// # Errors
     /// If it cannot be compiled.
     pub fn function(&self, op: &'static str, gpu: &Gpu, name: &str) -> Result<Function> {
-        let key = format!("{name} {} {} {}", self.compute, self.wide, self.settings);
+        // Two files may have kernels of one name: the list of files tells them apart. One list may begin
+        // at the address of another, but not be as long, too.
+        let (files, count) = (self.files.as_ptr().addr(), self.files.len());
+        let key = format!("{name} {files:x}/{count} {} {} {} {}", self.compute, self.wide, self.fused, self.settings);
         gpu.function(op, &key, name, self.fused, || self.text())
     }
 }

@@ -205,8 +205,9 @@ impl Recorded {
         gpu(op, self.gpu.ordinal)?;
         refuse(op, self.gpu.ordinal, "it is recorded already")?;
         // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
-        // out anew as long as this lives; the stream keeps the order with all other work.
-        unsafe { result::graph::launch(self.exec, self.gpu.stream()) }.map_err(|e| failed(op, "replaying", e))
+        // out anew as long as this lives; the fence keeps the order with the work of all streams.
+        let launch = || unsafe { result::graph::launch(self.exec, self.gpu.first_stream()) };
+        self.gpu.fenced(launch).map_err(|e| failed(op, "replaying", e))
     }
 
     /// Bytes that were taken for it.
@@ -221,7 +222,7 @@ impl Drop for Recorded {
         if gpu("drop", self.gpu.ordinal).is_ok() {
             // SAFETY: made by `record`, and destroyed once, after its work.
             unsafe {
-                let _ = result::stream::synchronize(self.gpu.stream());
+                let _ = result::stream::synchronize(self.gpu.first_stream());
                 let _ = result::graph::exec_destroy(self.exec);
             }
         }

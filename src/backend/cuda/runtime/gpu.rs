@@ -1,12 +1,10 @@
-//! A GPU: its context, its one stream, and calls of the driver with errors that say what failed.
-//!
-//! All work of the process on a GPU goes through one stream, in the order in which it was asked for. So memory that is
-//! given back may be handed out at once: whatever uses it next comes after what used it before.
+//! A GPU: its context, its streams, and calls of the driver with errors that say what failed.
 
 use crate::backend::cuda::runtime::call::Grid;
 use crate::backend::cuda::runtime::capture::{self, Reserved};
 use crate::backend::cuda::runtime::compile::{Function, Modules};
 use crate::backend::cuda::runtime::memory::{CudaSystem, Event};
+use crate::backend::cuda::runtime::stream::{self, STREAMS, Streams};
 use crate::error::{bail, err};
 use crate::memory::Arena;
 use crate::storage::Storage;
@@ -20,7 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const PLAIN_SHARED: usize = 48 << 10;
 
 /// GPUs that can be named.
-const MOST: usize = 16;
+pub(crate) const MOST: usize = 16;
 
 /// A GPU of this machine.
 pub(crate) struct Gpu {
@@ -35,10 +33,10 @@ pub(crate) struct Gpu {
     pub arena: Arena<CudaSystem>,
     pub modules: Modules,
     context: Handle<sys::CUcontext>,
-    stream: Handle<sys::CUstream>,
+    pub(crate) streams: Streams,
     faults: Faults,
-    /// The address of an i32 that is 0 between kernels.
-    pub(crate) count: u64,
+    /// The address of numbers, one for each stream, that are 0 between its kernels.
+    counts: u64,
     /// Pinned memory that the GPU was asked to read.
     pub(crate) held: Mutex<Vec<(Event, Storage)>>,
     pub(crate) reserved: Mutex<Reserved>,
@@ -62,7 +60,7 @@ struct Fault {
 }
 
 /// A handle of the driver's, which may be used from any thread.
-struct Handle<T>(T);
+pub(crate) struct Handle<T>(pub T);
 // SAFETY: contexts and streams are the driver's own objects, and the driver locks them itself.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
@@ -114,12 +112,12 @@ pub(crate) fn failed(op: &'static str, what: &str, error: result::DriverError) -
     err!(Backend, op, "{what}: {}", name.unwrap_or_else(|| format!("{error:?}")))
 }
 
-/// The address of eight zeros on the GPU whose context is this thread's, kept as long as the process lives.
-fn zero() -> std::result::Result<u64, result::DriverError> {
+/// The address of so many zeros of eight bytes on the GPU whose context is this thread's, kept as long as the process lives.
+fn zeros(count: usize) -> std::result::Result<u64, result::DriverError> {
     // SAFETY: the memory was just asked for.
     unsafe {
-        let at = result::malloc_sync(size_of::<u64>())?;
-        result::memset_d8_sync(at, 0, size_of::<u64>())?;
+        let at = result::malloc_sync(count * size_of::<u64>())?;
+        result::memset_d8_sync(at, 0, count * size_of::<u64>())?;
         Ok(at)
     }
 }
@@ -129,7 +127,7 @@ impl Faults {
         let e = |error| failed("cuda", "making room for reports", error);
         // SAFETY: the context is this thread's. Memory of the CPU that the GPU may write to has one address for both.
         unsafe {
-            let taken = zero().map_err(e)?;
+            let taken = zeros(1).map_err(e)?;
             let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
             let report = result::malloc_host(size_of::<Fault>(), flags).map_err(e)?.cast::<Fault>();
             report.write(Fault { op: 0, index: 0, size: 0 });
@@ -152,7 +150,8 @@ impl Faults {
         }
         let ops = self.ops.lock().unwrap_or_else(PoisonError::into_inner);
         let by = ops.get(number as usize - 1).copied().unwrap_or(op);
-        bail!(Index, by, "index {index} is out of range for a dimension of size {size}")
+        // Whoever waits puts its own name before the message, which therefore says who was wrong.
+        bail!(Index, op, "{by}: index {index} is out of range for a dimension of size {size}")
     }
 }
 
@@ -180,9 +179,9 @@ impl Gpu {
         let memory =
             unsafe { result::device::total_mem(device) }.map_err(|e| failed(OP, "asking for its memory", e))?;
         let name = result::device::get_name(device).map_err(|e| failed(OP, "asking for its name", e))?;
-        let (context, stream, faults) = (Handle(context), Handle(stream), Faults::new()?);
+        let (context, streams, faults) = (Handle(context), Streams::new(stream), Faults::new()?);
         let arena = Arena::new(CudaSystem { ordinal });
-        let count = zero().map_err(|e| failed(OP, "making room for a count", e))?;
+        let counts = zeros(STREAMS).map_err(|e| failed(OP, "making room for counts", e))?;
         Ok(Gpu {
             ordinal,
             name,
@@ -193,9 +192,9 @@ impl Gpu {
             arena,
             modules: Modules::default(),
             context,
-            stream,
+            streams,
             faults,
-            count,
+            counts,
             held: Mutex::default(),
             reserved: Mutex::default(),
         })
@@ -214,20 +213,39 @@ impl Gpu {
 
     /// Where this thread's work goes.
     pub fn stream(&self) -> sys::CUstream {
-        capture::stream(self.ordinal).unwrap_or(self.stream.0)
+        capture::stream(self.ordinal).unwrap_or_else(|| self.own_stream())
     }
 
-    /// Waits for all work asked for so far, and says if any of it has failed.
+    /// The address of an i32 that is 0 between the kernels of this thread's stream.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts + u64::from(stream::current(self.ordinal)) * size_of::<u64>() as u64
+    }
+
+    /// Waits for all work that this thread's stream was asked for so far, and says if any of it has failed.
     ///
     /// # Errors
     /// If it has.
     pub fn synchronize(&self, op: &'static str) -> Result<()> {
+        self.wait(op, std::iter::once(self.own_stream()))
+    }
+
+    /// As [`synchronize`](Self::synchronize), for all streams.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn synchronize_all(&self, op: &'static str) -> Result<()> {
+        self.wait(op, self.streams.open().map(|(_, stream)| stream))
+    }
+
+    fn wait(&self, op: &'static str, streams: impl Iterator<Item = sys::CUstream>) -> Result<()> {
         self.enter(op)?;
         capture::refuse(op, self.ordinal, "values cannot be waited for")?;
-        // SAFETY: the stream lives as long as the process.
-        unsafe { result::stream::synchronize(self.stream.0) }
-            .map_err(|e| failed(op, "earlier work on the GPU failed", e))?;
-        self.faults.look(op, self.stream.0)
+        for stream in streams {
+            // SAFETY: streams live as long as the process.
+            unsafe { result::stream::synchronize(stream) }
+                .map_err(|e| failed(op, "earlier work on the GPU failed", e))?;
+        }
+        self.faults.look(op, self.own_stream())
     }
 
     /// What a kernel of this operation needs for its reports: a number, and two addresses.
@@ -246,8 +264,8 @@ impl Gpu {
     /// If the driver refuses it, or earlier work has failed.
     ///
     /// # Safety
-    /// The arguments are what the kernel expects, and its accesses stay inside memory that is not given back before it
-    /// was asked for: what is asked for later comes later.
+    /// The arguments are what the kernel expects, and its accesses stay inside memory whose address was taken for this
+    /// thread's stream ([`stream`](crate::backend::cuda::runtime::stream)) and which is not given back before this returns.
     pub(crate) unsafe fn launch(
         &self,
         op: &'static str,

@@ -28,7 +28,7 @@ impl System for CudaSystem {
 
     fn unmap(&mut self, address: usize, _bytes: usize) {
         if gpu("cuda", self.ordinal).is_ok() {
-            // Waits for the work under way. A error_case means that the context has failed, and the memory with it.
+            // Waits for the work under way. An error means that the context has failed, and the memory with it.
             // SAFETY: `map` answered with this address, and nobody uses it any more.
             let _ = unsafe { result::free_sync(address as u64) };
         }

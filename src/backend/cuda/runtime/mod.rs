@@ -5,3 +5,4 @@ pub(crate) mod capture;
 pub(crate) mod compile;
 pub(crate) mod gpu;
 pub(crate) mod memory;
+pub(crate) mod stream;

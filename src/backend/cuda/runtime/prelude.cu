@@ -26,8 +26,8 @@ __device__ inline i64 whole(float x) { return x != x ? 0 : (i64)x; }
 __device__ inline i64 whole(double x) { return x != x ? 0 : (i64)x; }
 __device__ inline i64 whole(i64 x) { return x; }
 __device__ inline u64 whole(u64 x) { return x; }
-__device__ inline u64 natural(float x) { return x != x ? 0 : (u64)x; }
-__device__ inline u64 natural(double x) { return x != x ? 0 : (u64)x; }
+__device__ inline u64 natural(float x) { return x != x ? 0 : x < 0 ? (u64)(i64)x : (u64)x; }
+__device__ inline u64 natural(double x) { return x != x ? 0 : x < 0 ? (u64)(i64)x : (u64)x; }
 __device__ inline u64 natural(i64 x) { return (u64)x; }
 __device__ inline u64 natural(u64 x) { return x; }
 
@@ -66,10 +66,19 @@ template <class X> __device__ inline X integer_power(X base, i64 exponent) {
     return exponent < 0 ? divide((X)1, result) : result;
 }
 __device__ inline i64 power(i64 a, i64 b) { return integer_power<i64>(a, b); }
-__device__ inline u64 power(u64 a, u64 b) { return integer_power<u64>(a, (i64)b); }
+__device__ inline u64 power(u64 a, u64 b) {
+    u64 result = 1;
+    for (; b > 0; b >>= 1, a *= a) if (b & 1) result *= a;
+    return result;
+}
 // A NaN on either side wins.
 template <class X> __device__ inline X larger(X a, X b) { return a > b || a != a ? a : b; }
 template <class X> __device__ inline X smaller(X a, X b) { return a < b || a != a ? a : b; }
+template <class X> __device__ inline X absolute(X x) { return x > X(0) ? x : X(0) - x; }
+template <class X> __device__ inline X sign(X x) { return X(x > X(0)) - X(x < X(0)); }
+template <class X> __device__ inline X logical_and(X a, X b) { return X(a != X(0) && b != X(0)); }
+template <class X> __device__ inline X logical_or(X a, X b) { return X(a != X(0) || b != X(0)); }
+template <class X> __device__ inline X logical_not(X x) { return X(x == X(0)); }
 template <class X> __device__ inline X select(X c, X a, X b) { return c != X(0) ? a : b; }
 template <class X> __device__ inline X eq(X a, X b) { return X(a == b); }
 template <class X> __device__ inline X ne(X a, X b) { return X(a != b); }
@@ -82,7 +91,7 @@ __device__ inline float sigmoid(float x) { float e = expf(-fabsf(x)); return (x 
 __device__ inline double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
 
 // The same in fewer instructions, right to 1e-5 or better: for what is rounded to half precision anyway.
-namespace quick {
+namespace fast {
 __device__ inline float power_of_two(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 __device__ inline float inverse(float x) { float y; asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 __device__ inline float exp(float x) { return power_of_two(x * 1.44269504f); }
@@ -100,7 +109,7 @@ __device__ inline float tanh(float x) {
     return square < 0.01f ? near : copysignf(far, x);
 }
 }
-#define QUICK using quick::exp; using quick::divide; using quick::sigmoid; using quick::tanh;
+#define FAST_MATH using fast::exp; using fast::divide; using fast::sigmoid; using fast::tanh;
 
 // Sizes and steps of the dimensions of an operand that does not lie in order.
 template <int R> struct Steps { i64 size[R], step[R]; };

@@ -19,7 +19,7 @@ use crate::backend::cpu::runtime::threads::{Ptr, num_threads, parallel};
 pub(crate) use kernel::available;
 use kernel::{PANEL_STEP, SIDE, STEP, Square, Tiles};
 use pack::Lines;
-pub(crate) use pack::Source;
+pub(crate) use pack::PackElement;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ fn parts(n: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 /// [`available`] has answered yes. The operands have the elements that their sizes and steps say, `out` has `m` rows of `n`
 /// elements that nobody else uses, a row to start from has `n`, and `workspace` has [`workspace`] elements, aligned
 /// to 64 bytes, that nobody else uses.
-pub(crate) unsafe fn multiply<S: Source>(product: &Product<S, f32>, workspace: *mut u16) {
+pub(crate) unsafe fn multiply<S: PackElement>(product: &Product<S, f32>, workspace: *mut u16) {
     if product.m == 0 || product.n == 0 {
         return;
     }
@@ -126,7 +126,7 @@ impl Task {
     }
 }
 
-impl<S: Source> Chunk<'_, S> {
+impl<S: PackElement> Chunk<'_, S> {
     /// # Safety
     /// As [`multiply`].
     unsafe fn compute(&self, first_rows: bool) {

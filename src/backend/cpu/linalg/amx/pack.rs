@@ -33,7 +33,7 @@ pub(super) enum Lines {
 /// The unsafe functions are called where the CPU has AVX-512 with BW, VL and BF16. They touch no elements but those in
 /// their masks, and put zeros in the others' places. They are `inline(always)` so that their callers' instruction
 /// sets hold for them.
-pub(crate) unsafe trait Source: Copy + Send + Sync {
+pub(crate) unsafe trait PackElement: Copy + Send + Sync {
     fn bits(self) -> u16;
 
     /// 32 successive elements.
@@ -44,7 +44,7 @@ pub(crate) unsafe trait Source: Copy + Send + Sync {
 }
 
 // SAFETY: all loads are masked.
-unsafe impl Source for f32 {
+unsafe impl PackElement for f32 {
     fn bits(self) -> u16 {
         let bits = self.to_bits();
         if self.is_nan() {
@@ -74,7 +74,7 @@ unsafe impl Source for f32 {
 }
 
 // SAFETY: all loads are masked.
-unsafe impl Source for bf16 {
+unsafe impl PackElement for bf16 {
     fn bits(self) -> u16 {
         self.to_bits()
     }
@@ -102,7 +102,14 @@ unsafe impl Source for bf16 {
 /// The tile unit is available; `x` has these elements; `to` has room for the panels, whose number is
 /// `rows.div_ceil(SIDE)`, each of [`PANEL_STEP`] elements for each of `k.div_ceil(STEP)` steps; it is aligned to 64 bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-pub(super) unsafe fn panels<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, stride: usize, lines: Lines) {
+pub(super) unsafe fn panels<S: PackElement>(
+    x: Matrix<S>,
+    rows: usize,
+    k: usize,
+    to: *mut u16,
+    stride: usize,
+    lines: Lines,
+) {
     let step = |panel: usize, step: usize| {
         let (i, p) = (panel * SIDE, step * STEP);
         for half in [0, TILE] {
@@ -140,7 +147,7 @@ pub(super) unsafe fn panels<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: 
 /// As [`panels`], with room for a tile.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn tile<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, lines: Lines) {
+unsafe fn tile<S: PackElement>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, lines: Lines) {
     // SAFETY: the caller's promise. Elements that `x` does not have are outside the masks.
     unsafe {
         let mut tile = [_mm512_setzero_si512(); TILE];
@@ -174,7 +181,7 @@ unsafe fn tile<S: Source>(x: Matrix<S>, rows: usize, k: usize, to: *mut u16, lin
 /// As [`tile`]; `x` has the elements in the masks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn pairs<S: Source>(x: Matrix<S>, p: usize, even: u16, odd: u16) -> __m512i {
+unsafe fn pairs<S: PackElement>(x: Matrix<S>, p: usize, even: u16, odd: u16) -> __m512i {
     static ALTERNATE: [u16; 32] = {
         let mut order = [0; 32];
         let mut i = 0;
@@ -198,7 +205,7 @@ unsafe fn pairs<S: Source>(x: Matrix<S>, p: usize, even: u16, odd: u16) -> __m51
 /// As [`tile`].
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
-unsafe fn strided<S: Source>(x: Matrix<S>, rows: usize, k: usize) -> [__m512i; TILE] {
+unsafe fn strided<S: PackElement>(x: Matrix<S>, rows: usize, k: usize) -> [__m512i; TILE] {
     let mut tile = [[0_u16; STEP]; TILE];
     for (i, row) in tile.iter_mut().enumerate().take(rows) {
         for (p, to) in row.iter_mut().enumerate().take(k) {

@@ -7,7 +7,7 @@ use half::bf16;
 
 /// The specification: operands rounded to bf16, products summed in f64. `limits` gets the sums of the absolute values,
 /// which the error may be compared with.
-fn reference<S: Source>(p: &Product<S, f32>, out: &[f32], limits: &mut [f64]) -> Vec<f64> {
+fn reference<S: PackElement>(p: &Product<S, f32>, out: &[f32], limits: &mut [f64]) -> Vec<f64> {
     // SAFETY: the matrices of `check` have all elements that their sizes and steps say, here and below.
     let value = |x: *const S| f64::from(bf16::from_bits(unsafe { x.read() }.bits()).to_f32());
     let mut expected: Vec<f64> = out.iter().map(|&x| f64::from(x)).collect();
@@ -67,7 +67,7 @@ const LAYOUTS: [Layout; 8] = [
 ];
 
 /// A matrix whose elements are exactly those of `data`, so that a read outside of them is one outside of the buffer.
-fn matrix<S: Source>(make: impl Fn(usize) -> Vec<S>, m: usize, n: usize, layout: Layout) -> (Vec<S>, Matrix<S>) {
+fn matrix<S: PackElement>(make: impl Fn(usize) -> Vec<S>, m: usize, n: usize, layout: Layout) -> (Vec<S>, Matrix<S>) {
     let (mi, ni) = (m as isize, n as isize);
     let (row, col) = match layout {
         Layout::Rows => (ni + 3, 1),
@@ -97,7 +97,7 @@ fn work<S>(p: &Product<S, f32>) -> (Vec<u16>, *mut u16) {
     (space, ptr)
 }
 
-fn check<S: Source>(
+fn check<S: PackElement>(
     make: impl Fn(&mut Numbers, usize) -> Vec<S>,
     sizes: [usize; 3],
     layouts: [Layout; 2],

@@ -3,6 +3,8 @@
 
 use super::kernel::{Dots, Kernels, LANES, OTHERS, ROWS};
 use super::{GRAIN, Matrix, Number, Product, Start};
+use crate::Result;
+use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::parallel;
 use std::ops::Range;
@@ -35,27 +37,29 @@ unsafe impl<T> Sync for Line<T> {}
 ///
 /// # Safety
 /// As [`gemm`](super::gemm).
-pub(super) unsafe fn product<T: Number>(product: &Product<T>) -> bool {
+pub(super) unsafe fn product<T: Number>(op: &'static str, product: &Product<T>) -> Result<bool> {
     let Product { m, n, k, a, b, out, width, start } = *product;
-    let mut copy = Vec::new();
+    let copy: Vec<T>;
     let line = if n == 1 && width == 1 {
         let vectors = Matrix { ptr: b.ptr, row: 0, col: b.row };
         Line { len: m, k, matrix: a, vectors, count: 1, out, width: m, start, by_column: false }
     } else if m == 1 || (m <= OTHERS && b.row == 1) {
         Line { len: n, k, matrix: b.t(), vectors: a, count: m, out, width, start, by_column: true }
     } else {
-        return false;
+        return Ok(false);
     };
     let in_rows = line.matrix.col == 1;
     if !in_rows && line.matrix.row != 1 {
-        return false;
+        return Ok(false);
     }
     // SAFETY: the caller's promise; the copy has all elements of the vectors.
     unsafe {
         let mut line = line;
         if line.vectors.col != 1 {
             let from = line.vectors;
-            copy.extend((0..line.count).flat_map(|i| (0..k).map(move |p| (i, p))).map(|(i, p)| from.at(i, p).read()));
+            let mut room = scratch::with_room(op, line.count.saturating_mul(k))?;
+            room.extend((0..line.count).flat_map(|i| (0..k).map(move |p| (i, p))).map(|(i, p)| from.at(i, p).read()));
+            copy = room;
             line.vectors = Matrix { ptr: copy.as_ptr(), row: k as isize, col: 1 };
         }
         if in_rows {
@@ -63,11 +67,12 @@ pub(super) unsafe fn product<T: Number>(product: &Product<T>) -> bool {
             parallel(line.len, rows, |range| by_rows(&line, T::kernels(), range));
         } else {
             // Long enough to be read in one go.
-            let columns = if line.len * k < 2 * GRAIN { line.len } else { (line.len / 4).clamp(256, 4096) };
+            let columns =
+                if line.len.saturating_mul(k) < 2 * GRAIN { line.len } else { (line.len / 4).clamp(256, 4096) };
             parallel(line.len, columns.next_multiple_of(LANES), |range| dispatch(Sums(line, range)));
         }
     }
-    true
+    Ok(true)
 }
 
 impl<T: Number> Line<T> {

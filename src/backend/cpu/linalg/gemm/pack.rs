@@ -3,7 +3,7 @@
 use super::{Matrix, Number};
 use crate::backend::cpu::runtime::streaming::prefetch;
 
-/// The side of the squares that a matrix is turned in.
+/// The side of the squares that a matrix is transposed in.
 pub(super) const SIDE: usize = 16;
 
 /// A panel to be packed: rows of `len` elements, which `to` has as rows of `width`; the rest of these are zeros.
@@ -35,7 +35,7 @@ pub(super) unsafe fn rows<T: Number>(panels: &[Panel<T>], k: usize) {
                 continue;
             }
             match (from.row, from.col) {
-                (1, _) => turned(from, k, len, to, width),
+                (1, _) => transposed(from, k, len, to, width),
                 // One number for all columns, as the cotangent of a sum has.
                 (_, 0) => (0..k).for_each(|p| {
                     std::slice::from_raw_parts_mut(to.add(p * width), len).fill(from.at(p, 0).read());
@@ -79,11 +79,11 @@ unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
     }
 }
 
-/// Rows of a matrix that lies in memory column by column: square by square, where there is a way to turn a square.
+/// Rows of a matrix that lies in memory column by column: square by square, where there is a way to transpose one.
 ///
 /// # Safety
 /// As [`rows`].
-unsafe fn turned<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
+unsafe fn transposed<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
     let Some(turn) = T::turn() else {
         // SAFETY: the caller's promise.
         return unsafe { strided(b, k, columns, to, width) };
@@ -114,7 +114,7 @@ unsafe fn strided<T: Number>(from: Matrix<T>, rows: usize, columns: usize, to: *
     }
 }
 
-/// Turns a square of 16 by 16.
+/// Transposes a square of 16 by 16.
 ///
 /// # Safety
 /// The CPU has AVX-512; `from` has 16 rows of 16 elements, `step` apart, and so has `to`, `width` apart.

@@ -1,14 +1,14 @@
 //! Many rows side by side, where they lie: memory is gone through in its own order, once for what each row has one of, a
 //! maximum and a sum, and once for the results.
 
-use super::{Operand, SoftmaxKind};
+use super::{RawOperand, SoftmaxKind};
 use crate::backend::cpu::nn::fused::Float;
 use crate::backend::cpu::reduce::fold::{Fold, Max};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::layout::Walk;
 
-/// RowSet worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
+/// Rows worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
 const WIDTH: usize = 512;
 /// Elements of all these rows that are worked on without interruption.
 const PIECE: usize = 1 << 16;
@@ -16,8 +16,8 @@ const PIECE: usize = 1 << 16;
 /// All operands are of type C, and along the walk's innermost dimension their elements lie side by side.
 pub(super) fn columns<C: Float, const N: usize>(
     kind: SoftmaxKind,
-    x: [Operand; N],
-    y: Operand,
+    x: [RawOperand; N],
+    y: RawOperand,
     walk: &Walk<3>,
     length: usize,
 ) where
@@ -285,7 +285,7 @@ impl<C: Float> Job for Spread<'_, C> {
                 SoftmaxKind::LogSoftmax => (0..n).for_each(|i| to[i] = x[i] - max[i] - sum[i]),
                 SoftmaxKind::SoftmaxGrad => (0..n).for_each(|i| to[i] = y[i] * (x[i] - sum[i])),
                 SoftmaxKind::LogSoftmaxGrad => {
-                    (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i])
+                    (0..n).for_each(|i| to[i] = x[i] - y[i].exp_nonpositive::<FMA>() * sum[i]);
                 }
             }
         }

@@ -7,7 +7,7 @@
 //   MASK     1: numbers of type T are added to the scaled scores
 //   PACK     neighbouring elements that are read and written at a time; divides D, E and all steps
 //   WARPS, ROWS, COLUMNS   the shape of a tile, as told below
-//   BLOCKS   how many blocks a CPU is to have room for
+//   BLOCKS   how many blocks a multiprocessor is to have room for
 //
 // A block has OWN rows, of queries or of keys, and the rows of the other side come by, OTHER at a time. Tiles of both
 // lie in shared memory, in the compute dtype, with zeros where there is nothing. A warp has 4 ROWS of the block's rows

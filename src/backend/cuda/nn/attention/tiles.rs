@@ -1,10 +1,10 @@
 //! Attention by ordinary arithmetic in full precision, for the dtypes and sizes that tensor cores do not take.
 
 use super::{HeadRows, WithRows, check_sizes, size};
-use crate::backend::cpu::nn::attention::Inputs;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::spec::AttentionInputs;
 use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::storage::Storage;
@@ -16,10 +16,10 @@ const BACKWARD: &[&str] = &[include_str!("heads.cu"), include_str!("tiles.cu"), 
 /// The largest size of a key or a value.
 pub(super) const LARGEST: usize = 256;
 
-/// Bytes that each of two blocks can share where a CPU has as much as on the Hopper generation.
+/// Bytes that each of two blocks can share where a multiprocessor has as much as on the Hopper generation.
 const SHARED_BY_TWO: usize = 113 << 10;
 
-/// Registers of a CPU, and the most that one thread can have.
+/// Registers of a multiprocessor, and the most that one thread can have.
 const REGISTERS: (usize, usize) = (1 << 16, 255);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum Pass {
     Backward,
 }
 
-/// How a block goes about its rows, as told in the kernels' source, and how many blocks a CPU is to have room
+/// How a block goes about its rows, as told in the kernels' source, and how many blocks a multiprocessor is to have room
 /// for.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
@@ -45,7 +45,7 @@ const fn tile(warps: usize, rows: usize, columns: usize, blocks: usize) -> Tile 
 /// For so few queries that most rows of other tiles would be empty.
 const FEW: Tile = tile(4, 1, 8, 2);
 
-/// From those that read least of what they compute, and keep a CPU busy, to those that need least room; in the
+/// From those that read least of what they compute, and keep a multiprocessor busy, to those that need least room; in the
 /// order of their times on a GPU of the Hopper generation.
 const FORWARD_TILES: &[Tile] = &[
     tile(4, 4, 8, 2),
@@ -69,7 +69,7 @@ const BACKWARD_TILES: &[Tile] = &[
 ];
 
 impl Tile {
-    /// HeadRows of a block, and rows that come by at a time.
+    /// Rows of a block, and rows of the other side at a time.
     fn heights(self) -> (usize, usize) {
         (self.warps * 4 * self.rows, 8 * self.columns)
     }
@@ -190,7 +190,7 @@ struct TiledAttention<'a> {
 }
 
 impl<'a> TiledAttention<'a> {
-    fn new(op: &'static str, ordinal: usize, inputs: &Inputs<'_>) -> Result<TiledAttention<'a>> {
+    fn new(op: &'static str, ordinal: usize, inputs: &AttentionInputs<'_>) -> Result<TiledAttention<'a>> {
         let [query, key, value] = [inputs.query, inputs.key, inputs.value].map(|view| view.layout);
         check_sizes(op, inputs)?;
         let form = Form {
@@ -248,7 +248,7 @@ impl<'a> TiledAttention<'a> {
 pub(super) fn forward(
     op: &'static str,
     ordinal: usize,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     sums: &mut ViewMut<'_>,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
@@ -271,7 +271,7 @@ pub(super) fn forward(
 pub(super) fn backward(
     op: &'static str,
     ordinal: usize,
-    inputs: &Inputs<'_>,
+    inputs: &AttentionInputs<'_>,
     [sums, out, g]: [View<'_>; 3],
     grads: [Option<&mut ViewMut<'_>>; 3],
 ) -> Result<()> {

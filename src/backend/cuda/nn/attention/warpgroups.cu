@@ -32,19 +32,19 @@ template <int N> __device__ inline void hold(float (&c)[N][4]) {
 #define SUM_32(n) SUM_16(n), SUM_16(n + 4)
 #define SUM_64(n) SUM_32(n), SUM_32(n + 8)
 
-// c (+)= a b, 16 of the inner dimension; `add` false: c is overwritten. TURNED: the inner dimension of that side goes
+// c (+)= a b, 16 of the inner dimension; `add` false: c is overwritten. TRANSPOSED: the inner dimension of that side goes
 // down the rows of its tile instead of along them.
-template <int TURNED_A, int TURNED_B> __device__ inline void multiply(float (&c)[8][4], u64 a, u64 b, int add) {
+template <int TRANSPOSED_A, int TRANSPOSED_B> __device__ inline void multiply(float (&c)[8][4], u64 a, u64 b, int add) {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." HALF "." HALF
                  " {" TEXT_32 "}, %32, %33, p, 1, 1, %35, %36; }"
-                 : SUM_32(0) : "l"(a), "l"(b), "r"(add), "n"(TURNED_A), "n"(TURNED_B));
+                 : SUM_32(0) : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSED_A), "n"(TRANSPOSED_B));
 }
-template <int TURNED_A, int TURNED_B> __device__ inline void multiply(float (&c)[16][4], u64 a, u64 b, int add) {
+template <int TRANSPOSED_A, int TRANSPOSED_B> __device__ inline void multiply(float (&c)[16][4], u64 a, u64 b, int add) {
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." HALF "." HALF
                  " {" TEXT_64 "}, %64, %65, p, 1, 1, %67, %68; }"
-                 : SUM_64(0) : "l"(a), "l"(b), "r"(add), "n"(TURNED_A), "n"(TURNED_B));
+                 : SUM_64(0) : "l"(a), "l"(b), "r"(add), "n"(TRANSPOSED_A), "n"(TRANSPOSED_B));
 }
-// The left side in registers, the right one turned.
+// The left side in registers, the right one transposed.
 __device__ inline void multiply(float (&c)[8][4], const u32 (&a)[4], u64 b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." HALF "." HALF
                  " {" TEXT_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"

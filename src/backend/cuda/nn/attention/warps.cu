@@ -11,7 +11,7 @@ __device__ inline void matrices(u32 (&r)[4], u32 at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
-__device__ inline void matrices_turned(u32 (&r)[4], u32 at) {
+__device__ inline void matrices_transposed(u32 (&r)[4], u32 at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
@@ -84,7 +84,7 @@ __device__ inline void weigh(float (&c)[M][D / 8][4], const float (&weights)[M][
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             u32 b[4];
-            matrices_turned(b, tile + (row + s * 16 + (lane & 15)) * STEP + (n + (lane >> 4)) * 16);
+            matrices_transposed(b, tile + (row + s * 16 + (lane & 15)) * STEP + (n + (lane >> 4)) * 16);
 #pragma unroll
             for (int m = 0; m < M; ++m) {
                 multiply(c[m][n], a[m], b[0], b[1]);

@@ -1,0 +1,54 @@
+//! The table of all operations in the documentation of `cotangent::ops`, made from the list. A test compares the file with
+//! it.
+
+use cotangent::ops::{self, Derivative, Op, Param};
+
+/// The contents of `src/ops/TABLE.md`.
+pub fn markdown() -> String {
+    let mut all: Vec<&Op> = ops::list().to_vec();
+    all.sort_by_key(|op| op.name);
+    let mut text =
+        format!("| {} operations | parameters | results | derivative |\n| --- | --- | --- | --- |\n", all.len());
+    for op in all {
+        let params: Vec<String> = op.params().map(param).collect();
+        text += &format!("| {} | {} | {} | {} |\n", name(op), params.join(", "), results(op), derivative(op));
+    }
+    text
+}
+
+/// The name, with a link to the method, and other names.
+fn name(op: &Op) -> String {
+    // The method of an operation whose name is a word of Rust has an underscore more.
+    let method = if op.name == "where" { "where_" } else { op.name };
+    let mut text = format!("[`{}`](crate::Tensor::{method})", op.name);
+    if !op.aliases.is_empty() {
+        text += &format!(" ({})", op.aliases.join(", "));
+    }
+    text
+}
+
+/// A parameter, with its default as Python writes it.
+fn param(param: &Param) -> String {
+    match param.default {
+        Some(default) => format!("`{}={}`", param.name, default()),
+        None => format!("`{}`", param.name),
+    }
+}
+
+fn results(op: &Op) -> String {
+    match op.outputs {
+        ["result"] if op.view => "view".to_string(),
+        ["result"] => "tensor".to_string(),
+        ["tensors"] if op.view => "views".to_string(),
+        ["tensors"] => "tensors".to_string(),
+        names => names.join(", "),
+    }
+}
+
+fn derivative(op: &Op) -> &'static str {
+    match op.derivative {
+        Derivative::Rule => "rule",
+        Derivative::Zero => "zero",
+        Derivative::None => "none",
+    }
+}

@@ -1,0 +1,62 @@
+//! The macros of the crate `cotangent`, which re-exports and documents them.
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+mod index;
+mod module;
+mod ops;
+mod tensor;
+
+/// Implements `cotangent::nn::Module` for a struct or an enum; the trait's documentation says what the fields may be.
+#[proc_macro_derive(Module, attributes(module))]
+pub fn derive_module(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as syn::DeriveInput);
+    module::expand(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Declares the methods of an `impl Tensor` that are marked `#[op(..)]` as operations; for use inside `cotangent` alone.
+#[proc_macro_attribute]
+pub fn ops(list: TokenStream, block: TokenStream) -> TokenStream {
+    let list = parse_macro_input!(list as Option<syn::Ident>);
+    let block = parse_macro_input!(block as syn::ItemImpl);
+    ops::expand(list, block).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Lets the errors of a public function bear its name, or the one given, and its caller's line; for use inside `cotangent`
+/// alone.
+#[proc_macro_attribute]
+pub fn named(name: TokenStream, function: TokenStream) -> TokenStream {
+    let name = parse_macro_input!(name as Option<syn::LitStr>);
+    let syn::ItemFn { attrs, vis, sig, block } = parse_macro_input!(function as syn::ItemFn);
+    let name = name.map_or_else(|| sig.ident.to_string(), |name| name.value());
+    quote::quote! {
+        #(#attrs)*
+        #[track_caller]
+        #vis #sig {
+            crate::error::named(#name, (move || #block)())
+        }
+    }
+    .into()
+}
+
+/// Declares the `new` of an `impl` block as that of a layer; for use inside `cotangent` alone.
+#[proc_macro_attribute]
+pub fn layer(_: TokenStream, block: TokenStream) -> TokenStream {
+    let block = parse_macro_input!(block as syn::ItemImpl);
+    ops::expand_layer(block).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// An index as Python writes it between brackets: `cotangent::s` documents it.
+#[proc_macro]
+pub fn s(input: TokenStream) -> TokenStream {
+    let items = parse_macro_input!(input as index::Items);
+    index::expand(&items).into()
+}
+
+/// A tensor of literals: `cotangent::tensor` documents it.
+#[proc_macro]
+pub fn tensor(input: TokenStream) -> TokenStream {
+    let mut literal = parse_macro_input!(input as tensor::Literal);
+    tensor::expand(&mut literal).into()
+}

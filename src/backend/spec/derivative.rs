@@ -1,0 +1,109 @@
+//! The derivative of a formula, as a formula: to any order, from the derivatives of the functions it is made of.
+//!
+//! Derivatives are carried forward from an input to the result. So a selection has that of the branch it takes, and what
+//! the other one would have been does not enter: `0 · ∞` cannot arise from a branch that was not taken.
+
+use super::formula::{Cotangent, Formula, Inst, Sym, build};
+use super::functions::{self, Function, Meaning};
+use super::number::Arithmetic;
+use crate::place::Name;
+
+impl Formula {
+    /// The cotangents of the inputs; `None` for those that the result does not change with.
+    pub fn cotangents(&self) -> &[Option<Cotangent>] {
+        self.cotangents.get_or_init(|| (0..self.inputs).map(|input| self.cotangent(input)).collect())
+    }
+
+    fn cotangent(&self, wrt: usize) -> Option<Cotangent> {
+        let mut depends = true;
+        let steps = build(|| {
+            let g = Sym::add_step(Inst::Input(0));
+            let (values, tangents) = trace(&self.steps, |k| Sym::add_step(Inst::Input(k + 1)), wrt);
+            let _ = values;
+            match tangents.last().copied().flatten() {
+                Some(tangent) => times(g, tangent),
+                None => {
+                    depends = false;
+                    g
+                }
+            }
+        });
+        let name = if self.name.ends_with("_backward") {
+            self.name.clone()
+        } else {
+            Name::from(format!("{}_backward", self.name))
+        };
+        depends.then(|| Cotangent::new(name, steps))
+    }
+}
+
+/// The steps of a formula again, on other symbols for its inputs, and beside each how it changes with the input `wrt`.
+fn trace(steps: &[Inst], input: impl Fn(usize) -> Sym, wrt: usize) -> (Vec<Sym>, Vec<Option<Sym>>) {
+    let (mut values, mut tangents): (Vec<Sym>, Vec<Option<Sym>>) = (Vec::new(), Vec::new());
+    for step in steps {
+        let (value, tangent) = match *step {
+            Inst::Input(k) => (input(k), (k == wrt).then(|| Sym::constant(1.0))),
+            Inst::Param(k) => (Sym::add_step(Inst::Param(k)), None),
+            Inst::Const(value) => (Sym::constant(value), None),
+            Inst::Call(function, args) => {
+                let args = &args[..function.arity];
+                let of: Vec<Sym> = args.iter().map(|&arg| values[arg]).collect();
+                let along: Vec<Option<Sym>> = args.iter().map(|&arg| tangents[arg]).collect();
+                apply(function, &of, &along)
+            }
+        };
+        values.push(value);
+        tangents.push(tangent);
+    }
+    (values, tangents)
+}
+
+/// A function of arguments, and how it changes as they do.
+fn apply(function: &'static Function, args: &[Sym], along: &[Option<Sym>]) -> (Sym, Option<Sym>) {
+    let three = std::array::from_fn(|k| args[k.min(args.len() - 1)]);
+    if along.iter().all(Option::is_none) {
+        return (Sym::call(function, args), None);
+    }
+    if std::ptr::eq(function, &functions::SELECT) {
+        let or_zero = |tangent: Option<Sym>| tangent.unwrap_or_else(|| Sym::constant(0.0));
+        let tangent = match along {
+            [_, None, None] => None,
+            [_, a, b] => Some(Sym::call(function, &[args[0], or_zero(*a), or_zero(*b)])),
+            _ => None,
+        };
+        return (Sym::call(function, args), tangent);
+    }
+    match function.meaning {
+        Meaning::Basic { partials, .. } => {
+            let value = Sym::call(function, args);
+            let terms = partials(three, value).into_iter().zip(along);
+            let terms = terms.filter_map(|(partial, along)| Some(times((*along)?, partial?)));
+            (value, terms.reduce(|a, b| a + b))
+        }
+        // What it is made of is known, and its value as before.
+        Meaning::Fused(formula) => {
+            let inner = Sym::steps_of(function.arity, formula);
+            let mut tangent: Option<Sym> = None;
+            for (k, along) in along.iter().enumerate() {
+                let Some(along) = *along else { continue };
+                let (_, inner_tangents) = trace(&inner, |k| args[k], k);
+                if let Some(slope) = inner_tangents.last().copied().flatten() {
+                    let term = times(along, slope);
+                    tangent = Some(tangent.map_or(term, |sum| sum + term));
+                }
+            }
+            (Sym::call(function, args), tangent)
+        }
+    }
+}
+
+/// A product, without factors of 1.
+fn times(a: Sym, b: Sym) -> Sym {
+    match (a.value(), b.value()) {
+        (Some(1.0), _) => b,
+        (_, Some(1.0)) => a,
+        (Some(-1.0), _) => -b,
+        (_, Some(-1.0)) => -a,
+        _ => a * b,
+    }
+}

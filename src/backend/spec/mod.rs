@@ -1,0 +1,36 @@
+//! The vocabulary of kernels, which the operations and the backends of all devices share: what is to be computed, and
+//! nothing of how.
+
+mod derivative;
+mod formula;
+pub(crate) mod functions;
+mod kernel;
+mod nn;
+mod number;
+mod precision;
+mod program;
+mod random;
+mod reduce;
+mod rule;
+mod sort;
+mod triangle;
+
+#[cfg(feature = "cuda")]
+pub(crate) use formula::Inst;
+pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym};
+#[cfg(feature = "cuda")]
+pub(crate) use functions::Meaning;
+pub(crate) use functions::Real;
+pub(crate) use kernel::Kernel;
+pub(crate) use nn::{AttentionInputs, SoftmaxKind, Targets};
+pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};
+pub use precision::MatmulPrecision;
+pub(crate) use random::Draw;
+pub(crate) use reduce::{CenteredReduce, Extreme, Reduce, Scan};
+pub(crate) use rule::Rule;
+#[cfg(feature = "cuda")]
+pub(crate) use rule::RuleSteps;
+pub(crate) use sort::SortKey;
+#[cfg(feature = "cuda")]
+pub(crate) use sort::order_kind;
+pub(crate) use triangle::Triangle;

@@ -1,0 +1,22 @@
+//! How exactly matrices are multiplied.
+
+/// What products of `f32` matrices, by [`matmul`](crate::Tensor::matmul) and [`linear`](crate::Tensor::linear), may be
+/// computed in.
+///
+/// ```
+/// use cotangent::{MatmulPrecision, matmul_precision, with_matmul_precision};
+/// with_matmul_precision(MatmulPrecision::Tf32, || assert_eq!(matmul_precision(), MatmulPrecision::Tf32));
+/// assert_eq!(matmul_precision(), MatmulPrecision::Full);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MatmulPrecision {
+    /// `f32` throughout.
+    #[default]
+    Full,
+    /// The operands may be rounded to `bf16`, with 8 significant bits, where the CPU multiplies these faster; the
+    /// sums are of `f32`. Elsewhere the same as [`Full`](MatmulPrecision::Full).
+    Bf16,
+    /// The operands may be rounded to TF32, with 11 significant bits, which a GPU multiplies faster; the sums are of `f32`.
+    /// Elsewhere the same as [`Full`](MatmulPrecision::Full).
+    Tf32,
+}

@@ -1,0 +1,180 @@
+//! Files that are replaced whole or not at all.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes a file so that at any time the old or the new one is at `path`. A symbolic link stays, and the file it leads to is
+/// replaced; on Unix the new file has the old one's mode and, where the system allows it, owner and group.
+pub(super) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    let target = follow_links(path)?;
+    if target.file_name().is_none() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the path names no file"));
+    }
+    let old = match fs::metadata(&target) {
+        Ok(old) if old.is_file() => Some(old),
+        // A device or a pipe must not give way to a file.
+        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "something is there that is no regular file")),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let temporary = Temporary::beside(&target, old.as_ref())?;
+    let mut buffered = BufWriter::with_capacity(1 << 20, &temporary.file);
+    write(&mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
+    if let Some(old) = &old {
+        adopt(&temporary.file, old)?;
+    }
+    // Before the renaming, which may otherwise reach the disk first.
+    temporary.file.sync_all()?;
+    temporary.rename(&target)?;
+    sync_folder(folder_of(&target))
+}
+
+/// The file that a path leads to, which need not be there yet.
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    // As many as Linux follows.
+    const MOST: usize = 40;
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST {
+        match fs::read_link(&path) {
+            // Relative to the folder of the link; an absolute one takes the place of all of it.
+            Ok(to) => path = folder_of(&path).join(to),
+            // No link. What else may be wrong with the path shows when it is used.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "the symbolic links lead in a circle"))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file that is removed when it goes out of scope, also in a panic, unless it was renamed.
+struct Temporary {
+    file: File,
+    path: Option<PathBuf>,
+}
+
+impl Temporary {
+    /// A new file in the same folder, so that renaming does not copy.
+    fn beside(target: &Path, old: Option<&Metadata>) -> io::Result<Temporary> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        restrict(&mut options, old);
+        let mut taken = ErrorKind::AlreadyExists.into();
+        for _ in 0..100 {
+            // Random, since processes in containers may have the same id; short, since the target's name may be as long
+            // as names can be. Only a file that this call has created is ever removed.
+            let name = format!(".cotangent-{:016x}.tmp", RandomState::new().build_hasher().finish());
+            let path = folder_of(target).join(name);
+            match options.open(&path) {
+                Ok(file) => return Ok(Temporary { file, path: Some(path) }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => taken = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(taken)
+    }
+
+    fn rename(mut self, target: &Path) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            fs::rename(path, target)?;
+        }
+        self.path = None;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // The failure that leads here is the one to report.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Lets nobody read the new file who could not read the old one, from the first byte on.
+#[cfg(unix)]
+fn restrict(options: &mut OpenOptions, old: Option<&Metadata>) {
+    use std::os::unix::fs::OpenOptionsExt;
+    if old.is_some() {
+        options.mode(0o600);
+    }
+}
+
+/// Gives the new file the mode, and where the system allows it the owner and group, of the old one.
+#[cfg(unix)]
+fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let mut mode = old.mode() & 0o777;
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        // Only root may give a file away, but its owner may give it to another group of theirs. What the old group was
+        // allowed is not for whichever group it is now.
+        if new.gid() != old.gid() && fchown(file, None, Some(old.gid())).is_err() {
+            mode &= 0o707;
+        }
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// Brings the renaming itself to the disk.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // A folder that this process may write to but not read, or a file system that has no such request. The file has
+        // been replaced, and there is nothing more that could be done.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+#[cfg(not(unix))]
+fn restrict(_: &mut OpenOptions, _: Option<&Metadata>) {}
+
+#[cfg(not(unix))]
+fn adopt(_: &File, _: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_leaves_the_old_file_and_nothing_else() -> io::Result<()> {
+        let folder = std::env::temp_dir().join(format!("cotangent-replace-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let path = folder.join("values");
+        fs::write(&path, "old")?;
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            replace(&path, |file| {
+                file.write_all(b"new")?;
+                file.flush()?;
+                std::panic::resume_unwind(Box::new("within"))
+            })
+        }));
+        assert!(written.is_err());
+        assert_eq!(fs::read_to_string(&path)?, "old");
+        assert_eq!(fs::read_dir(&folder)?.count(), 1);
+        fs::remove_dir_all(folder)
+    }
+}

@@ -1,0 +1,427 @@
+//! What of a module changes while it lives: parameters, which are trained, and buffers, which it changes itself.
+//!
+//! A tensor is a value; these are variables that hold one. Their types say what they are, so that a module cannot have a
+//! weight that is not trained by mistake, nor a running mean that is.
+
+use super::{Part, PartMut, Visit, Visitor};
+use crate::autograd::{is_recomputing, no_grad};
+use crate::backend;
+use crate::error::{bail, err, named, placed};
+use crate::{Operand, Result, Tensor};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A tensor of a module that is trained: a leaf of the graph that requires a gradient, unless it is
+/// [frozen](Parameter::set_requires_grad).
+///
+/// It can be used wherever a `&Tensor` can. A clone of that tensor is a value of its own: after the parameter has changed,
+/// by an optimiser or by hand, such a clone still has the old values, and to differentiate with it is an error.
+///
+/// ```
+/// use cotangent::{Tensor, nn::Parameter};
+/// let weight = Parameter::new(Tensor::ones([2, 3])?)?;
+/// let y = Tensor::ones([4, 2])?.matmul(&weight)?;
+/// assert!(weight.requires_grad() && y.requires_grad());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub struct Parameter {
+    tensor: Tensor,
+    /// What makes two handles the same parameter, and counts them.
+    id: Arc<()>,
+}
+
+impl Parameter {
+    /// A parameter with the values of a tensor, which comes without its graph.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// let weight = Parameter::new(Tensor::zeros([2, 3])?)?;
+    /// assert!(weight.requires_grad());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the tensor is not of floating point.
+    // By value: what a caller has at hand was made for this.
+    #[allow(clippy::needless_pass_by_value)]
+    #[track_caller]
+    pub fn new(values: Tensor) -> Result<Parameter> {
+        let leaf = named("Parameter::new", values.detach().into_leaf("Parameter::new", None))?;
+        Ok(Parameter { tensor: leaf, id: Arc::new(()) })
+    }
+
+    /// The same parameter for another place of a model: one gradient, one update, and one entry in lists of parameters.
+    ///
+    /// ```
+    /// use cotangent::nn::{Embedding, Linear};
+    /// let embedding = Embedding::new(100, 16)?;
+    /// let mut head = Linear::new(16, 100)?;
+    /// head.weight = embedding.weight.tie();
+    /// assert!(head.weight.is_tied_to(&embedding.weight));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tie(&self) -> Parameter {
+        Parameter { tensor: self.tensor.clone(), id: self.id.clone() }
+    }
+
+    /// Whether two handles are the same parameter.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// let (a, b) = (Parameter::new(Tensor::zeros([2])?)?, Parameter::new(Tensor::zeros([2])?)?);
+    /// assert!(a.is_tied_to(&a.tie()) && !a.is_tied_to(&b));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn is_tied_to(&self, other: &Parameter) -> bool {
+        Arc::ptr_eq(&self.id, &other.id)
+    }
+
+    /// Freezes the parameter, so that it is a constant and gets no gradient, or lets it be trained again.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// let mut weight = Parameter::new(Tensor::zeros([2])?)?;
+    /// weight.set_requires_grad(false)?;
+    /// assert!(!weight.exp()?.requires_grad());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is [tied](Self::tie): [`Module::parameters_mut`](super::Module::parameters_mut) changes all handles together.
+    #[track_caller]
+    pub fn set_requires_grad(&mut self, requires_grad: bool) -> Result<()> {
+        let op = "set_requires_grad";
+        named(op, self.check_untied(op).and_then(|()| self.mark(requires_grad)))
+    }
+
+    pub(super) fn mark(&mut self, requires_grad: bool) -> Result<()> {
+        if requires_grad != self.tensor.requires_grad() {
+            let values = self.tensor.detach();
+            self.tensor = if requires_grad { values.into_leaf("set_requires_grad", None)? } else { values };
+        }
+        Ok(())
+    }
+
+    /// Changes the values, outside the graph: `weight.update(|w| w.mul_(0.5))`.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// let mut weight = Parameter::new(Tensor::ones([2])?)?;
+    /// weight.update(|w| w.mul_(0.5))?;
+    /// assert_eq!(weight.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `f`'s; if it changes shape, dtype or device, or makes a result of an operation of the parameter; if the parameter
+    /// is [tied](Self::tie). The old values stay then.
+    #[track_caller]
+    pub fn update(&mut self, f: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
+        placed(self.check_untied("update").and_then(|()| self.change(f)))
+    }
+
+    pub(super) fn change(&mut self, f: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
+        let (node, shape, dtype, device) =
+            (self.tensor.node().cloned(), self.tensor.shape().to_vec(), self.tensor.dtype(), self.tensor.device());
+        let mut changed = self.tensor.detach();
+        if backend::is_recording(device) {
+            // A recorded step must change the bytes where they lie, and can only if nobody else holds them. Elsewhere the
+            // first write makes a copy, and the old values stay for the case of an error.
+            self.tensor = Tensor::zeros(())?;
+        }
+        let mut done = no_grad(|| f(&mut changed));
+        let alike = changed.shape() == shape && changed.dtype() == dtype && changed.device() == device;
+        if done.is_ok() && !(alike && changed.grad_fn().is_none()) {
+            let got = match changed.grad_fn() {
+                Some(op) => format!("the result of {op}, with its graph"),
+                None => format!("{} of shape {:?} on {}", changed.dtype(), changed.shape(), changed.device()),
+            };
+            let what = format!("a parameter of {dtype} and shape {shape:?} on {device} cannot become {got}");
+            done = Err(err!(Shape, "update", "{what}"));
+        }
+        if done.is_ok() || backend::is_recording(device) {
+            self.tensor = changed.with_node(node);
+            self.tensor.renew_leaf();
+        }
+        done
+    }
+
+    /// Puts other values in place of the old ones; gradient and hooks stay.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Parameter};
+    /// let mut weight = Parameter::new(Tensor::zeros([2])?)?;
+    /// weight.set(&Tensor::ones([2])?)?;
+    /// assert_eq!(weight.to_vec::<f32>()?, [1.0, 1.0]);
+    /// assert!(weight.set(&Tensor::ones([3])?).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If their shape, dtype or device is not the parameter's, or it is [tied](Self::tie).
+    #[track_caller]
+    pub fn set(&mut self, values: &Tensor) -> Result<()> {
+        named("set", self.check_untied("set").and_then(|()| self.put(values)))
+    }
+
+    pub(super) fn put(&mut self, values: &Tensor) -> Result<()> {
+        let (new, own) = (values, &self.tensor);
+        if new.shape() != own.shape() || new.dtype() != own.dtype() || new.device() != own.device() {
+            bail!(
+                Shape,
+                "set",
+                "values of {} and shape {:?} on {} for a parameter of {} and shape {:?} on {}",
+                new.dtype(),
+                new.shape(),
+                new.device(),
+                own.dtype(),
+                own.shape(),
+                own.device()
+            );
+        }
+        self.tensor = values.detach().contiguous()?.with_node(own.node().cloned());
+        self.tensor.renew_leaf();
+        Ok(())
+    }
+
+    /// The same parameter with values of another dtype or on another device. Its gradient is dropped.
+    pub(crate) fn replaced(&self, values: &Tensor) -> Result<Parameter> {
+        let values = values.detach();
+        let tensor = if self.tensor.requires_grad() { values.into_leaf("Parameter", None)? } else { values };
+        Ok(Parameter { tensor, id: self.id.clone() })
+    }
+
+    /// What tells it from all other parameters that there are.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.id).addr()
+    }
+
+    /// How many handles of the parameter there are.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.id)
+    }
+
+    /// Refuses to change one of several handles, which would part them.
+    fn check_untied(&self, op: &'static str) -> Result<()> {
+        if self.handles() > 1 {
+            bail!(
+                Value,
+                op,
+                "the parameter of shape {:?} is tied to {} other places, which would keep the old values: change it through \
+                 parameters_mut of the module that holds them all",
+                self.tensor.shape(),
+                self.handles() - 1
+            );
+        }
+        Ok(())
+    }
+
+    /// The tensor, for an optimiser: whoever changes it says so by [`changed`](Self::changed).
+    pub(crate) fn tensor_mut(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+
+    /// Tells that the values were changed: graphs and clones made before speak of the old ones.
+    pub(crate) fn changed(&mut self) {
+        self.tensor.renew_leaf();
+    }
+
+    /// Marks what was made from this parameter as old, before it goes.
+    pub(crate) fn retire(&mut self) {
+        self.tensor.renew_leaf();
+    }
+}
+
+impl Deref for Parameter {
+    type Target = Tensor;
+
+    fn deref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl<'a> From<&'a Parameter> for Operand<'a> {
+    fn from(parameter: &'a Parameter) -> Operand<'a> {
+        Operand::Borrowed(parameter)
+    }
+}
+
+impl AsRef<Tensor> for Parameter {
+    fn as_ref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parameter({:?})", self.tensor)
+    }
+}
+
+impl Visit for Parameter {
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+        visitor.show(Part::Param(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+        visitor.show(PartMut::Param(self));
+    }
+
+    fn deep_clone_in(&self, ties: &mut super::Ties) -> Result<Parameter> {
+        ties.clone_of(self)
+    }
+}
+
+/// A tensor of a module's state that is not trained, such as a running mean. It is saved, loaded and moved with the
+/// parameters, and `forward(&self)` can change it, also when several threads run the model at once.
+///
+/// ```
+/// use cotangent::{Tensor, nn::Buffer};
+/// let mean = Buffer::new(Tensor::zeros([3])?);
+/// mean.update(|mean| mean.mul(0.9)?.add(&Tensor::ones([3])?.mul(0.1)?))?;
+/// assert_eq!(mean.get().to_vec::<f32>()?, [0.1; 3]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub struct Buffer {
+    tensor: Mutex<Tensor>,
+}
+
+impl Buffer {
+    /// A buffer with the values of a tensor, which comes without its graph.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Buffer};
+    /// let count = Buffer::new(Tensor::full((), 0)?);
+    /// assert_eq!(count.get().item::<i64>()?, 0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[doc(alias = "register_buffer")]
+    // By value: what a caller has at hand was made for this.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn new(values: Tensor) -> Buffer {
+        Buffer { tensor: Mutex::new(values.detach()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tensor> {
+        // A value is replaced as a whole, so that it is whole whatever happens.
+        self.tensor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values that it has now: a value of their own, which later changes do not touch.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Buffer};
+    /// let mean = Buffer::new(Tensor::zeros([3])?);
+    /// let before = mean.get();
+    /// mean.set(&Tensor::ones([3])?)?;
+    /// assert_eq!(before.to_vec::<f32>()?, [0.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn get(&self) -> Tensor {
+        self.lock().clone()
+    }
+
+    /// Puts other values in place of the old ones; they come without their graph.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Buffer};
+    /// let mean = Buffer::new(Tensor::zeros([3])?);
+    /// mean.set(&Tensor::ones([3])?)?;
+    /// assert_eq!(mean.get().to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If their shape, dtype or device is not the buffer's.
+    #[track_caller]
+    pub fn set(&self, values: &Tensor) -> Result<()> {
+        named("set", self.change(|_| Ok(values.clone())))
+    }
+
+    /// Replaces the values by what `f` makes of them, outside the graph. Nobody else changes the buffer meanwhile, so that
+    /// no update is lost where several threads run the model; `f` itself must not ask for the same buffer.
+    ///
+    /// A [checkpoint](crate::autograd::checkpoint) runs its part of the model twice; the second time this does nothing.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::Buffer};
+    /// let count = Buffer::new(Tensor::full((), 0)?);
+    /// count.update(|count| count.add(1))?;
+    /// assert_eq!(count.get().item::<i64>()?, 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `f`'s; also if shape, dtype or device of the new values are not the buffer's. The old ones stay then.
+    #[track_caller]
+    pub fn update(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+        placed(self.change(f))
+    }
+
+    fn change(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+        if is_recomputing() {
+            return Ok(());
+        }
+        let mut tensor = self.lock();
+        let new = no_grad(|| f(&tensor))?.detach();
+        if new.shape() != tensor.shape() || new.dtype() != tensor.dtype() || new.device() != tensor.device() {
+            let (a, b) = (&*tensor, &new);
+            bail!(
+                Shape,
+                "update",
+                "a buffer of {} and shape {:?} on {} cannot become {} of shape {:?} on {}",
+                a.dtype(),
+                a.shape(),
+                a.device(),
+                b.dtype(),
+                b.shape(),
+                b.device()
+            );
+        }
+        // A recorded step is replayed with the same memory, in which it has to find what it left there.
+        #[cfg(feature = "cuda")]
+        if crate::backend::is_recording(tensor.device()) {
+            if !tensor.is_sole() {
+                bail!(
+                    Backend,
+                    "update",
+                    "the buffer is also held elsewhere: a recorded step must change it where it lies"
+                );
+            }
+            let into = tensor.device();
+            debug_assert_eq!(into, new.device());
+            crate::backend::copy("update", new.as_view()?, &mut tensor.as_view_mut("update")?)?;
+            return crate::cuda_graph::note_change("update", &tensor);
+        }
+        // Computed now: what is deferred would keep the batch it was computed from alive.
+        new.compute()?;
+        *tensor = new;
+        Ok(())
+    }
+
+    pub(crate) fn replace(&mut self, values: Tensor) {
+        *self.tensor.get_mut().unwrap_or_else(PoisonError::into_inner) = values;
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({:?})", self.get())
+    }
+}
+
+impl Visit for Buffer {
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+        visitor.show(Part::Buffer(self));
+    }
+
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+        visitor.show(PartMut::Buffer(self));
+    }
+
+    fn deep_clone_in(&self, _: &mut super::Ties) -> Result<Buffer> {
+        Ok(Buffer::new(self.get().deep_clone()?))
+    }
+}

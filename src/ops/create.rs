@@ -1,0 +1,560 @@
+//! Tensors out of nothing: constants, ranges, random numbers.
+
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, sample, spread};
+use crate::backend::{self, Draw};
+use crate::dtype::with_dtype;
+use crate::error::{bail, named};
+use crate::options::options;
+use crate::random::{self, Generator};
+use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions};
+
+options! {
+    /// The options of [`Tensor::arange_with`]. A number stands for the step, a dtype for itself.
+    ///
+    /// ```
+    /// use cotangent::{ArangeOptions, DType, Tensor};
+    /// let options = ArangeOptions::new().step(2).dtype(DType::F64);
+    /// assert_eq!(Tensor::arange_with(0, 6, options)?.to_vec::<f64>()?, [0.0, 2.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ArangeOptions {
+        /// The distance of two elements.
+        step: Scalar = Scalar::I64(1),
+        /// The type of the elements: by default `i64` of integers, `f32` if any of the numbers is a float.
+        dtype: Option<DType> = None,
+        /// Where they are: by default on the CPU.
+        device: Option<Device> = None,
+    }
+}
+
+/// A dtype, a device, or both, stand for the options that have these among others.
+macro_rules! where_and_what {
+    ($($options:ident),+) => {$(
+        impl From<DType> for $options {
+            fn from(dtype: DType) -> $options { $options::new().dtype(dtype) }
+        }
+
+        impl From<Device> for $options {
+            fn from(device: Device) -> $options { $options::new().device(device) }
+        }
+
+        impl From<(DType, Device)> for $options {
+            fn from((dtype, device): (DType, Device)) -> $options { $options::new().dtype(dtype).device(device) }
+        }
+    )+};
+}
+where_and_what!(ArangeOptions, EyeOptions);
+
+macro_rules! steps {
+    ($($number:ty),+) => {$(
+        impl From<$number> for ArangeOptions {
+            fn from(step: $number) -> ArangeOptions { ArangeOptions::new().step(step) }
+        }
+    )+};
+}
+steps!(f64, f32, i64, i32, isize);
+
+options! {
+    /// The options of [`Tensor::eye_with`]. A number stands for the columns, a dtype for itself.
+    ///
+    /// ```
+    /// use cotangent::{DType, EyeOptions, Tensor};
+    /// let x = Tensor::eye_with(2, EyeOptions::new().m(3_usize).dtype(DType::I64))?;
+    /// assert_eq!(x.to_vec::<i64>()?, [1, 0, 0, 0, 1, 0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct EyeOptions {
+        /// How many columns there are: by default as many as rows.
+        m: Option<usize> = None,
+        /// The type of the elements: by default `f32`.
+        dtype: Option<DType> = None,
+        /// Where they are: by default on the CPU.
+        device: Option<Device> = None,
+    }
+}
+
+impl From<usize> for EyeOptions {
+    fn from(m: usize) -> EyeOptions {
+        EyeOptions::new().m(m)
+    }
+}
+
+fn of_options(dtype: Option<DType>, device: Option<Device>) -> TensorOptions {
+    TensorOptions::new().dtype(dtype).device(device)
+}
+
+/// # Creation
+#[ops]
+impl Tensor {
+    /// Zeros, as `f32`.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros([2, 3])?.to_vec::<f32>()?, [0.0; 6]);
+    /// assert_eq!(Tensor::zeros_with([2], DType::I64)?.to_vec::<i64>()?, [0, 0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[op(samples = shapes, errors = too_large, derivative = none)]
+    pub fn zeros(size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (dtype, device) = options.or(DType::F32);
+        Tensor::filled("zeros", size, Scalar::I64(0), dtype, device)
+    }
+
+    /// Ones, as `f32`.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::ones([2, 3])?.to_vec::<f32>()?, [1.0; 6]);
+    /// assert_eq!(Tensor::ones_with([2], DType::Bool)?.to_vec::<bool>()?, [true, true]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[op(samples = shapes, errors = too_large, derivative = none)]
+    pub fn ones(size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (dtype, device) = options.or(DType::F32);
+        Tensor::filled("ones", size, Scalar::I64(1), dtype, device)
+    }
+
+    /// One number everywhere: `f32` from a float, `i64` from an integer, `bool` from a bool.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::full([2], 7)?.to_vec::<i64>()?, [7, 7]);
+    /// assert_eq!(Tensor::full_with([2], 7, DType::F64)?.to_vec::<f64>()?, [7.0, 7.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[op(samples = || Ok(vec![sample![[2, 3], 1.5], sample![[2], 3], sample![[], true], sample![[2], -1; dtype = DType::U8]]),
+        errors = || Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8], 1.5]]]), derivative = none)]
+    pub fn full(size: impl Into<Shape>, fill_value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (dtype, device) = options.or(fill_value.default_dtype());
+        Tensor::filled("full", size, fill_value, dtype, device)
+    }
+
+    /// Zeros of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor, tensor};
+    /// assert_eq!(tensor!([1, 2])?.zeros_like()?.to_vec::<i64>()?, [0, 0]);
+    /// assert_eq!(tensor!([1, 2])?.zeros_like_with(DType::F32)?.to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?], sample![spread([0], -1.0, 1.0)?; dtype = DType::I64]]), derivative = none)]
+    pub fn zeros_like(&self, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        like("zeros_like", self, Scalar::I64(0), options)
+    }
+
+    /// Ones of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor, tensor};
+    /// assert_eq!(tensor!([1.5, 2.0])?.ones_like()?.to_vec::<f32>()?, [1.0, 1.0]);
+    /// assert_eq!(tensor!([1.5, 2.0])?.ones_like_with(DType::Bool)?.to_vec::<bool>()?, [true, true]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?], sample![spread([0], -1.0, 1.0)?; dtype = DType::I64]]), derivative = none)]
+    pub fn ones_like(&self, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        like("ones_like", self, Scalar::I64(1), options)
+    }
+
+    /// One number in this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor, tensor};
+    /// assert_eq!(tensor!([1.5, 2.0])?.full_like(3)?.to_vec::<f32>()?, [3.0, 3.0]);
+    /// assert_eq!(tensor!([1.5, 2.0])?.full_like_with(3, DType::I64)?.to_vec::<i64>()?, [3, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?, 2.5], sample![spread([0], -1.0, 1.0)?, 1; dtype = DType::I64]]), derivative = none)]
+    pub fn full_like(&self, fill_value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        like("full_like", self, fill_value, options)
+    }
+
+    /// `start`, `start + 1`, … up to but without `end`; another step is an option. `i64` from integers, `f32` if any of them
+    /// is a float.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::arange(0, 4)?.to_vec::<i64>()?, [0, 1, 2, 3]);
+    /// assert_eq!(Tensor::arange_with(0, 10, 3)?.to_vec::<i64>()?, [0, 3, 6, 9]);
+    /// assert_eq!(Tensor::arange_with(1.0, 0.0, -0.5)?.to_vec::<f32>()?, [1.0, 0.5]);
+    /// assert_eq!(Tensor::arange_with(0, 2, DType::F64)?.to_vec::<f64>()?, [0.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the step is 0 or leads away from `end`, or a number is not finite.
+    #[op(samples = arange_samples, errors = arange_errors, derivative = none)]
+    pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, options: impl Into<ArangeOptions>) -> Result<Tensor> {
+        let ArangeOptions { step, dtype, device } = options;
+        let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
+        if !(a.is_finite() && b.is_finite() && s.is_finite()) || s == 0.0 || (b - a) / s < 0.0 {
+            bail!(Value, "arange", "no range from {start} to {end} in steps of {step}");
+        }
+        let options = of_options(dtype, device);
+        if let (Scalar::I64(a), Scalar::I64(b), Scalar::I64(s)) = (start, end, step) {
+            // In i128, as the span of two i64 can exceed i64.
+            let n = (i128::from(b) - i128::from(a)).unsigned_abs().div_ceil(u128::from(s.unsigned_abs()));
+            let n = usize::try_from(n).unwrap_or(usize::MAX);
+            return numbers("arange", n, options.or(DType::I64), |i| a.wrapping_add((i as i64).wrapping_mul(s)));
+        }
+        let n = ((b - a) / s).ceil() as usize;
+        numbers("arange", n, options.or(DType::F32), |i| a + i as f64 * s)
+    }
+
+    /// `steps` numbers at equal distances from `start` to `end`, both included, as `f32`.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::linspace(0.0, 1.0, 5)?.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// assert_eq!(Tensor::linspace_with(0.0, 1.0, 2, DType::F64)?.to_vec::<f64>()?, [0.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![0.0, 1.0, 5], sample![-2.0, 3.0, 1], sample![1.0, -1.0, 4; dtype = DType::F64], sample![0.0, 1.0, 0]]), derivative = none)]
+    pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
+        // The second half counts from the end, so that the last number is exactly `end`.
+        let at = |i: usize| match i {
+            i if i < steps / 2 || steps == 1 => start + step * i as f64,
+            i => end - step * (steps - 1 - i) as f64,
+        };
+        numbers("linspace", steps, options.or(DType::F32), at)
+    }
+
+    /// A matrix of `n` rows with ones on its diagonal and zeros elsewhere, as `f32`; square unless the number of columns is
+    /// given as an option.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::eye(2)?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
+    /// assert_eq!(Tensor::eye_with(2, 3)?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![3], sample![2, 4], sample![4, 2; dtype = DType::I64], sample![0]]),
+        errors = || Ok(vec![error!["too large", "bytes"; sample![1_usize << 40, 1_usize << 40]]]), derivative = none)]
+    pub fn eye(n: usize, options: impl Into<EyeOptions>) -> Result<Tensor> {
+        let m = options.m.unwrap_or(n);
+        let mut out = Tensor::filled("eye", [n, m].into(), Scalar::I64(0), DType::F64, Device::Cpu)?;
+        if let Some(data) = out.as_mut_slice::<f64>("eye")? {
+            data.iter_mut().step_by(m.saturating_add(1)).take(n.min(m)).for_each(|x| *x = 1.0);
+        }
+        let (dtype, device) = of_options(options.dtype, options.device).or(DType::F32);
+        out.to_dtype(dtype)?.to_device(device)
+    }
+
+    /// Numbers drawn evenly from [0, 1), as `f32`, by the process-wide generator (see
+    /// [`manual_seed`](crate::manual_seed)).
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert!(Tensor::rand([100])?.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
+    /// assert_eq!(Tensor::rand_with([2], DType::F64)?.dtype(), DType::F64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large, the dtype is not of floating point, or memory runs out.
+    #[op(samples = shapes, errors = no_such_numbers, derivative = none, random)]
+    pub fn rand(size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        random_tensor("rand", size, options, Distribution::Uniform, random::next_range)
+    }
+
+    /// Numbers drawn from the standard normal distribution, as `f32`.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::randn([2, 3])?.shape(), [2, 3]);
+    /// assert_eq!(Tensor::randn_with([2, 3], DType::BF16)?.dtype(), DType::BF16);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large, the dtype is not of floating point, or memory runs out.
+    #[op(samples = shapes, errors = no_such_numbers, derivative = none, random)]
+    pub fn randn(size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        random_tensor("randn", size, options, Distribution::Normal, random::next_range)
+    }
+
+    /// Integers drawn evenly from `low` up to but without `high`, as `i64`.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert!(Tensor::randint(-2, 3, [100])?.to_vec::<i64>()?.iter().all(|x| (-2..3).contains(x)));
+    /// assert_eq!(Tensor::randint_with(0, 256, [100], DType::U8)?.dtype(), DType::U8);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no integer in that range.
+    #[op(samples = || Ok(vec![sample![-3, 4, [2, 3]], sample![0, 1, []], sample![0, 200, [5]; dtype = DType::U8]]),
+        errors = || Ok(vec![error!["an empty range", "3"; sample![3, 3, [2]]]]), derivative = none, random)]
+    pub fn randint(low: i64, high: i64, size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        random_tensor("randint", size, options, Distribution::Integers(low, high), random::next_range)
+    }
+
+    /// Uniform random numbers of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros([2, 3])?.rand_like()?.shape(), [2, 3]);
+    /// assert_eq!(Tensor::zeros([2, 3])?.rand_like_with(DType::F64)?.dtype(), DType::F64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype is not of floating point.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?]]), derivative = none, random)]
+    pub fn rand_like(&self, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let shape = self.layout().shape().clone();
+        random_tensor("rand_like", shape, alike(self, options), Distribution::Uniform, random::next_range)
+    }
+
+    /// Normal random numbers of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros([2, 3])?.randn_like()?.shape(), [2, 3]);
+    /// assert_eq!(Tensor::zeros([2, 3])?.randn_like_with(DType::F64)?.dtype(), DType::F64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype is not of floating point.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?]]), derivative = none, random)]
+    pub fn randn_like(&self, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let shape = self.layout().shape().clone();
+        random_tensor("randn_like", shape, alike(self, options), Distribution::Normal, random::next_range)
+    }
+}
+
+/// The options with what they leave open taken from a tensor.
+fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
+    TensorOptions { dtype: options.dtype.or(Some(x.dtype())), device: options.device.or(Some(x.device())) }
+}
+
+fn like(op: &'static str, x: &Tensor, value: Scalar, options: TensorOptions) -> Result<Tensor> {
+    let (dtype, device) = alike(x, options).or(x.dtype());
+    Tensor::filled(op, x.layout().shape().clone(), value, dtype, device)
+}
+
+/// Draws with a generator of one's own: the same seed gives the same numbers, whatever else is drawn.
+///
+/// ```
+/// use cotangent::Generator;
+/// let a = Generator::seed(42).randn([3])?;
+/// let b = Generator::seed(42).randn([3])?;
+/// assert_eq!(a.to_vec::<f32>()?, b.to_vec::<f32>()?);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+impl Generator {
+    /// As [`Tensor::rand`].
+    ///
+    /// ```
+    /// # use cotangent::Generator;
+    /// assert_eq!(Generator::seed(1).rand([3])?.shape(), [3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    #[track_caller]
+    pub fn rand(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
+        self.rand_with(shape, TensorOptions::new())
+    }
+
+    /// As [`Tensor::rand_with`]. The numbers are the same on every device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Generator};
+    /// assert_eq!(Generator::seed(1).rand_with([3], DType::F64)?.dtype(), DType::F64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    #[track_caller]
+    pub fn rand_with(&mut self, shape: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        named("rand", random_tensor("rand", shape.into(), options.into(), Distribution::Uniform, |n| self.take(n)))
+    }
+
+    /// As [`Tensor::randn`].
+    ///
+    /// ```
+    /// # use cotangent::Generator;
+    /// assert_eq!(Generator::seed(1).randn([2, 3])?.shape(), [2, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`].
+    #[track_caller]
+    pub fn randn(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
+        self.randn_with(shape, TensorOptions::new())
+    }
+
+    /// As [`Tensor::randn_with`]. The numbers are the same on every device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Generator};
+    /// assert_eq!(Generator::seed(1).randn_with([3], DType::BF16)?.dtype(), DType::BF16);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`].
+    #[track_caller]
+    pub fn randn_with(&mut self, shape: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        named("randn", random_tensor("randn", shape.into(), options.into(), Distribution::Normal, |n| self.take(n)))
+    }
+
+    /// As [`Tensor::randint`].
+    ///
+    /// ```
+    /// # use cotangent::Generator;
+    /// assert!((0..10).contains(&Generator::seed(1).randint(0, 10, ())?.item::<i64>()?));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no integer in that range.
+    #[track_caller]
+    pub fn randint(&mut self, low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
+        self.randint_with(low, high, shape, TensorOptions::new())
+    }
+
+    /// As [`randint`](Self::randint), of a dtype, on a device, or both: see [`TensorOptions`].
+    ///
+    /// ```
+    /// use cotangent::{DType, Generator};
+    /// assert_eq!(Generator::seed(1).randint_with(0, 10, [3], DType::U8)?.dtype(), DType::U8);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`randint`](Self::randint); also if there is no such device.
+    #[track_caller]
+    pub fn randint_with(
+        &mut self,
+        low: i64,
+        high: i64,
+        shape: impl Into<Shape>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
+        let integers = Distribution::Integers(low, high);
+        named("randint", random_tensor("randint", shape.into(), options.into(), integers, |n| self.take(n)))
+    }
+}
+
+/// What is to be drawn.
+#[derive(Clone, Copy)]
+enum Distribution {
+    Uniform,
+    Normal,
+    Integers(i64, i64),
+}
+
+fn random_tensor(
+    op: &'static str,
+    shape: Shape,
+    options: TensorOptions,
+    numbers: Distribution,
+    take: impl FnOnce(u64) -> (u64, u64),
+) -> Result<Tensor> {
+    let default = if matches!(numbers, Distribution::Integers(..)) { DType::I64 } else { DType::F32 };
+    let (dtype, device) = options.or(default);
+    match numbers {
+        Distribution::Integers(low, high) if low >= high => {
+            bail!(Value, op, "there is no integer from {low} up to {high}")
+        }
+        Distribution::Uniform | Distribution::Normal if !dtype.is_float() => {
+            bail!(DType, op, "cannot draw random numbers of dtype {dtype}")
+        }
+        _ => {}
+    }
+    let (draw, drawn) = match (numbers, dtype) {
+        (Distribution::Normal, _) => (Draw::Normal, dtype),
+        // Integers are drawn as i64, and cast.
+        (Distribution::Integers(low, high), _) => (Draw::Integers(low, high), DType::I64),
+        // Fewer bits for half precision, so that rounding cannot reach 1.
+        (Distribution::Uniform, DType::F16) => (Draw::Uniform(11), dtype),
+        (Distribution::Uniform, DType::BF16) => (Draw::Uniform(8), dtype),
+        (Distribution::Uniform, _) => (Draw::Uniform(24), dtype),
+    };
+    // Half precision draws are f32 draws, rounded.
+    let wide = if drawn == DType::F64 || drawn == DType::I64 { drawn } else { DType::F32 };
+    let mut out = Tensor::empty(op, shape, if device == Device::Cpu { wide } else { drawn }, device)?;
+    let per_counter = if wide == DType::F32 { random::PER_COUNTER_32 } else { random::PER_COUNTER_64 };
+    let range = take(random::counters(out.numel() as u64, per_counter));
+    backend::draw(op, draw, range, &mut out.as_view_mut(op)?)?;
+    out.to_dtype(dtype)
+}
+
+fn shapes() -> Result<Vec<Sample>> {
+    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64]])
+}
+
+fn too_large() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["too large", "bytes"; sample![[isize::MAX, 8]]],
+        error!["a negative size", "sizes"; sample![[-1]]],
+    ])
+}
+
+fn no_such_numbers() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["integers", "i64"; sample![[2]; dtype = DType::I64]]])
+}
+
+/// `n` numbers by their positions, in the dtype asked for at once: to cast them would take a second buffer.
+fn numbers<S: Into<Scalar>>(
+    op: &'static str,
+    n: usize,
+    (dtype, device): (DType, Device),
+    at: impl Fn(usize) -> S,
+) -> Result<Tensor> {
+    let out = Tensor::empty(op, n.into(), dtype, Device::Cpu)?;
+    let made = with_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i).into()))));
+    made?.to_device(device)
+}
+
+fn arange_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![0, 5],
+        sample![0, 10, 3],
+        sample![5, 0; step = -2],
+        sample![0.0, 1.0, 0.25],
+        sample![3, 3],
+        sample![0, 4; dtype = DType::F64],
+    ])
+}
+
+fn arange_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a step of 0", "0"; sample![0, 5, 0]],
+        error!["the wrong way", "-1"; sample![0, 5, -1]],
+        error!["not a number", "NaN"; sample![0.0, f64::NAN]],
+        error!["too long", "bytes"; sample![i64::MIN, i64::MAX]],
+    ])
+}

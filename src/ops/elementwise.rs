@@ -1,0 +1,299 @@
+//! What all elementwise operations share: the dtype they compute in, broadcasting, and their derivatives.
+
+use super::map::{map, map_alike};
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
+use crate::backend::spec::{Cotangent, Formula, Params, Sym};
+use crate::error::bail;
+use crate::layout::broadcast;
+use crate::place::Name;
+use crate::{DType, Result, Scalar, Shape, Tensor};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// Which dtypes an operation takes, and what it gives for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domain {
+    /// Functions of real numbers: integers and bools become floats first.
+    Float,
+    /// Integers and floats.
+    Number,
+    /// Bools, integers and floats.
+    Any,
+    /// As `Any`; the result is a bool, and has no derivative.
+    Compare,
+    /// Bools and integers; there is no derivative.
+    Bits,
+}
+
+/// An elementwise operation, as formulas.
+pub(crate) struct Elementwise {
+    pub name: &'static str,
+    domain: Domain,
+    inputs: usize,
+    params: usize,
+    value: fn(&[Sym], &[Sym]) -> Sym,
+    gradient: Option<Gradient>,
+    formula: OnceLock<Formula>,
+    cotangents: OnceLock<Vec<Option<Cotangent>>>,
+}
+
+/// The cotangents of the inputs from the result's, the inputs, the result and the parameters; `None` where it is zero.
+pub(crate) type Gradient = fn(Sym, &[Sym], Sym, &[Sym]) -> Vec<Option<Sym>>;
+
+impl Elementwise {
+    /// A function of so many tensors and numbers, whose derivative follows from those of the functions in it.
+    pub const fn new(
+        name: &'static str,
+        domain: Domain,
+        inputs: usize,
+        params: usize,
+        value: fn(&[Sym], &[Sym]) -> Sym,
+    ) -> Elementwise {
+        Elementwise {
+            name,
+            domain,
+            inputs,
+            params,
+            value,
+            gradient: None,
+            formula: OnceLock::new(),
+            cotangents: OnceLock::new(),
+        }
+    }
+
+    /// With cotangents that are given: to use the result, or for better numbers than the rules would give.
+    pub const fn with_gradient(mut self, gradient: Gradient) -> Elementwise {
+        self.gradient = Some(gradient);
+        self
+    }
+
+    #[inline]
+    pub fn formula(&'static self) -> &'static Formula {
+        self.formula.get_or_init(|| Formula::new(self.name, self.inputs, self.params, self.value))
+    }
+
+    #[inline]
+    fn cotangents(&'static self) -> &'static [Option<Cotangent>] {
+        match self.gradient {
+            Some(gradient) => {
+                self.cotangents.get_or_init(|| Cotangent::given(self.name, self.inputs, self.params, gradient))
+            }
+            None => self.formula().cotangents(),
+        }
+    }
+
+    /// The compute dtype and the dtype of the result.
+    #[inline]
+    pub fn dtypes(&self, inputs: &[&Tensor]) -> Result<(DType, DType)> {
+        let mut dtype = inputs[0].dtype();
+        for input in &inputs[1..] {
+            if input.dtype() != dtype {
+                dtype = common_dtype(self.name, dtype, input.dtype())?;
+            }
+        }
+        match self.domain {
+            Domain::Any => Ok((dtype, dtype)),
+            Domain::Float => Ok((dtype.to_float(), dtype.to_float())),
+            Domain::Compare => Ok((dtype, DType::Bool)),
+            Domain::Number if dtype == DType::Bool => {
+                bail!(DType, self.name, "a bool is not a number: cast with to_dtype first")
+            }
+            Domain::Bits if dtype.is_float() => {
+                bail!(DType, self.name, "not defined for {dtype}: integers and bools have bits")
+            }
+            Domain::Number | Domain::Bits => Ok((dtype, dtype)),
+        }
+    }
+
+    /// The operation on tensors that broadcast, with its derivative.
+    #[track_caller]
+    #[inline]
+    pub fn call(&'static self, inputs: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
+        let (compute, dtype) = self.dtypes(inputs)?;
+        self.call_as(inputs, params, compute, dtype)
+    }
+
+    /// As [`call`](Self::call), in a compute dtype and with a result that the caller has chosen.
+    #[track_caller]
+    #[inline]
+    pub fn call_as(
+        &'static self,
+        inputs: &[&Tensor],
+        params: &[Scalar],
+        compute: DType,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let out = broadcasting(self.name, (self.formula(), params), compute, inputs, dtype)?;
+        if !dtype.is_float() {
+            return Ok(out.record_barrier(self.name, inputs));
+        }
+        if inputs.iter().all(|input| input.node().is_none()) {
+            // The common case without a graph is not worth looking up derivatives for; anomaly mode looks at the result.
+            return out.record(self.name, inputs, |_| |_: &BackwardContext, _: &Tensor| Ok(Grads::new()));
+        }
+        record(out, self.name.into(), self.cotangents(), inputs, params)
+    }
+}
+
+/// The formula of inputs that broadcast against each other, outside the graph.
+#[inline]
+pub(crate) fn broadcasting(
+    op: &'static str,
+    call: super::map::FormulaCall<'_>,
+    compute: DType,
+    inputs: &[&Tensor],
+    dtype: DType,
+) -> Result<Tensor> {
+    let first = inputs[0].layout().shape();
+    if inputs[1..].iter().all(|input| input.layout().shape() == first) {
+        return map_alike(op, call, compute, inputs, dtype);
+    }
+    let shapes: SmallVec<[&Shape; 3]> = inputs.iter().map(|input| input.layout().shape()).collect();
+    map(op, call, compute, inputs, &broadcast(op, &shapes)?, dtype)
+}
+
+/// Makes the result of an elementwise operation depend on its inputs.
+#[track_caller]
+fn record(
+    out: Tensor,
+    name: Name,
+    cotangents: &'static [Option<Cotangent>],
+    inputs: &[&Tensor],
+    params: &[Scalar],
+) -> Result<Tensor> {
+    out.record(name, inputs, |save| {
+        let needed = |k: usize| if save.needs(k) { cotangents[k].as_ref() } else { None };
+        // Of each operand, inputs and the result, whether one of the rules looks at it.
+        let mut used = [false; 8];
+        for cotangent in (0..inputs.len()).filter_map(needed) {
+            cotangent.operands.iter().for_each(|&operand| used[operand] = true);
+        }
+        let mut saved: SmallVec<[Option<Tensor>; 3]> = SmallVec::new();
+        for (k, input) in inputs.iter().enumerate() {
+            saved.push(used[k + 1].then(|| save.save(input)));
+        }
+        let result = used[inputs.len() + 1].then(|| save.save_output());
+        // Where the derivative is zero, the shape is all that is left of an input.
+        let zeros: SmallVec<[Option<Shape>; 1]> = (0..inputs.len())
+            .filter(|&k| cotangents[k].is_none())
+            .map(|k| save.needs(k).then(|| inputs[k].layout().shape().clone()))
+            .collect();
+        let params = Params::from_slice(params);
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let mut grads = Grads::new();
+            let mut zeros = zeros.iter();
+            for (k, cotangent) in cotangents.iter().enumerate().take(saved.len()) {
+                let grad = match cotangent {
+                    Some(cotangent) if ctx.needs(k) => Some(cotangent.of(ctx, g, &saved, result.as_ref(), &params)?),
+                    Some(_) => None,
+                    None => match zeros.next() {
+                        Some(Some(shape)) => Some(Tensor::zeros_with(shape, (g.dtype(), g.device()))?),
+                        _ => None,
+                    },
+                };
+                grads.push(grad);
+            }
+            Ok(grads)
+        }
+    })
+}
+
+impl Cotangent {
+    /// The cotangent, from the result's and what was saved; recorded in turn where the pass is.
+    #[inline]
+    fn of(
+        &'static self,
+        ctx: &BackwardContext,
+        g: &Tensor,
+        saved: &[Option<Tensor>],
+        result: Option<&Tensor>,
+        params: &[Scalar],
+    ) -> Result<Tensor> {
+        if self.formula.identity() == Some(0) && self.operands[0] == 0 {
+            return Ok(g.clone());
+        }
+        let output = if self.operands.contains(&(saved.len() + 1)) { result.map(|y| ctx.output(y)) } else { None };
+        let mut operands: SmallVec<[&Tensor; 4]> = SmallVec::new();
+        for &operand in &self.operands {
+            let found = match operand {
+                0 => Some(g),
+                k if k <= saved.len() => saved[k - 1].as_ref(),
+                _ => output.as_ref(),
+            };
+            let Some(found) = found else {
+                bail!(Graph, "backward", "a value was not saved: its gradient was not asked for");
+            };
+            operands.push(found);
+        }
+        let out = broadcasting("backward", (&self.formula, params), g.dtype(), &operands, g.dtype())?;
+        if !is_grad_enabled() || operands.iter().all(|operand| operand.node().is_none()) {
+            return Ok(out);
+        }
+        record(out, self.formula.name.clone(), self.formula.cotangents(), &operands, params)
+    }
+}
+
+/// The promoted dtype, with the operation's name on an error.
+#[inline]
+pub(crate) fn common_dtype(op: &'static str, a: DType, b: DType) -> Result<DType> {
+    if a == b {
+        return Ok(a);
+    }
+    match a.promote(b) {
+        Ok(dtype) => Ok(dtype),
+        Err(_) => bail!(DType, op, "{a} and {b} have no common type: cast one of them first"),
+    }
+}
+
+/// The body of an elementwise operation: the dtypes it takes, its name, its tensors and numbers; the formula over symbols
+/// for these; and, where the rules would not do, the cotangents of the tensors from `g`, that of the result `y`.
+///
+/// ```text
+/// elementwise!(Float hypot(self, other) |a, b| a.hypot(b))
+/// elementwise!(Float tanh(self) |x| x.tanh(), |g, y| [tanh_grad(g, y)])
+/// elementwise!(Float leaky_relu(self; negative_slope) |x; slope| select(x.gt(zero()), x, x * slope))
+/// ```
+macro_rules! elementwise {
+    ($domain:ident $name:ident($this:ident $(, $other:ident)* $(; $($number:ident),+)?)
+        |$($x:ident),+ $(; $($param:ident),+)?| $value:expr) => {{
+        static OP: $crate::ops::elementwise::Elementwise =
+            $crate::ops::elementwise::elementwise!(@new $domain $name [$($x)+] [$($($param)+)?] $value);
+        $(let $other = $other.resolve($this.dtype(), $this.device())?;)*
+        OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
+    }};
+    ($domain:ident $name:ident($this:ident $(, $other:ident)* $(; $($number:ident),+)?)
+        |$($x:ident),+ $(; $($param:ident),+)?| $value:expr, |$g:ident, $y:ident| [$($grad:expr),+]) => {{
+        static OP: $crate::ops::elementwise::Elementwise =
+            $crate::ops::elementwise::elementwise!(@new $domain $name [$($x)+] [$($($param)+)?] $value).with_gradient(
+                |$g, inputs, $y, params| {
+                    let ([$($x),+], [$($($param),+)?]) = (inputs, params) else { return Vec::new() };
+                    #[allow(unused_variables)]
+                    let ($($x,)+) = ($(*$x,)+);
+                    $(let ($($param,)+) = ($(*$param,)+);)?
+                    vec![$(Some($grad)),+]
+                },
+            );
+        $(let $other = $other.resolve($this.dtype(), $this.device())?;)*
+        OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
+    }};
+    (@new $domain:ident $name:ident [$($x:ident)+] [$($param:ident)*] $value:expr) => {
+        $crate::ops::elementwise::Elementwise::new(
+            stringify!($name),
+            $crate::ops::elementwise::Domain::$domain,
+            [$(stringify!($x)),+].len(),
+            { const PARAMS: &[&str] = &[$(stringify!($param)),*]; PARAMS.len() },
+            |inputs, params| {
+                let ([$($x),+], [$($param),*]) = (inputs, params) else { return inputs[0] };
+                let ($($x,)+) = ($(*$x,)+);
+                let ($($param,)*) = ($(*$param,)*);
+                $value
+            },
+        )
+    };
+}
+pub(crate) use elementwise;
+
+/// The constant 0 of a formula.
+pub(crate) fn zero() -> Sym {
+    <Sym as crate::backend::spec::Arithmetic>::constant(0.0)
+}

@@ -1,0 +1,232 @@
+//! Views by explicit strides, over all of the storage.
+
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::autograd::{BackwardContext, is_grad_enabled};
+use crate::backend::cpu::runtime::scratch::{filled, with_room};
+use crate::backend::{self, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, Walk, checked_bytes};
+use crate::storage::Storage;
+use crate::{Result, Scalar, Shape, Tensor};
+use smallvec::smallvec;
+
+/// # Views by strides
+#[ops]
+impl Tensor {
+    /// A view with any shape and strides, from the element at `storage_offset` on, counted from the start of the storage
+    /// and not of this tensor. Elements may occur in it more than once, and their gradients add up.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::arange(0, 5)?;
+    /// let windows = x.as_strided([3, 3], &[1, 1], 0)?;
+    /// assert_eq!(windows.to_vec::<i64>()?, [0, 1, 2, 1, 2, 3, 2, 3, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the view would reach outside the storage or, where a gradient is required, to elements of the storage that
+    /// are not this tensor's own: their gradient would be lost.
+    #[op(samples = strided_samples, errors = strided_errors, view, reads_layout)]
+    pub fn as_strided(&self, size: impl Into<Shape>, stride: &[isize], storage_offset: usize) -> Result<Tensor> {
+        let len = self.storage().bytes() / self.dtype().size();
+        let layout = self.layout().as_strided("as_strided", size, stride, storage_offset, len)?;
+        let differentiable = is_grad_enabled() && self.requires_grad();
+        if differentiable && let Some(position) = first_foreign(&layout, self.layout())? {
+            bail!(
+                Graph,
+                "as_strided",
+                "shape {:?} with strides {stride:?} and offset {storage_offset} reaches position {position} of the storage, which is no \
+                 element of this tensor of shape {:?} with strides {:?} and offset {}: its gradient would be lost; detach first",
+                layout.shape(),
+                self.shape(),
+                self.strides(),
+                self.offset()
+            );
+        }
+        self.with_layout(layout.clone()).record("as_strided", &[self], |_| {
+            let own = self.layout().clone();
+            move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(carry_back(g, &layout, &own)?)])
+        })
+    }
+}
+
+/// The cotangent of a tensor laid out as `own` from that of its view `layout`: gathered in a piece of storage that
+/// spans the tensor, and read from there.
+fn carry_back(g: &Tensor, layout: &Layout, own: &Layout) -> Result<Tensor> {
+    let Some((low, high)) = own.extent() else {
+        return Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?.expand(own.shape());
+    };
+    let len = high - low + 1;
+    let (view, own) = (moved(layout, low, len)?, moved(own, low, len)?);
+    let mut piece = add_up(g, &view, len)?;
+    if !own.is_non_overlapping() {
+        // Elements of an expanded tensor that share a position share its cotangent.
+        let ones = Tensor::scalar(Scalar::I64(1), g.dtype(), g.device())?.expand(own.shape())?;
+        piece = piece.div(&add_up(&ones, &own, len)?)?;
+    }
+    read_out(&piece, &own)
+}
+
+/// A layout in the piece of storage of `len` elements from `low` on, in which all its elements lie.
+fn moved(layout: &Layout, low: usize, len: usize) -> Result<Layout> {
+    let offset = if layout.numel() == 0 { 0 } else { layout.offset() - low };
+    layout.as_strided("as_strided", layout.shape().clone(), layout.strides(), offset, len)
+}
+
+/// A vector of `len` elements with those of `x` at the positions of `layout`, added up where they meet, and zero
+/// elsewhere. Its derivative is [`read_out`].
+#[track_caller]
+fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
+    if !layout.is_non_overlapping() {
+        let mut positions = with_room("as_strided", layout.numel())?;
+        each_position(layout, |position| positions.push(position as i64));
+        let index = Tensor::from_vec(positions, [layout.numel()])?.to_device(x.device())?;
+        let zeros = Tensor::scalar(Scalar::I64(0), x.dtype(), x.device())?.expand([len])?;
+        return zeros.index_add(0, &index, &x.reshape(-1)?);
+    }
+    let shape = Shape::from([len]);
+    let mut storage =
+        Storage::zeroed("as_strided", x.device(), checked_bytes("as_strided", &shape, x.dtype().size())?)?;
+    backend::copy("as_strided", x.as_view()?, &mut ViewMut::new("as_strided", &mut storage, layout, x.dtype())?)?;
+    Tensor::from_parts(storage, Layout::contiguous(shape), x.dtype()).record("add_up", &[x], |_| {
+        let layout = layout.clone();
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(read_out(g, &layout)?)])
+    })
+}
+
+/// The elements at the positions of `layout` in a vector. Its derivative is [`add_up`].
+#[track_caller]
+fn read_out(x: &Tensor, layout: &Layout) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    let (offset, len) = (x.offset() + layout.offset(), x.offset() + x.numel());
+    let view = layout.as_strided("as_strided", layout.shape().clone(), layout.strides(), offset, len)?;
+    x.with_layout(view).record("as_strided", &[&x], |_| {
+        let (layout, len) = (layout.clone(), x.numel());
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(add_up(g, &layout, len)?)])
+    })
+}
+
+/// A position in the storage that an element of `view` takes and none of `own` does.
+fn first_foreign(view: &Layout, own: &Layout) -> Result<Option<usize>> {
+    let Some((first, last)) = view.extent() else { return Ok(None) };
+    let Some((low, high)) = own.extent() else { return Ok(Some(first)) };
+    if own.is_non_overlapping() && own.numel() == high - low + 1 {
+        // Every position between the outermost ones is taken.
+        return Ok(if first < low { Some(first) } else { (last > high).then_some(last) });
+    }
+    let mut taken = filled("as_strided", false, high - low + 1)?;
+    each_position(&without_repeats(own)?, |position| taken[position - low] = true);
+    let mut foreign = None;
+    each_position(&without_repeats(view)?, |position| {
+        if position.checked_sub(low).is_none_or(|at| taken.get(at) != Some(&true)) {
+            foreign.get_or_insert(position);
+        }
+    });
+    Ok(foreign)
+}
+
+/// The same positions, each once where it was repeated by a stride of 0: an expanded tensor may have more elements than
+/// anyone can count.
+fn without_repeats(layout: &Layout) -> Result<Layout> {
+    let repeats = |dim: &usize| layout.strides()[*dim] == 0 && layout.shape()[*dim] > 1;
+    (0..layout.rank())
+        .filter(repeats)
+        .try_fold(layout.clone(), |once, dim| once.slice("as_strided", dim as isize, &(0..1).into()))
+}
+
+/// Calls `f` with the position of every element, in row-major order.
+fn each_position(layout: &Layout, mut f: impl FnMut(usize)) {
+    let walk = Walk::new(layout.shape(), [layout]);
+    let [step] = walk.inner();
+    walk.runs(0, walk.numel(), |[at], len| (0..len as isize).for_each(|i| f((at + i * step) as usize)));
+}
+
+fn strided_samples() -> Result<Vec<Sample>> {
+    let x = || spread([12], -2.0, 2.0);
+    Ok(vec![
+        sample![x()?, [3, 2], [1, 3], 2],
+        // Overlapping, repeated, backwards.
+        sample![x()?, [5, 4], [1, 2], 1],
+        sample![x()?, [2, 3], [0, 2], 0],
+        sample![x()?, [3], [-2], 8],
+        sample![x()?, [], [], 7],
+        sample![x()?, [0, 3], [3, 1], 2].zero_derivative(),
+        sample![spread([3, 4], -2.0, 2.0)?, [2, 2, 2], [4, 1, 1], 1],
+    ])
+}
+
+fn strided_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([6], 1)?;
+    let part = x.slice(0, 1..)?.requires_grad_(true)?;
+    Ok(vec![
+        error!["beyond the storage", "[2]", "[6]", "from 1 to 7"; sample![&x, [2], [6], 1]],
+        error!["before the storage", "from -1 to 0"; sample![&x, [2], [-1], 0]],
+        error!["too few strides", "[2, 2]", "[1]"; sample![&x, [2, 2], [1], 0]],
+        error!["a gradient that would be lost", "position 0", "detach"; sample![part, [3], [2], 0]],
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::autograd::{gradcheck, gradgradcheck};
+    use crate::tensor;
+
+    fn gradient(x: &Tensor) -> Result<Option<Vec<f32>>> {
+        x.grad().map(|g| g.to_vec::<f32>()).transpose()
+    }
+
+    #[test]
+    fn gradients_of_elements_that_occur_twice_add_up() -> Result<()> {
+        let x = Tensor::zeros([5])?.requires_grad_(true)?;
+        x.as_strided([3, 3], &[1, 1], 0)?.sum(..)?.backward()?;
+        assert_eq!(gradient(&x)?, Some(vec![1.0, 2.0, 3.0, 2.0, 1.0]));
+        Ok(())
+    }
+
+    #[test]
+    fn a_view_of_a_view_counts_from_the_storages_start() -> Result<()> {
+        let x = Tensor::arange(0.0, 12.0)?.requires_grad_(true)?;
+        let part = x.view([3, 4])?.t()?.slice(0, 1..3)?;
+        let y = part.as_strided([2, 2], &[4, 1], 5)?;
+        assert_eq!(y.to_vec::<f32>()?, [5.0, 6.0, 9.0, 10.0]);
+        y.mul(&tensor!([[1.0, 2.0], [3.0, 4.0]])?)?.sum(..)?.backward()?;
+        assert_eq!(gradient(&x)?, Some(vec![0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0]));
+        Ok(())
+    }
+
+    #[test]
+    fn a_view_of_a_view_has_the_derivatives_of_its_elements() -> Result<()> {
+        let call = |x: &[Tensor]| {
+            // Offsets count from the start of the storage, wherever the input lies in it.
+            let x = x[0].contiguous()?;
+            let part = x.view([3, 4])?.t()?.slice(0, 1..)?;
+            part.as_strided([2, 2, 2], &[4, 1, 1], x.offset() + 1)
+        };
+        let x = [spread([12], -2.0, 2.0)?];
+        gradcheck(call, &x)?;
+        gradgradcheck(call, &x)
+    }
+
+    #[test]
+    fn an_expanded_tensor_gets_each_gradient_once() -> Result<()> {
+        let x = tensor!([1.0, 2.0])?.requires_grad_(true)?;
+        x.expand([3, 2])?.as_strided([2], &[1], 0)?.mul(&tensor!([5.0, 7.0])?)?.sum(..)?.backward()?;
+        assert_eq!(gradient(&x)?, Some(vec![5.0, 7.0]));
+        Ok(())
+    }
+
+    #[test]
+    fn elements_of_others_are_refused_only_where_a_gradient_is_required() -> Result<()> {
+        let x = Tensor::arange(0.0, 6.0)?.view([2, 3])?.slice(1, ..2)?;
+        assert_eq!(x.as_strided([6], &[1], 0)?.numel(), 6);
+        let x = x.requires_grad_(true)?;
+        assert_eq!(x.as_strided([2, 2], &[3, 1], 0)?.numel(), 4);
+        let refused = x.as_strided([3], &[1], 0).map_err(|e| e.to_string());
+        assert!(refused.is_err_and(|e| e.contains("reaches position 2")));
+        assert_eq!(crate::autograd::no_grad(|| x.as_strided([3], &[1], 0))?.numel(), 3);
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Optional arguments, by one convention everywhere.
+//!
+//! A function `f` takes what it must be given. What has a default goes into `f_with`, as a struct named `…Options` whose
+//! setters can be chained: `x.cross_entropy_with(&y, CrossEntropyOptions::new().label_smoothing(0.1))`. The struct's
+//! fields are private, so that a new option breaks no program. Where one option is given most of the time, it can stand
+//! for the struct: `x.cross_entropy_with(&y, Reduction::Sum)`.
+#![forbid(unsafe_code)]
+
+/// Defines a struct of optional arguments: each field with its type and default. It gets `new`, `Default`, a setter for
+/// every field, which takes whatever turns into the field's type, and its part of an operation's list of parameters.
+macro_rules! options {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident {
+            $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr,)+
+        }
+    ) => {
+        $crate::options::options!(@struct [$(#[$doc])*] $name [] [$($(#[$field_doc])* $field: $ty = $default,)+]);
+        $crate::options::options!(@params $name ['arg] [] [$($field: $ty = $default,)+]);
+    };
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident<$lifetime:lifetime> {
+            $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr,)+
+        }
+    ) => {
+        $crate::options::options!(@struct [$(#[$doc])*] $name [<$lifetime>] [$($(#[$field_doc])* $field: $ty = $default,)+]);
+        $crate::options::options!(@params $name [$lifetime] [<$lifetime>] [$($field: $ty = $default,)+]);
+    };
+    (@struct [$(#[$doc:meta])*] $name:ident [$($generics:tt)*] [$($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr,)+]) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        #[must_use]
+        pub struct $name $($generics)* {
+            $(pub(crate) $field: $ty,)+
+        }
+
+        impl $($generics)* Default for $name $($generics)* {
+            fn default() -> Self {
+                $name { $($field: $default,)+ }
+            }
+        }
+
+        impl $($generics)* From<&Self> for $name $($generics)* {
+            fn from(options: &Self) -> Self {
+                options.clone()
+            }
+        }
+
+        impl $($generics)* $name $($generics)* {
+            /// All options at their defaults.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            $(
+                $(#[$field_doc])*
+                #[doc = concat!("\n\nUnless set: `", stringify!($default), "`.")]
+                pub fn $field(mut self, $field: impl Into<$ty>) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )+
+        }
+    };
+    (@params $name:ident [$lifetime:lifetime] [$($generics:tt)*] [$($field:ident: $ty:ty = $default:expr,)+]) => {
+        impl<$lifetime> $crate::ops::ParamGroup<$lifetime> for $name $($generics)* {
+            const PARAMS: &'static [$crate::ops::Param] = &[$($crate::ops::Param {
+                name: stringify!($field),
+                kind: <$ty as $crate::ops::FromArg<$lifetime>>::KIND,
+                default: Some(|| {
+                    let default: $ty = $default;
+                    $crate::ops::Arg::from(default)
+                }),
+            }),+];
+
+            fn from_args(op: &'static str, args: &$lifetime [$crate::ops::Arg]) -> $crate::Result<Self> {
+                #[allow(unused_assignments)]
+                {
+                    let mut at = 0;
+                    $(
+                        let $field = $crate::ops::one(op, Self::PARAMS, args, at)?;
+                        at += 1;
+                    )+
+                    Ok($name { $($field,)+ })
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use options;

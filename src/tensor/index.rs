@@ -1,0 +1,443 @@
+//! Parts of a tensor as Python names them between brackets, to read and to assign.
+
+use super::Tensor;
+use crate::autograd::{BackwardContext, is_grad_enabled};
+use crate::backend;
+use crate::error::bail;
+use crate::layout::{Layout, Shape, Slice, ToSigned, broadcast};
+use crate::{DType, Device, Result, Scalar, SortOptions};
+use smallvec::smallvec;
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// As many whole dimensions as it takes: `...` in Python.
+///
+/// ```
+/// use cotangent::{Ellipsis, Index, Tensor};
+/// let x = Tensor::zeros([2, 3, 4])?;
+/// assert_eq!(x.index(Index::new(vec![Ellipsis.into(), 0.into()]))?.shape(), [2, 3]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Ellipsis;
+
+/// One place of an [`Index`].
+///
+/// ```
+/// use cotangent::{Index, IndexItem, Slice, Tensor};
+/// let x = Tensor::zeros([2, 3, 4])?;
+/// let index = Index::new(vec![IndexItem::At(-1), IndexItem::NewDim, IndexItem::Slice(Slice::new(1, None))]);
+/// assert_eq!(x.index(index)?.shape(), [1, 2, 4]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum IndexItem {
+    /// One element of a dimension, which goes away; negative ones count from the end.
+    At(isize),
+    /// A range of a dimension.
+    Slice(Slice),
+    /// A new dimension of size 1: `None` in Python.
+    NewDim,
+    /// As many whole dimensions as it takes.
+    Ellipsis,
+    /// Integers that choose elements of a dimension, or bools that choose elements of as many dimensions as they have.
+    Tensor(Tensor),
+}
+
+/// What stands between brackets in Python: integers, ranges with steps, new dimensions, an ellipsis, integer tensors and
+/// masks. [`s!`](crate::s) writes it; one item alone stands for itself: `x.index(0)`, `x.index(1..3)`, `x.index(&mask)`.
+///
+/// ```
+/// use cotangent::{Tensor, s};
+/// let x = Tensor::arange(0, 6)?.reshape([2, 3])?;
+/// assert_eq!(x.index(s![.., 1..])?.to_vec::<i64>()?, [1, 2, 4, 5]);
+/// assert_eq!(x.index(-1)?.to_vec::<i64>()?, [3, 4, 5]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Index(Vec<IndexItem>);
+
+impl Index {
+    /// An index of these places.
+    ///
+    /// ```
+    /// use cotangent::{Index, Tensor};
+    /// let at: Vec<usize> = vec![1, 2];
+    /// let index = Index::new(at.into_iter().map(Into::into).collect());
+    /// assert_eq!(Tensor::arange(0, 6)?.reshape([2, 3])?.index(index)?.item::<i64>()?, 5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn new(items: Vec<IndexItem>) -> Index {
+        Index(items)
+    }
+
+    /// The index tensors and masks in it.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.0.iter().filter_map(|item| if let IndexItem::Tensor(x) = item { Some(x) } else { None })
+    }
+
+    /// The same index with other tensors.
+    pub(crate) fn map_tensors(&self, mut f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<Index> {
+        let items = self.0.iter().map(|item| match item {
+            IndexItem::Tensor(x) => f(x).map(IndexItem::Tensor),
+            other => Ok(other.clone()),
+        });
+        items.collect::<Result<_>>().map(Index)
+    }
+}
+
+impl From<IndexItem> for Index {
+    fn from(item: IndexItem) -> Index {
+        Index(vec![item])
+    }
+}
+
+macro_rules! items {
+    ($($ty:ty: |$x:ident| $make:expr;)+) => {$(
+        impl From<$ty> for IndexItem {
+            fn from($x: $ty) -> IndexItem { $make }
+        }
+        impl From<$ty> for Index {
+            fn from(item: $ty) -> Index { Index(vec![item.into()]) }
+        }
+    )+};
+}
+items! {
+    i32: |at| IndexItem::At(at.to_signed());
+    i64: |at| IndexItem::At(at.to_signed());
+    isize: |at| IndexItem::At(at.to_signed());
+    usize: |at| IndexItem::At(at.to_signed());
+    Slice: |slice| IndexItem::Slice(slice);
+    RangeFull: |range| IndexItem::Slice(range.into());
+    Range<usize>: |range| IndexItem::Slice(range.into());
+    RangeInclusive<usize>: |range| IndexItem::Slice(range.into());
+    RangeFrom<usize>: |range| IndexItem::Slice(range.into());
+    RangeFrom<i32>: |range| IndexItem::Slice(range.into());
+    RangeTo<usize>: |range| IndexItem::Slice(range.into());
+    RangeTo<i32>: |range| IndexItem::Slice(range.into());
+    RangeToInclusive<usize>: |range| IndexItem::Slice(range.into());
+    Ellipsis: |_ellipsis| IndexItem::Ellipsis;
+    &Tensor: |tensor| IndexItem::Tensor(tensor.clone());
+    Tensor: |tensor| IndexItem::Tensor(tensor);
+}
+
+/// An item that makes a view, with the dimension of the tensor before that it is about.
+enum Basic {
+    Select(usize, isize),
+    Slice(usize, Slice),
+    NewDim(usize),
+}
+
+impl Basic {
+    fn of(&self, op: &'static str, layout: &Layout) -> Result<Layout> {
+        match self {
+            Basic::Select(dim, at) => layout.select(op, *dim as isize, *at),
+            Basic::Slice(dim, slice) => layout.slice(op, *dim as isize, slice),
+            Basic::NewDim(dim) => layout.unsqueeze(op, *dim as isize),
+        }
+    }
+
+    #[track_caller]
+    fn view(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Basic::Select(dim, at) => x.select(*dim, *at),
+            Basic::Slice(dim, slice) => x.slice(*dim, slice.clone()),
+            Basic::NewDim(dim) => x.unsqueeze(*dim),
+        }
+    }
+}
+
+/// An index for a tensor of a certain shape: first views, then, along some dimensions of what these leave, integers.
+struct Resolved {
+    basic: Vec<Basic>,
+    /// Dimensions with their integers, in order.
+    chosen: Vec<(usize, Tensor)>,
+    /// Whether these follow each other, so that what they choose takes their place; else it comes first.
+    together: bool,
+}
+
+impl Index {
+    /// What the index means for a tensor of this shape on this device.
+    fn resolve(&self, op: &'static str, x: &Tensor) -> Result<Resolved> {
+        let rank = x.rank();
+        let takes = |item: &IndexItem| match item {
+            IndexItem::At(_) | IndexItem::Slice(_) => 1,
+            IndexItem::NewDim | IndexItem::Ellipsis => 0,
+            IndexItem::Tensor(tensor) if tensor.dtype() == DType::Bool => tensor.rank(),
+            IndexItem::Tensor(_) => 1,
+        };
+        let taken: usize = self.0.iter().map(takes).sum();
+        let dots = self.0.iter().filter(|item| matches!(item, IndexItem::Ellipsis)).count();
+        if taken > rank || dots > 1 {
+            bail!(
+                Index,
+                op,
+                "an index for {taken} dimensions{} does not fit shape {:?}",
+                if dots > 1 { " with more than one ellipsis" } else { "" },
+                x.shape()
+            );
+        }
+        let mut resolved = Resolved { basic: Vec::new(), chosen: Vec::new(), together: true };
+        // The dimension at hand, of the tensor as the views before have left it, and where the last integers were.
+        let (mut dim, mut ended) = (0, false);
+        for item in &self.0 {
+            match item {
+                IndexItem::Ellipsis if taken == rank => {}
+                IndexItem::Slice(_) | IndexItem::NewDim | IndexItem::Ellipsis => ended |= !resolved.chosen.is_empty(),
+                IndexItem::Tensor(_) => resolved.together &= !ended,
+                IndexItem::At(_) => {}
+            }
+            match item {
+                // As in PyTorch, and unlike NumPy, a single element is a view beside index tensors, too.
+                IndexItem::At(at) => resolved.basic.push(Basic::Select(dim, *at)),
+                IndexItem::Slice(slice) => {
+                    resolved.basic.push(Basic::Slice(dim, slice.clone()));
+                    dim += 1;
+                }
+                IndexItem::NewDim => {
+                    resolved.basic.push(Basic::NewDim(dim));
+                    dim += 1;
+                }
+                IndexItem::Ellipsis => dim += rank - taken,
+                IndexItem::Tensor(tensor) => {
+                    let at = resolved.basic.iter().fold(dim, |at, basic| match basic {
+                        Basic::NewDim(_) => at - 1,
+                        Basic::Select(..) => at + 1,
+                        Basic::Slice(..) => at,
+                    });
+                    for integers in integers(op, x, at, tensor)? {
+                        resolved.chosen.push((dim, integers));
+                        dim += 1;
+                    }
+                }
+            }
+        }
+        Ok(resolved)
+    }
+}
+
+/// The integers that a tensor stands for along the dimensions of `x` from `dim` on: itself, or where a mask is true.
+fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor) -> Result<Vec<Tensor>> {
+    if tensor.device() != x.device() {
+        bail!(Device, op, "the tensor is on {}, its index on {}: use to_device", x.device(), tensor.device());
+    }
+    if tensor.dtype() == DType::Bool {
+        let sizes = &x.shape()[dim..dim + tensor.rank()];
+        if tensor.rank() == 0 || tensor.shape() != sizes {
+            bail!(
+                Index,
+                op,
+                "a mask of shape {:?} does not fit dimensions {sizes:?} of {:?}",
+                tensor.shape(),
+                x.shape()
+            );
+        }
+        return where_true(op, tensor);
+    }
+    if !tensor.dtype().is_int() {
+        bail!(DType, op, "indices are integers or bools, not {}", tensor.dtype());
+    }
+    let size = x.shape()[dim];
+    let wide = tensor.detach().to_dtype(DType::I64)?;
+    let from_end = wide.add(size as i64)?;
+    let wrapped = wide.lt(0)?.where_(&from_end, &wide)?;
+    if x.device() == Device::Cpu {
+        check_range(op, &wide, &wrapped, dim, x.shape())?;
+        return Ok(vec![wrapped]);
+    }
+    // On a GPU the kernel looks: what is out of range along this dimension must be so in all.
+    let outside = wrapped.lt(0)?.add(&wrapped.ge(size as i64)?)?;
+    Ok(vec![wrapped.masked_fill(&outside, i64::MIN / 2)?])
+}
+
+/// Refuses an index outside of a dimension, with its place among the indices.
+fn check_range(op: &'static str, given: &Tensor, wrapped: &Tensor, dim: usize, shape: &[usize]) -> Result<()> {
+    let size = shape[dim] as i64;
+    let values = wrapped.to_vec::<i64>()?;
+    match values.iter().position(|&at| at < 0 || at >= size) {
+        None => Ok(()),
+        Some(place) => {
+            let at = given.to_vec::<i64>()?[place];
+            let place = unravel(place, given.shape());
+            bail!(Index, op, "index {at} at {place:?} is out of range for dimension {dim} of shape {shape:?}")
+        }
+    }
+}
+
+/// The place of the element with this number, in row-major order.
+pub(crate) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
+    let mut place = vec![0; shape.len()];
+    for (at, &size) in place.iter_mut().zip(shape).rev() {
+        (*at, number) = (number % size.max(1), number / size.max(1));
+    }
+    place
+}
+
+/// For each dimension of a mask the indices of its true elements, in row-major order.
+fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
+    let flat = mask.detach().flatten(0, -1)?;
+    let mut numbers = if mask.device() == Device::Cpu {
+        let chosen = flat.to_vec::<bool>()?.into_iter().enumerate().filter(|(_, chosen)| *chosen);
+        Tensor::from_iter(chosen.map(|(at, _)| at as i64))?
+    } else {
+        // The true ones come first, in their order; how many they are has to be waited for.
+        let count = flat.sum(..)?.item::<i64>()?;
+        let (_, order) = flat.to_dtype(DType::U8)?.sort_with(0, SortOptions::new().descending(true))?;
+        order.narrow(0, 0, usize::try_from(count).unwrap_or(0))?
+    };
+    let mut all = Vec::with_capacity(mask.rank());
+    for &size in mask.shape().iter().rev() {
+        let size = size.max(1) as i64;
+        let quotient = numbers.div_with(size, crate::Rounding::Floor)?;
+        all.push(numbers.sub(&quotient.mul(size)?)?);
+        numbers = quotient;
+    }
+    let _ = op;
+    all.reverse();
+    Ok(all)
+}
+
+impl Tensor {
+    /// The part that an index names.
+    #[track_caller]
+    pub(crate) fn part(&self, op: &'static str, index: &Index) -> Result<Tensor> {
+        let Resolved { basic, chosen, together } = index.resolve(op, self)?;
+        let mut view = self.clone();
+        for basic in &basic {
+            view = basic.view(&view)?;
+        }
+        let Some((first, _)) = chosen.first() else { return Ok(view) };
+        choose(op, &view, &chosen, if together { *first } else { 0 })
+    }
+
+    /// Puts `value` into the part that an index names. The caller has checked that the tensor may be changed.
+    pub(super) fn assign(&mut self, index: &Index, value: &Tensor) -> Result<()> {
+        const OP: &str = "set";
+        let resolved = index.resolve(OP, self)?;
+        let recorded = is_grad_enabled() && (self.requires_grad() || value.requires_grad());
+        if resolved.chosen.is_empty() {
+            let basic = resolved.basic;
+            let part = basic.iter().try_fold(self.layout().clone(), |layout, basic| basic.of(OP, &layout))?;
+            let value = fitting(OP, value, part.shape(), self)?;
+            if recorded {
+                *self = put_part(self, &value, index)?;
+                return Ok(());
+            }
+            let value = value.detach();
+            let mut target = self.as_view_mut(OP)?;
+            let part = basic.iter().try_fold(target.layout.clone(), |layout, basic| basic.of(OP, &layout))?;
+            backend::copy(OP, value.as_view()?, &mut target.part(&part))?;
+            self.renew_leaf();
+            return Ok(());
+        }
+        // The numbers of the elements, as the same index finds them.
+        let numbers = Tensor::arange(0, self.numel())?.to_device(self.device())?.reshape(self.shape())?;
+        let positions = numbers.part(OP, index)?;
+        let value = fitting(OP, value, positions.layout().shape(), self)?;
+        if recorded {
+            *self = put_at(self, &positions, &value)?;
+            return Ok(());
+        }
+        let changed = written(self, &positions, &value)?;
+        self.data = changed.data;
+        self.renew_leaf();
+        Ok(())
+    }
+}
+
+/// A value in the shape of the part that it is for, in the tensor's dtype.
+fn fitting(op: &'static str, value: &Tensor, part: &Shape, x: &Tensor) -> Result<Tensor> {
+    if value.device() != x.device() {
+        bail!(Device, op, "the tensor is on {}, the value on {}: use to_device", x.device(), value.device());
+    }
+    if broadcast(op, &[value.layout().shape(), part]).ok().as_ref() != Some(part) {
+        bail!(Shape, op, "a value of shape {:?} does not broadcast to the part of shape {part:?}", value.shape());
+    }
+    value.to_dtype(x.dtype())?.expand(part)
+}
+
+/// A copy of `x` with `value` in the part that an index names, all of it views.
+#[track_caller]
+fn put_part(x: &Tensor, value: &Tensor, index: &Index) -> Result<Tensor> {
+    let mut out = x.detach().copied("set")?;
+    crate::autograd::no_grad(|| out.assign(index, &value.detach()))?;
+    out.record("set", &[x, value], |_| {
+        let index = index.clone();
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let zero = || Tensor::scalar(Scalar::I64(0), g.dtype(), g.device());
+            let others = || {
+                let part = g.part("set", &index)?;
+                put_part(g, &zero()?.expand(part.shape())?, &index)
+            };
+            Ok(smallvec![ctx.want(0, others)?, ctx.want(1, || g.part("set", &index))?])
+        }
+    })
+}
+
+/// A copy of `x` with the elements of `value` at these positions, counted in row-major order.
+#[track_caller]
+fn put_at(x: &Tensor, positions: &Tensor, value: &Tensor) -> Result<Tensor> {
+    written(&x.detach(), positions, &value.detach())?.record("set", &[x, value], |save| {
+        let positions = save.save(positions);
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let flat = positions.flatten(0, -1)?;
+            let others = || {
+                let zeros = Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?.expand(positions.shape())?;
+                put_at(g, &positions, &zeros)
+            };
+            // Of elements that share a position only the last one stayed, and has its gradient.
+            let taken = || {
+                let numbers = Tensor::arange(0, flat.numel())?.to_device(g.device())?.reshape(positions.shape())?;
+                let last = written(&Tensor::full_with(g.shape(), -1, (DType::I64, g.device()))?, &positions, &numbers)?;
+                let stayed = last.flatten(0, -1)?.index_select(0, &flat)?.eq(&numbers.flatten(0, -1)?)?;
+                let chosen = g.flatten(0, -1)?.index_select(0, &flat)?;
+                stayed.where_(&chosen, 0.0)?.reshape(positions.shape())
+            };
+            Ok(smallvec![ctx.want(0, others)?, ctx.want(1, taken)?])
+        }
+    })
+}
+
+/// As [`put_at`], outside the graph.
+fn written(x: &Tensor, positions: &Tensor, value: &Tensor) -> Result<Tensor> {
+    const OP: &str = "set";
+    let mut out = x.detach().copied(OP)?;
+    let (positions, value) = (positions.flatten(0, -1)?.contiguous()?, value.detach().flatten(0, -1)?.contiguous()?);
+    backend::put(OP, &mut out.as_view_mut(OP)?, positions.as_view()?, value.as_view()?)?;
+    Ok(out)
+}
+
+/// The elements of `x` at integers along some dimensions, which broadcast against each other. What they choose comes at
+/// dimension `place` of the result.
+#[track_caller]
+fn choose(op: &'static str, x: &Tensor, integers: &[(usize, Tensor)], place: usize) -> Result<Tensor> {
+    let shapes: Vec<&Shape> = integers.iter().map(|(_, tensor)| tensor.layout().shape()).collect();
+    let common = broadcast(op, &shapes)?;
+    let dims: Vec<usize> = integers.iter().map(|(dim, _)| *dim).collect();
+    let others: Vec<usize> = (0..x.rank()).filter(|dim| !dims.contains(dim)).collect();
+    // Along one dimension the elements are taken where they are; several are made one first.
+    let (from, along, numbers) = if let [(dim, tensor)] = integers {
+        (x.clone(), *dim, tensor.clone())
+    } else {
+        let order: Vec<usize> = dims.iter().chain(&others).copied().collect();
+        let mut sizes = vec![dims.iter().fold(1usize, |all, &dim| all.saturating_mul(x.shape()[dim]))];
+        sizes.extend(others.iter().map(|&dim| x.shape()[dim]));
+        let mut numbers = Tensor::scalar(Scalar::I64(0), DType::I64, x.device())?;
+        for (dim, tensor) in integers {
+            numbers = numbers.mul(x.shape()[*dim])?.add(tensor)?;
+        }
+        (x.permute(order)?.reshape(sizes)?, 0, numbers)
+    };
+    let numbers = numbers.expand(&common)?.flatten(0, -1)?;
+    let taken = from.index_select(along, &numbers)?;
+    // The one dimension becomes those of the integers, at their place.
+    let mut sizes: Vec<usize> = taken.shape()[..along].to_vec();
+    sizes.extend_from_slice(&common);
+    sizes.extend_from_slice(&taken.shape()[along + 1..]);
+    let taken = taken.reshape(sizes)?;
+    let here: Vec<usize> = (along..along + common.len()).collect();
+    let mut order: Vec<usize> = (0..taken.rank()).filter(|dim| !here.contains(dim)).collect();
+    let place = place.min(order.len());
+    order.splice(place..place, here);
+    if order.is_sorted() { Ok(taken) } else { taken.permute(order) }
+}

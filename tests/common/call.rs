@@ -1,0 +1,140 @@
+//! A call of an operation as data: its arguments can be laid out, cast or moved before it is made.
+
+use cotangent::autograd::{GradOptions, grad_with};
+use cotangent::ops::{Arg, ArgKind, Op, Sample};
+use cotangent::{DType, Device, Generator, Result, Slice, Tensor, with_generator};
+
+/// An operation with all its arguments. A tensor that is given twice is one tensor, in every variant of the call.
+#[derive(Clone)]
+pub struct Call {
+    pub op: &'static Op,
+    pub args: Vec<Arg>,
+}
+
+impl Call {
+    /// The call of a sample, on a device.
+    pub fn new(op: &'static Op, sample: &Sample, device: Device) -> Result<Call> {
+        let mut call = Call { op, args: sample.bind(op)? }.map(|x| x.to_device(device))?;
+        for (param, arg) in op.params().zip(&mut call.args) {
+            if param.kind == ArgKind::Device && device != Device::Cpu {
+                *arg = Arg::Device(device);
+            }
+        }
+        Ok(call)
+    }
+
+    /// All results. Random numbers are the same at every call.
+    pub fn run(&self) -> Result<Vec<Tensor>> {
+        with_generator(&mut Generator::seed(11), || self.op.call(&self.args))
+    }
+
+    /// The tensors among the arguments, each once.
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        let mut all: Vec<&Tensor> = Vec::new();
+        for x in self.args.iter().flat_map(Arg::tensors) {
+            if !all.iter().any(|known| known.is_same(x)) {
+                all.push(x);
+            }
+        }
+        all
+    }
+
+    /// The same call with other tensors, in the order of [`tensors`](Self::tensors).
+    pub fn with(&self, others: &[Tensor]) -> Result<Call> {
+        let known: Vec<Tensor> = self.tensors().into_iter().cloned().collect();
+        let other = |x: &Tensor| {
+            let at = known.iter().position(|known| known.is_same(x)).unwrap_or(0);
+            Ok(others[at].clone())
+        };
+        let args = self.args.iter().map(|arg| arg.map_tensors(other)).collect::<Result<_>>()?;
+        Ok(Call { op: self.op, args })
+    }
+
+    /// The same call with its tensors changed, each once.
+    pub fn map(&self, f: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<Call> {
+        self.with(&self.tensors().into_iter().map(f).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// With the tensors of floating point cast.
+    pub fn cast(&self, dtype: DType) -> Result<Call> {
+        self.map(|x| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) })
+    }
+
+    /// Whether no tensor has elements.
+    pub fn is_empty(&self) -> bool {
+        self.tensors().iter().all(|x| x.numel() == 0)
+    }
+
+    /// The dtype that the caller has named for the result.
+    pub fn named_dtype(&self) -> Option<DType> {
+        self.op
+            .params()
+            .zip(&self.args)
+            .find_map(|(_, arg)| if let Arg::DType(dtype) = arg { Some(*dtype) } else { None })
+    }
+
+    /// The results, and the gradients of the tensors of floating point for fixed cotangents of all results; `None` if no
+    /// result has a derivative.
+    pub fn gradients(&self) -> Result<(Vec<Tensor>, Option<Vec<Option<Tensor>>>)> {
+        let leaf = |x: &Tensor| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
+        let call = self.map(leaf)?;
+        let results = call.run()?;
+        let values = results.iter().map(Tensor::detach).collect();
+        let wanted: Vec<&Tensor> = call.tensors().into_iter().filter(|x| x.requires_grad()).collect();
+        let mut total: Option<Vec<Option<Tensor>>> = None;
+        for (at, y) in results.iter().enumerate().filter(|(_, y)| y.requires_grad() && y.dtype().is_float()) {
+            let cotangent = Generator::seed(99 + at as u64).randn_with(y.shape(), (DType::F64, y.device()))?;
+            let cotangent = cotangent.to_dtype(y.dtype())?;
+            let options = GradOptions::new().gradient(&cotangent).retain_graph(true);
+            let grads = grad_with(y, &wanted, options)?;
+            total = Some(match total {
+                None => grads,
+                Some(sums) => sums.into_iter().zip(grads).map(|(a, b)| add(a, b)).collect::<Result<_>>()?,
+            });
+        }
+        Ok((values, total))
+    }
+}
+
+fn add(a: Option<Tensor>, b: Option<Tensor>) -> Result<Option<Tensor>> {
+    match (a, b) {
+        (Some(a), Some(b)) => a.add(&b).map(Some),
+        (a, b) => Ok(a.or(b)),
+    }
+}
+
+/// How many layouts [`relaid`] knows.
+pub const LAYOUTS: usize = 4;
+
+/// The same values in other layouts: transposed, with an offset, with a step, reversed.
+pub fn relaid(x: &Tensor, layout: usize) -> Result<Tensor> {
+    let x = x.detach();
+    if x.rank() == 0 {
+        // A 0-d tensor can only be moved.
+        return Tensor::stack(&[&x, &x, &x], 0)?.select(0, 1);
+    }
+    let last = x.rank() - 1;
+    match layout {
+        0 if x.rank() > 1 => x.transpose(0, last)?.contiguous()?.transpose(0, last),
+        0 | 1 => Tensor::cat(&[&x, &x, &x], 0)?.narrow(0, x.shape()[0], x.shape()[0]),
+        2 => {
+            let doubled = Tensor::stack(&[&x, &x.zeros_like()?], last + 1)?;
+            let mut shape = x.shape().to_vec();
+            shape[last] *= 2;
+            doubled.reshape(shape)?.slice(last, Slice::from(..).step(2))
+        }
+        _ => x.flip(..)?.contiguous()?.flip(..),
+    }
+}
+
+/// Whether values agree to a tolerance; NaN and infinities are themselves.
+pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
+    let (a, b) = (a.detach(), b.detach().to_device(a.device())?);
+    if a.shape() != b.shape() || a.dtype() != b.dtype() {
+        return Ok(false);
+    }
+    let wide = |x: &Tensor| x.to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec::<f64>();
+    let alike =
+        |(a, b): (f64, f64)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance + tolerance * b.abs();
+    Ok(wide(&a)?.into_iter().zip(wide(&b)?).all(alike))
+}
