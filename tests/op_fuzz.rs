@@ -19,7 +19,7 @@ use dice::{Dice, setting};
 use random_args::Args;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -186,7 +186,7 @@ fn described(op: &Op, call: &Written, round: u64) -> String {
 fn watch() {
     while !DONE.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(20));
-        if let Some((start, call)) = CURRENT.lock().expect("no thread has panicked").as_ref()
+        if let Some((start, call)) = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
             && start.elapsed() > LONGEST
         {
             // Past the harness, which would keep what is printed.
