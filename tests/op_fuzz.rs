@@ -19,8 +19,8 @@ use dice::{Dice, setting};
 use random_args::Args;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Operations that look at every element for few results. With more elements than there is memory for, which take none

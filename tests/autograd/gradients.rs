@@ -335,7 +335,7 @@ fn a_tensor_that_took_over_values_can_be_changed() -> Result<()> {
     let mut x = Tensor::zeros([2, 3])?;
     x.copy_(&source)?;
     x.add_(1.0)?;
-    x.mul_(&x.clone())?;
+    x.mul_(x.clone())?;
     x.sum(..)?.backward()?;
     assert_eq!((x.to_vec::<f32>()?, source.to_vec::<f32>()?), (vec![4.0; 6], vec![1.0; 3]));
     assert_eq!(source.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![8.0; 3]));
