@@ -47,7 +47,7 @@ def report(workload, step, *, gflop=None, gb=None, ops=None, tokens=None, before
     times = run(step, 10, 1.5, 12.0)
     median = statistics.median(times)
     deciles = statistics.quantiles(times, n=10, method="inclusive")
-    row = {"peer": "torch", "workload": workload, "threads": THREADS, "reps": len(times)}
+    row = {"peer": "torch_compile" if COMPILE else "torch", "workload": workload, "threads": THREADS, "reps": len(times)}
     named = {"median": median, "p10": deciles[0], "p90": deciles[-1], "min": min(times)}
     row |= {f"{name}_ms": seconds * 1e3 for name, seconds in named.items()}
     if gflop:
