@@ -122,6 +122,16 @@ impl DType {
         !self.is_float() && !matches!(self, DType::Bool)
     }
 
+    /// The largest finite number of a float type.
+    pub(crate) const fn largest(self) -> f64 {
+        match self {
+            DType::F16 => 65504.0,
+            DType::BF16 => 3.389_531_389_251_535_5e38,
+            DType::F32 => f32::MAX as f64,
+            _ => f64::MAX,
+        }
+    }
+
     pub(crate) fn category(self) -> Category {
         match self {
             DType::Bool => Category::Bool,

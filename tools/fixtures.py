@@ -60,7 +60,7 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import creation, elementwise, indexing, nn, promotion, reductions, second_order, train, views
+from fixture_cases import creation, elementwise, functions, indexing, nn, promotion, reductions, second_order, train, views
 from fixture_cases.core import Book
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
@@ -68,7 +68,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 
 def write_all(folder, verbose):
     book = Book()
-    for module in (creation, elementwise, reductions, indexing, nn, views):
+    for module in (creation, elementwise, functions, reductions, indexing, nn, views):
         module.add_cases(book)
     paths = book.write(folder)
     if verbose:

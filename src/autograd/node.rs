@@ -482,7 +482,7 @@ impl Tensor {
 }
 
 /// The edges to those inputs that require a gradient, and the tape they are on; if none does, the reason why.
-#[inline]
+#[inline(always)]
 fn edges_of(
     name: &Name,
     inputs: &[&Tensor],

@@ -180,7 +180,7 @@ fn comparisons() -> Result<Vec<Sample>> {
     ])
 }
 
-fn comparison_errors() -> Result<Vec<ErrorCase>> {
+pub(super) fn comparison_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["shapes that do not broadcast", "[2, 3]", "[4]"; sample![normal([2, 3], 1)?, normal([4], 2)?]]])
 }
 

@@ -2,7 +2,7 @@
 
 use super::map::{map, map_alike};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::spec::{Cotangent, Formula, Params, Sym};
+use crate::backend::spec::{Cotangent, Formula, MOST_INPUTS, Params, Sym};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::place::Name;
@@ -131,7 +131,7 @@ impl Elementwise {
             // The common case without a graph is not worth looking up derivatives for; anomaly mode looks at the result.
             return out.record(self.name, inputs, |_| |_: &BackwardContext, _: &Tensor| Ok(Grads::new()));
         }
-        record(out, self.name.into(), self.cotangents(), inputs, params)
+        record(out, self.name, self.cotangents(), inputs, params)
     }
 }
 
@@ -154,7 +154,68 @@ pub(crate) fn broadcasting(
 
 /// Makes the result of an elementwise operation depend on its inputs.
 #[track_caller]
+#[inline]
 fn record(
+    out: Tensor,
+    name: impl Into<Name>,
+    cotangents: &'static [Option<Cotangent>],
+    inputs: &[&Tensor],
+    params: &[Scalar],
+) -> Result<Tensor> {
+    if inputs.len() <= 2 && params.is_empty() && cotangents.iter().all(Option::is_some) {
+        record_few(out, name, cotangents, inputs)
+    } else {
+        record_many(out, name.into(), cotangents, inputs, params)
+    }
+}
+
+/// One or two inputs without parameters, each with a derivative: what is saved has a place of its own, so that the node of a
+/// small tensor is made quickly.
+#[track_caller]
+#[inline]
+fn record_few(
+    out: Tensor,
+    name: impl Into<Name>,
+    cotangents: &'static [Option<Cotangent>],
+    inputs: &[&Tensor],
+) -> Result<Tensor> {
+    out.record(name, inputs, |save| {
+        let mut saved: [Option<Tensor>; 2] = [None, None];
+        let mut result = None;
+        for (k, cotangent) in cotangents.iter().enumerate() {
+            let (true, Some(cotangent)) = (save.needs(k), cotangent) else { continue };
+            for &operand in &cotangent.operands {
+                match operand.checked_sub(1) {
+                    None => {}
+                    Some(at) if at < inputs.len() => {
+                        if saved[at].is_none() {
+                            saved[at] = Some(save.save(inputs[at]));
+                        }
+                    }
+                    Some(_) if result.is_none() => result = Some(save.save_output()),
+                    Some(_) => {}
+                }
+            }
+        }
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let mut grads = Grads::new();
+            for (k, cotangent) in cotangents.iter().enumerate() {
+                grads.push(match cotangent {
+                    Some(cotangent) if ctx.needs(k) => {
+                        Some(cotangent.of(ctx, g, &saved[..cotangents.len()], result.as_ref(), &[])?)
+                    }
+                    _ => None,
+                });
+            }
+            Ok(grads)
+        }
+    })
+}
+
+/// Any number of inputs and parameters.
+#[track_caller]
+#[inline(never)]
+fn record_many(
     out: Tensor,
     name: Name,
     cotangents: &'static [Option<Cotangent>],
@@ -213,8 +274,9 @@ impl Cotangent {
             return Ok(g.clone());
         }
         let output = if self.operands.contains(&(saved.len() + 1)) { result.map(|y| ctx.output(y)) } else { None };
-        let mut operands: SmallVec<[&Tensor; 4]> = SmallVec::new();
-        for &operand in &self.operands {
+        // The result's cotangent, the inputs and the result: so many at most.
+        let mut operands = [g; MOST_INPUTS + 2];
+        for (place, &operand) in operands.iter_mut().zip(&self.operands) {
             let found = match operand {
                 0 => Some(g),
                 k if k <= saved.len() => saved[k - 1].as_ref(),
@@ -223,13 +285,14 @@ impl Cotangent {
             let Some(found) = found else {
                 bail!(Graph, "backward", "a value was not saved: its gradient was not asked for");
             };
-            operands.push(found);
+            *place = found;
         }
-        let out = broadcasting("backward", (&self.formula, params), g.dtype(), &operands, g.dtype())?;
+        let operands = &operands[..self.operands.len()];
+        let out = broadcasting("backward", (&self.formula, params), g.dtype(), operands, g.dtype())?;
         if !is_grad_enabled() || operands.iter().all(|operand| operand.node().is_none()) {
             return Ok(out);
         }
-        record(out, self.formula.name.clone(), self.formula.cotangents(), &operands, params)
+        record(out, self.formula.name.clone(), self.formula.cotangents(), operands, params)
     }
 }
 
@@ -269,7 +332,10 @@ macro_rules! elementwise {
                     let ([$($x),+], [$($($param),+)?]) = (inputs, params) else { return Vec::new() };
                     #[allow(unused_variables)]
                     let ($($x,)+) = ($(*$x,)+);
-                    $(let ($($param,)+) = ($(*$param,)+);)?
+                    $(
+                        #[allow(unused_variables)]
+                        let ($($param,)+) = ($(*$param,)+);
+                    )?
                     vec![$(Some($grad)),+]
                 },
             );
@@ -296,4 +362,9 @@ pub(crate) use elementwise;
 /// The constant 0 of a formula.
 pub(crate) fn zero() -> Sym {
     <Sym as crate::backend::spec::Arithmetic>::constant(0.0)
+}
+
+/// The constant ∞ of a formula of floats.
+pub(crate) fn infinity() -> Sym {
+    <Sym as crate::backend::spec::Arithmetic>::constant(f64::INFINITY)
 }

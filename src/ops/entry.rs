@@ -37,6 +37,8 @@ pub struct Op {
     pub random: bool,
     /// Whether it is about how the elements lie in memory, so that strided arguments change its result.
     pub reads_layout: bool,
+    /// Whether its result is of `f64` whatever the dtype of its arguments.
+    pub in_f64: bool,
     /// How many times as large as usual its rounding errors may be.
     pub tolerance: f64,
     pub(crate) samples: fn() -> Result<Vec<Sample>>,

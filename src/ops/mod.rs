@@ -49,8 +49,8 @@ macro_rules! files {
     };
 }
 files! {
-    attention binary bits cast compare create extreme index join loss matmul norm parts product reduce scan softmax sort strided
-    unary views
+    activation arithmetic attention binary bits cast classify compare create extreme index join loss matmul norm parts product reduce rounding scan
+    softmax sort special strided trigonometry unary views
 }
 
 /// The operation of this name, or with this alias.

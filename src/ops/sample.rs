@@ -64,6 +64,11 @@ impl Sample {
         self.args.first().and_then(|arg| arg.tensors().into_iter().next())
     }
 
+    /// Whether it has two different tensors.
+    pub(crate) fn is_of_two(&self) -> bool {
+        matches!(&self.args[..], [Arg::Tensor(a), Arg::Tensor(b)] if !a.is_same(b))
+    }
+
     /// All arguments of the operation in order.
     ///
     /// # Errors

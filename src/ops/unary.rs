@@ -87,6 +87,7 @@ macro_rules! from_f64 {
         }
     )+};
 }
+pub(super) use from_f64;
 from_f64!(LeakyReluOptions negative_slope, EluOptions alpha);
 
 options! {
@@ -543,7 +544,7 @@ pub(super) fn unary(low: f64, high: f64) -> Result<Vec<Sample>> {
     Ok(vec![sample![spread([3, 4], low, high)?], sample![spread([], low, high)?], sample![spread([2, 0], low, high)?]])
 }
 
-fn with_option(low: f64, high: f64, name: &'static str, value: &super::Arg) -> Result<Vec<Sample>> {
+pub(super) fn with_option(low: f64, high: f64, name: &'static str, value: &super::Arg) -> Result<Vec<Sample>> {
     let with = |sample: Sample| sample.with(name, value.clone());
     Ok(unary(low, high)?.into_iter().map(with).chain([sample![spread([4], low, high)?]]).collect())
 }

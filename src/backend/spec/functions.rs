@@ -271,30 +271,52 @@ macro_rules! reals {
         $(
             #[allow(non_camel_case_types)]
             struct $method;
-            impl Pointwise<f32, { count!($x $($arg)*) }> for $method {
-                #[inline(always)]
-                fn at([$x $(, $arg)*]: [f32; count!($x $($arg)*)]) -> f32 { $f32($x $(, $arg)*) }
-            }
-            impl Pointwise<f64, { count!($x $($arg)*) }> for $method {
-                #[inline(always)]
-                fn at([$x $(, $arg)*]: [f64; count!($x $($arg)*)]) -> f64 { $f64($x $(, $arg)*) }
-            }
+            reals!(@function $(#[$doc])* $how $name $method($x $(, $arg)*) = $f32, $f64, $cuda, |$y| [$($partial),+]);
+        )+
+    };
+    (@function $(#[$doc:meta])* $how:ident $name:ident $method:ident($x:ident $(, $arg:ident)*) = $f32:expr, $f64:expr,
+        $cuda:literal, |$y:ident| [$($partial:expr),+]) => {
+        impl Pointwise<f32, { count!($x $($arg)*) }> for $method {
+            #[inline(always)]
+            fn at([$x $(, $arg)*]: [f32; count!($x $($arg)*)]) -> f32 { $f32($x $(, $arg)*) }
+        }
+        impl Pointwise<f64, { count!($x $($arg)*) }> for $method {
+            #[inline(always)]
+            fn at([$x $(, $arg)*]: [f64; count!($x $($arg)*)]) -> f64 { $f64($x $(, $arg)*) }
+        }
+        $(#[$doc])*
+        pub(crate) static $name: Function = Function {
+            name: stringify!($method),
+            arity: count!($x $($arg)*),
+            kernels: [
+                Some($how::<f32, $method, { count!($x $($arg)*) }>),
+                Some($how::<f64, $method, { count!($x $($arg)*) }>),
+                None,
+                None,
+            ],
+            meaning: Meaning::Basic {
+                cuda: $cuda,
+                #[allow(unused_variables)]
+                partials: |args, $y| { symbols!(args => $x $($arg)*); SmallVec::from_iter([$(Partial::get($partial)),+]) },
+            },
+        };
+    };
+}
+
+/// Functions of real numbers that only formulas use: as [`reals!`], but methods of [`Sym`] alone.
+macro_rules! specials {
+    ($($(#[$doc:meta])* $how:ident $name:ident $method:ident($x:ident $(, $arg:ident)*) = $f32:expr, $f64:expr, $cuda:literal,
+        |$y:ident| [$($partial:expr),+];)+) => {
+        impl Sym {$(
             $(#[$doc])*
-            pub(crate) static $name: Function = Function {
-                name: stringify!($method),
-                arity: count!($x $($arg)*),
-                kernels: [
-                    Some($how::<f32, $method, { count!($x $($arg)*) }>),
-                    Some($how::<f64, $method, { count!($x $($arg)*) }>),
-                    None,
-                    None,
-                ],
-                meaning: Meaning::Basic {
-                    cuda: $cuda,
-                    #[allow(unused_variables)]
-                    partials: |args, $y| { symbols!(args => $x $($arg)*); SmallVec::from_iter([$(Partial::get($partial)),+]) },
-                },
-            };
+            pub fn $method(self $(, $arg: Sym)*) -> Sym {
+                Sym::call(&$name, &[self $(, $arg)*])
+            }
+        )+}
+        $(
+            #[allow(non_camel_case_types)]
+            struct $method;
+            reals!(@function $(#[$doc])* $how $name $method($x $(, $arg)*) = $f32, $f64, $cuda, |$y| [$($partial),+]);
         )+
     };
 }
@@ -365,6 +387,9 @@ macro_rules! fused {
     };
 }
 
+mod special;
+pub(crate) use special::sinc_slope;
+
 numbers! {
     ADD add(a, b) = a + b, "({0} + {1})", |y| [1.0, 1.0];
     SUB sub(a, b) = a - b, "({0} - {1})", |y| [1.0, -1.0];
@@ -407,6 +432,19 @@ ints! {
     BITWISE_OR bitwise_or(a, b) = a | b, "({0} | {1})";
     BITWISE_XOR bitwise_xor(a, b) = a ^ b, "({0} ^ {1})";
     BITWISE_NOT bitwise_not(a) = !a, "(~{0})";
+    /// By as many bits as there are, or by a negative number, nothing is left.
+    SHIFT_LEFT shift_left(a, b) = if (b as u64) < 64 { a << b } else { 0 }, "shift_left({0}, {1})";
+    /// The sign comes in from the left.
+    SHIFT_RIGHT shift_right(a, b) = if (b as u64) < 64 { a >> b } else { a >> 63 }, "shift_right({0}, {1})";
+    /// The greatest common divisor, which is not negative.
+    GCD gcd(a, b) = {
+        let (mut a, mut b) = (a, b);
+        while b != 0 {
+            (a, b) = (b, a.wrapping_rem(b));
+        }
+        // Written so that it is the same for numbers without a sign.
+        if a > 0 { a } else { a.wrapping_neg() }
+    }, "gcd({0}, {1})";
 }
 
 reals! {

@@ -17,10 +17,10 @@ mod triangle;
 
 #[cfg(feature = "cuda")]
 pub(crate) use formula::Inst;
-pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym};
+pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym, SymMask};
 #[cfg(feature = "cuda")]
 pub(crate) use functions::Meaning;
-pub(crate) use functions::Real;
+pub(crate) use functions::{Real, sinc_slope};
 pub(crate) use kernel::Kernel;
 pub(crate) use nn::{AttentionInputs, SoftmaxKind, Targets};
 pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};

@@ -24,11 +24,19 @@ pub(crate) fn map(
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let mut operands = [RawOperand::none(out.layout); MOST_INPUTS];
-    for (operand, input) in operands.iter_mut().zip(inputs) {
-        *operand = RawOperand { ptr: input.ptr(), layout: input.layout, dtype: input.dtype };
+    let compute = compute_dtype(compute);
+    if !plain(compute, out.dtype, out.layout) || !inputs.iter().all(|x| plain(compute, x.dtype, x.layout)) {
+        let mut operands = [RawOperand::none(out.layout); MOST_INPUTS];
+        for (operand, input) in operands.iter_mut().zip(inputs) {
+            *operand = RawOperand { ptr: input.ptr(), layout: input.layout, dtype: input.dtype };
+        }
+        return strided(op, (formula, params), compute, &operands[..inputs.len().min(MOST_INPUTS)], out);
     }
-    map_operands(op, (formula, params), compute, &operands[..inputs.len().min(MOST_INPUTS)], out)
+    let mut x = [null(); MOST_INPUTS];
+    for (x, input) in x.iter_mut().zip(inputs) {
+        *x = input.ptr().wrapping_add(input.layout.offset() * compute.size());
+    }
+    contiguous(op, (formula, params), compute, x, out)
 }
 
 /// `target = formula(target, other)`, in place; `other` has the shape of `target` and another storage.
@@ -40,7 +48,21 @@ pub(crate) fn zip_in_place(
 ) -> Result<()> {
     let own = RawOperand { ptr: target.ptr(), layout: target.layout, dtype: target.dtype };
     let other = RawOperand { ptr: other.ptr(), layout: other.layout, dtype: other.dtype };
-    map_operands(op, (formula, &[]), target.dtype, &[own, other], target)
+    let compute = compute_dtype(target.dtype);
+    if ![own, other].iter().all(|x| plain(compute, x.dtype, x.layout)) {
+        return strided(op, (formula, &[]), compute, &[own, other], target);
+    }
+    let mut x = [null(); MOST_INPUTS];
+    for (x, operand) in x.iter_mut().zip([own, other]) {
+        *x = operand.ptr.wrapping_add(operand.layout.offset() * compute.size());
+    }
+    contiguous(op, (formula, &[]), compute, x, target)
+}
+
+/// Whether elements are numbers of the compute dtype in a row.
+#[inline]
+fn plain(compute: DType, dtype: DType, layout: &Layout) -> bool {
+    dtype == compute && layout.is_contiguous()
 }
 
 /// An operand without its borrow, since in place it is also the target.
@@ -57,31 +79,21 @@ impl<'a> RawOperand<'a> {
     }
 }
 
+/// Operands and output are [`plain`], each from its first element on.
 #[inline]
-fn map_operands(
+fn contiguous(
     op: &'static str,
     (formula, params): (&Formula, &[Scalar]),
     compute: DType,
-    inputs: &[RawOperand<'_>],
+    x: [*const u8; MOST_INPUTS],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let compute = compute_dtype(compute);
-    debug_assert!(inputs.len() >= formula.inputs);
-    let plain = |dtype: DType, layout: &Layout| dtype == compute && layout.is_contiguous();
-    if !plain(out.dtype, out.layout) || !inputs.iter().all(|x| plain(x.dtype, x.layout)) {
-        return strided(op, (formula, params), compute, inputs, out);
-    }
     check_kernel(op, formula, compute)?;
     let numel = out.layout.numel();
     if numel == 0 {
         return Ok(());
     }
-    let size = compute.size();
-    let mut x = [null(); MOST_INPUTS];
-    for (x, input) in x.iter_mut().zip(inputs) {
-        *x = input.ptr.wrapping_add(input.layout.offset() * size);
-    }
-    let y = out.first();
+    let (size, y) = (compute.size(), out.first());
     if numel <= GRAIN {
         // SAFETY: every layout takes `numel` positions from its offset on, inside its storage (L2); outputs are fresh, or
         // equal to an input in place. There is a kernel.

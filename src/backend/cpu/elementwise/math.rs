@@ -20,6 +20,7 @@
 
 mod double;
 mod single;
+pub(crate) mod special;
 mod trigonometry;
 
 #[cfg(test)]
