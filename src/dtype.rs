@@ -1,6 +1,6 @@
 //! Element types, their promotion table, and the numbers that may stand beside a tensor.
 
-use crate::{Result, error::bail};
+use crate::{Complex, Result, error::bail};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -29,6 +29,10 @@ pub enum DType {
     BF16,
     F32,
     F64,
+    /// Two `f32`: `complex64` elsewhere.
+    C64,
+    /// Two `f64`: `complex128` elsewhere.
+    C128,
 }
 
 /// The coarse order of promotion: a number that stands beside a tensor changes the tensor's dtype only if it is of a
@@ -38,11 +42,12 @@ pub(crate) enum Category {
     Bool,
     Int,
     Float,
+    Complex,
 }
 
 impl DType {
     /// Every dtype, in the order of the promotion table.
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 15] = [
         DType::Bool,
         DType::U8,
         DType::U16,
@@ -56,6 +61,8 @@ impl DType {
         DType::BF16,
         DType::F32,
         DType::F64,
+        DType::C64,
+        DType::C128,
     ];
 
     /// Bytes an element takes.
@@ -72,7 +79,8 @@ impl DType {
             DType::Bool | DType::U8 | DType::I8 => 1,
             DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::U32 | DType::I32 | DType::F32 => 4,
-            DType::U64 | DType::I64 | DType::F64 => 8,
+            DType::U64 | DType::I64 | DType::F64 | DType::C64 => 8,
+            DType::C128 => 16,
         }
     }
 
@@ -97,10 +105,12 @@ impl DType {
             DType::BF16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::C64 => "c64",
+            DType::C128 => "c128",
         }
     }
 
-    /// Whether this is a floating point type, the only kind that can carry a gradient.
+    /// Whether this is a floating point type. These and the [complex](Self::is_complex) ones can carry a gradient.
     ///
     /// ```
     /// use cotangent::DType;
@@ -119,7 +129,51 @@ impl DType {
     /// assert!(DType::U8.is_int() && !DType::Bool.is_int());
     /// ```
     pub const fn is_int(self) -> bool {
-        !self.is_float() && !matches!(self, DType::Bool)
+        !self.is_float() && !self.is_complex() && !matches!(self, DType::Bool)
+    }
+
+    /// Whether this is a type of complex numbers.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert!(DType::C64.is_complex() && !DType::F32.is_complex());
+    /// ```
+    #[inline]
+    pub const fn is_complex(self) -> bool {
+        matches!(self, DType::C64 | DType::C128)
+    }
+
+    /// Whether its elements can have a gradient.
+    #[inline]
+    pub(crate) const fn is_differentiable(self) -> bool {
+        self.is_float() || self.is_complex()
+    }
+
+    /// The type of the parts of complex numbers; any other type is its own.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!((DType::C64.to_real(), DType::F16.to_real()), (DType::F32, DType::F16));
+    /// ```
+    pub const fn to_real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            other => other,
+        }
+    }
+
+    /// The type of complex numbers whose parts hold these: `c128` for `f64`, else `c64`.
+    ///
+    /// ```
+    /// use cotangent::DType;
+    /// assert_eq!((DType::F64.to_complex(), DType::I64.to_complex()), (DType::C128, DType::C64));
+    /// ```
+    pub const fn to_complex(self) -> DType {
+        match self {
+            DType::F64 | DType::C128 => DType::C128,
+            _ => DType::C64,
+        }
     }
 
     /// The largest finite number of a float type.
@@ -136,6 +190,7 @@ impl DType {
         match self {
             DType::Bool => Category::Bool,
             d if d.is_float() => Category::Float,
+            d if d.is_complex() => Category::Complex,
             _ => Category::Int,
         }
     }
@@ -147,14 +202,14 @@ impl DType {
     /// assert_eq!((DType::F16.to_float(), DType::I64.to_float()), (DType::F16, DType::F32));
     /// ```
     pub const fn to_float(self) -> DType {
-        if self.is_float() { self } else { DType::F32 }
+        if self.is_float() || self.is_complex() { self } else { DType::F32 }
     }
 
     /// The dtype in which sums and products of this one are kept: integers and bools widen to `i64` (`u64` stays).
     pub(crate) const fn to_sum(self) -> DType {
         match self {
             DType::U64 => DType::U64,
-            d if d.is_float() => d,
+            d if d.is_float() || d.is_complex() => d,
             _ => DType::I64,
         }
     }
@@ -180,6 +235,14 @@ impl DType {
         }
         Ok(match (self, other) {
             (Bool, d) | (d, Bool) => d,
+            (a, b) if a.is_complex() && b.is_complex() => wider(a, b),
+            (c, f) | (f, c) if c.is_complex() => {
+                if f == DType::F64 {
+                    DType::C128
+                } else {
+                    c
+                }
+            }
             (F16, BF16) | (BF16, F16) => F32,
             (a, b) if a.is_float() && b.is_float() => wider(a, b),
             (f, _) | (_, f) if f.is_float() => f,
@@ -213,6 +276,9 @@ impl DType {
             }
         }
         match (self, other) {
+            (DType::C64, DType::C64 | DType::C128) | (DType::C128, DType::C128) => true,
+            (DType::C64 | DType::C128, _) => false,
+            (a, DType::C64 | DType::C128) => a.fits_into(other.to_real()),
             (DType::Bool, _) => true,
             (_, DType::Bool) => matches!(self, DType::Bool),
             (DType::F16, DType::BF16) | (DType::BF16, DType::F16) => false,
@@ -291,6 +357,7 @@ macro_rules! elements {
                     Scalar::I64($i) => $from_i,
                     Scalar::U64($u) => $from_u,
                     Scalar::Bool(b) => { let $i = i64::from(b); $from_i }
+                    Scalar::C128(Complex { re: $f, .. }) => $from_f,
                 }
             }
 
@@ -321,6 +388,34 @@ elements! {
     u32 => U32, I64, |x| i64::from(x), |f| f as i64 as u32, |i| i as u32, |u| u as u32;
     u64 => U64, U64, |x| x, |f| float_to_u64(f), |i| i as u64, |u| u;
     bool => Bool, Bool, |x| x, |f| f != 0.0, |i| i != 0, |u| u != 0;
+}
+
+macro_rules! complex_elements {
+    ($($part:ident => $dtype:ident;)+) => {$(
+        impl sealed::Sealed for Complex<$part> {}
+        impl Element for Complex<$part> {
+            const DTYPE: DType = DType::$dtype;
+
+            fn from_scalar(value: Scalar) -> Self {
+                match value {
+                    Scalar::C128(z) => Complex::new(z.re as $part, z.im as $part),
+                    real => Complex::new($part::from_scalar(real), 0.0),
+                }
+            }
+
+            fn to_scalar(self) -> Scalar {
+                Scalar::C128(Complex::new(self.re.into(), self.im.into()))
+            }
+        }
+
+        impl From<Complex<$part>> for Scalar {
+            fn from(value: Complex<$part>) -> Scalar { value.to_scalar() }
+        }
+    )+};
+}
+complex_elements! {
+    f32 => C64;
+    f64 => C128;
 }
 
 /// A float as an unsigned number: towards zero, and negative ones wrap around, as they do for all integer dtypes.
@@ -385,10 +480,32 @@ macro_rules! with_dtype {
                 type $t = bool;
                 $body
             }
+            // No kernel gets complex numbers, see `Tensor::as_view`.
+            $crate::DType::C64 | $crate::DType::C128 => {
+                type $t = u8;
+                debug_assert!(false, "a kernel for complex numbers");
+                $body
+            }
         }
     };
 }
-pub(crate) use with_dtype;
+/// As [`with_dtype!`], also for complex numbers: for what copies elements and does not compute with them.
+macro_rules! with_any_dtype {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::C64 => {
+                type $t = $crate::Complex<f32>;
+                $body
+            }
+            $crate::DType::C128 => {
+                type $t = $crate::Complex<f64>;
+                $body
+            }
+            real => $crate::dtype::with_dtype!(real, $t => $body),
+        }
+    };
+}
+pub(crate) use {with_any_dtype, with_dtype};
 
 /// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
 ///
@@ -405,6 +522,7 @@ pub enum Scalar {
     I64(i64),
     U64(u64),
     Bool(bool),
+    C128(Complex<f64>),
 }
 
 impl Scalar {
@@ -420,13 +538,19 @@ impl Scalar {
             Scalar::I64(_) => DType::I64,
             Scalar::U64(_) => DType::U64,
             Scalar::Bool(_) => DType::Bool,
+            Scalar::C128(_) => DType::C64,
         }
     }
 
     /// The dtype of a result when this number meets a tensor of `dtype`: the tensor's, unless the number is of a
     /// higher category (a float beside integers, a number beside bools).
     pub(crate) fn beside(self, dtype: DType) -> DType {
-        if self.default_dtype().category() > dtype.category() { self.default_dtype() } else { dtype }
+        match self {
+            // Beside f64 the parts are f64, too.
+            Scalar::C128(_) => dtype.to_complex(),
+            _ if self.default_dtype().category() > dtype.category() => self.default_dtype(),
+            _ => dtype,
+        }
     }
 
     /// This number as a float.
@@ -459,6 +583,7 @@ impl fmt::Display for Scalar {
             Scalar::I64(x) => write!(f, "{x}"),
             Scalar::U64(x) => write!(f, "{x}"),
             Scalar::Bool(x) => write!(f, "{x}"),
+            Scalar::C128(x) => write!(f, "{x}"),
         }
     }
 }

@@ -141,6 +141,7 @@ extern crate self as cotangent;
 
 pub mod autograd;
 mod backend;
+mod complex;
 #[cfg(feature = "cuda")]
 mod cuda_graph;
 pub mod data;
@@ -165,6 +166,7 @@ mod tensor;
 
 pub use backend::DeviceProperties;
 pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
+pub use complex::Complex;
 #[cfg(feature = "cuda")]
 pub use cuda_graph::CudaGraph;
 pub use device::Device;

@@ -9,7 +9,7 @@ mod call;
 #[path = "../examples/ops/table.rs"]
 mod table;
 
-use call::{Call, LAYOUTS, close, relaid};
+use call::{Call, LAYOUTS, close, differentiable, parts, relaid};
 use cotangent::autograd::{gradcheck, gradgradcheck};
 use cotangent::ops::{Derivative, Op, Sample, list};
 use cotangent::{DType, Device, Result, Tensor};
@@ -54,8 +54,8 @@ fn text<T>(result: Result<T>) -> Result<T, String> {
 /// The call as a function of its tensors with one result: the results of floating point after one another.
 fn joined(call: &Call, tensors: &[Tensor]) -> Result<Tensor> {
     let results = call.with(tensors)?.run()?;
-    let flat = |y: &Tensor| y.reshape([-1]);
-    let floats = results.iter().filter(|y| y.dtype().is_float()).map(flat).collect::<Result<Vec<_>>>()?;
+    let flat = |y: &Tensor| parts(y)?.reshape([-1]);
+    let floats = results.iter().filter(|y| differentiable(y)).map(flat).collect::<Result<Vec<_>>>()?;
     if let [only] = &floats[..] { Ok(only.clone()) } else { Tensor::cat(&floats, 0) }
 }
 
@@ -79,7 +79,7 @@ fn first_derivatives_agree_with_differences() {
         // Each result alone, so that a rule sees that nobody asked for the others.
         let results = text(call.run())?;
         if results.len() > 1 {
-            for at in (0..results.len()).filter(|&at| results[at].dtype().is_float()) {
+            for at in (0..results.len()).filter(|&at| differentiable(&results[at])) {
                 text(gradcheck(|x| call.with(x)?.run().map(|mut all| all.swap_remove(at)), &inputs))?;
             }
         }
@@ -104,8 +104,8 @@ fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
         let (results, grads) = text(call.gradients())?;
         let Some(grads) = grads else {
             let expected = call.op.derivative == Derivative::None
-                || call.tensors().iter().all(|x| !x.dtype().is_float())
-                || results.iter().all(|y| !y.dtype().is_float());
+                || !call.tensors().iter().any(|x| differentiable(x))
+                || !results.iter().any(differentiable);
             return if expected { Ok(false) } else { Err("no result carries a gradient".into()) };
         };
         if call.op.derivative == Derivative::None {
@@ -113,17 +113,17 @@ fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
         }
         let tensors = call.tensors();
         // Without elements there is nothing to say.
-        let says = |y: &&Tensor| y.dtype().is_float() && y.numel() > 0;
+        let says = |y: &&Tensor| differentiable(y) && y.numel() > 0;
         let elements = results.iter().any(|y| says(&y)) && tensors.iter().any(says);
         let mut informative = false;
-        let floats = tensors.iter().filter(|x| x.dtype().is_float());
+        let floats = tensors.iter().filter(|x| differentiable(x));
         for (x, g) in floats.zip(&grads) {
             let Some(g) = g else { return Err("an input got no gradient".into()) };
             if g.shape() != x.shape() || g.dtype() != x.dtype() {
                 let (a, b) = (x.shape(), g.shape());
                 return Err(format!("an input of {a:?} {} got a gradient of {b:?} {}", x.dtype(), g.dtype()));
             }
-            informative |= text(g.to_vec::<f64>())?.iter().any(|&v| v != 0.0);
+            informative |= text(parts(g).and_then(|g| g.to_vec::<f64>()))?.iter().any(|&v| v != 0.0);
         }
         let declared_zero = sample.has_zero_derivative() || call.op.derivative == Derivative::Zero;
         match (informative, declared_zero) {
@@ -216,18 +216,23 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
             return Ok(false);
         }
         for (dtype, epsilon) in [(DType::F32, 1e-5), (DType::F16, 8e-3), (DType::BF16, 6e-2)] {
+            if dtype != DType::F32 && call.op.parts_of_complex() {
+                // Complex numbers are made of f32 and f64 alone.
+                continue;
+            }
             let epsilon = epsilon * call.op.tolerance;
             let cast = text(call.cast(dtype))?;
             // The exact answer for the rounded inputs, so that rounding at a jump does not count.
             let expected = text(text(cast.cast(DType::F64))?.run())?;
             let (results, grads) = text(cast.gradients())?;
-            for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| expected.dtype().is_float())
-            {
+            for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| differentiable(expected)) {
                 let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(dtype) };
+                let wanted = if expected.dtype().is_complex() { wanted.to_complex() } else { wanted };
                 if result.dtype() != wanted {
                     return Err(format!("{dtype} inputs gave a result of {}", result.dtype()));
                 }
-                if !text(close(&text(result.to_dtype(DType::F64))?, &text(expected.to_dtype(DType::F64))?, epsilon))? {
+                let wide = |x: &Tensor| parts(x)?.to_dtype(DType::F64);
+                if !text(close(&text(wide(result))?, &text(wide(expected))?, epsilon))? {
                     return Err(format!("in {dtype}: {result:?} instead of {expected:?}"));
                 }
             }
@@ -237,6 +242,42 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
                 if !g.as_ref().is_some_and(|g| g.dtype() == x.dtype() && g.shape() == x.shape()) {
                     return Err(format!("in {dtype} a gradient has not its leaf's shape and dtype"));
                 }
+            }
+        }
+        Ok(true)
+    });
+}
+
+/// What takes complex numbers at all gives right derivatives, and the same answers in every layout and in less precision.
+#[test]
+fn complex_numbers_are_refused_or_right() {
+    for_all_samples(|call, _| {
+        let drawn = call.op.random || call.op.reads_layout;
+        if drawn
+            || call.tensors().iter().all(|x| x.dtype() != DType::F64)
+            || call.tensors().iter().any(|x| x.dtype().is_complex())
+        {
+            return Ok(false);
+        }
+        let complex = text(call.made_complex())?;
+        let results = match complex.run() {
+            Ok(results) => results,
+            Err(error) if error.to_string().contains("c128") => return Ok(false),
+            Err(error) => return Err(format!("refused without the dtype: {error}")),
+        };
+        if text(is_differentiable(&complex))? {
+            text(gradcheck(|x| joined(&complex, x), &owned(&complex)))?;
+            text(gradgradcheck(|x| joined(&complex, x), &owned(&complex)))?;
+        }
+        for layout in 0..LAYOUTS {
+            let other = text(complex.map(|x| relaid(x, layout)))?;
+            same_answers(&other, &complex, 1e-11 * call.op.tolerance).map_err(|e| format!("layout {layout}: {e}"))?;
+        }
+        let single = text(text(complex.cast(DType::F32))?.run())?;
+        for (result, expected) in single.iter().zip(&results) {
+            let wide = |x: &Tensor| parts(x)?.to_dtype(DType::F64);
+            if !text(close(&text(wide(result))?, &text(wide(expected))?, 2e-5 * call.op.tolerance))? {
+                return Err(format!("in c64: {result:?} instead of {expected:?}"));
             }
         }
         Ok(true)
@@ -366,7 +407,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
                 let (results, grads) = call.gradients().expect("gradients");
                 let mut bits = Vec::new();
                 for t in results.iter().chain(grads.iter().flatten().flatten()) {
-                    let values = t.to_dtype(DType::F64).and_then(|t| t.to_vec::<f64>()).expect("values");
+                    let values = parts(t).and_then(|t| t.to_dtype(DType::F64)?.to_vec::<f64>()).expect("values");
                     bits.extend(values.iter().map(|x| x.to_bits()));
                 }
                 all.push((format!("{}: {sample:?}", op.name), bits));

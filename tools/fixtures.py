@@ -11,7 +11,7 @@ To add an op: its PyTorch form goes into the FUNCTIONS of the module of its subj
 below it. The calls need no other code: the list of ops says what its parameters are.
 
 Tensors, in all files: {"shape": [..], "dtype": "f64", "data": [..]}, the data flat in row-major order,
-integers as integers, bools as true and false, non-finite floats as "nan", "inf" and "-inf".
+integers as integers, bools as true and false, complex numbers as their two parts, non-finite floats as "nan", "inf" and "-inf".
 
 ops/NAME.json, one for each op: {"header": {"torch", "generator"}, "cases": [..]}, each case
     note       what is special about it (optional)
@@ -60,7 +60,7 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import creation, elementwise, functions, indexing, nn, promotion, reductions, second_order, train, views
+from fixture_cases import complex, creation, elementwise, functions, indexing, nn, promotion, reductions, second_order, train, views
 from fixture_cases.core import Book
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
@@ -68,7 +68,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 
 def write_all(folder, verbose):
     book = Book()
-    for module in (creation, elementwise, functions, reductions, indexing, nn, views):
+    for module in (creation, elementwise, functions, reductions, indexing, nn, views, complex):
         module.add_cases(book)
     paths = book.write(folder)
     if verbose:

@@ -364,6 +364,11 @@ pub(crate) fn first_cotangent(op: &'static str, output: &Tensor, given: Option<&
             check_cotangent(op, output, cotangent)?;
             Ok(cotangent.clone())
         }
+        None if output.dtype().is_complex() => bail!(
+            Graph,
+            op,
+            "the gradient of a complex number needs a cotangent: give one with backward_with, or take real() or abs() first"
+        ),
         None if output.numel() == 1 => Tensor::ones_with(output.shape(), (output.dtype(), output.device())),
         None => bail!(
             Graph,

@@ -298,7 +298,14 @@ fn refit(grad: Tensor, node: &Node, from: Option<&Node>) -> Result<Tensor> {
     if grad.device() != node.device {
         bail!(Device, "backward", "a cotangent on {} was given for a tensor on {}", grad.device(), node.device);
     }
-    if grad.dtype() == node.dtype { Ok(grad) } else { grad.to_dtype(node.dtype) }
+    if grad.dtype() == node.dtype {
+        return Ok(grad);
+    }
+    // A real number has no imaginary direction to change in.
+    if grad.dtype().is_complex() && !node.dtype.is_complex() {
+        return grad.real()?.to_dtype(node.dtype);
+    }
+    grad.to_dtype(node.dtype)
 }
 
 /// A pass that is not recorded passes on values alone: the graph that a cotangent, a saved value or what a hook returned

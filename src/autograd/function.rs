@@ -187,7 +187,7 @@ impl FunctionContext<'_> {
         match self.saved.get(number) {
             Some(SavedTensor::Input(input)) => Ok(input.clone()),
             Some(SavedTensor::Output(at, values)) => self.ctx.output_at(*at, values),
-            Some(SavedTensor::Other(values)) if !values.dtype().is_float() => Ok(values.clone()),
+            Some(SavedTensor::Other(values)) if !values.dtype().is_differentiable() => Ok(values.clone()),
             Some(SavedTensor::Other(values)) => {
                 // In a recorded pass it depends on the inputs, by a rule that nobody knows. A constant it must not be: beside
                 // what has a derivative it would be left out of the second one in silence.
@@ -352,7 +352,7 @@ fn check(name: &Name, ctx: &BackwardContext, shapes: &[Shape], grads: &[Option<T
         if *common != *grad.shape() {
             return Err(wrong());
         }
-        if !grad.dtype().is_float() {
+        if !grad.dtype().is_differentiable() {
             bail!(DType, name, "backward gave a cotangent of dtype {} for input {at}", grad.dtype());
         }
     }

@@ -72,8 +72,7 @@ pub fn gradcheck_with(
     inputs: &[Tensor],
     options: impl Into<GradCheckOptions>,
 ) -> Result<()> {
-    let check = Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs, how: &options.into() };
-    named("gradcheck", check.run())
+    named("gradcheck", first_order(f, inputs, &options.into()))
 }
 
 /// As [`gradcheck`], for the second derivatives: compares the gradients of `f`'s gradients, by the inputs and by a random
@@ -114,7 +113,33 @@ pub fn gradgradcheck_with(
     named("gradgradcheck", second_order(f, inputs, &options.into()))
 }
 
+fn first_order(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheckOptions) -> Result<()> {
+    let (f, inputs) = in_parts(f, inputs)?;
+    Check { op: "gradcheck", f: &|x: &[Tensor]| Ok(vec![f(x)?]), inputs: &inputs, how }.run()
+}
+
+/// Complex numbers as their parts, which is what differences are taken of.
+fn parts_of(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
+}
+
+/// A function of the parts of its inputs, whose results are parts, too.
+fn in_parts<'a>(
+    f: impl Fn(&[Tensor]) -> Result<Tensor> + 'a,
+    inputs: &[Tensor],
+) -> Result<(impl Fn(&[Tensor]) -> Result<Tensor> + 'a, Vec<Tensor>)> {
+    let complex: Vec<bool> = inputs.iter().map(|x| x.dtype().is_complex()).collect();
+    let of_parts = move |parts: &[Tensor]| {
+        let whole =
+            |(part, complex): (&Tensor, &bool)| if *complex { part.view_as_complex() } else { Ok(part.clone()) };
+        parts_of(&f(&parts.iter().zip(&complex).map(whole).collect::<Result<Vec<_>>>()?)?)
+    };
+    Ok((of_parts, inputs.iter().map(|x| parts_of(&x.detach())).collect::<Result<_>>()?))
+}
+
 fn second_order(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], how: &GradCheckOptions) -> Result<()> {
+    let (f, inputs) = in_parts(f, inputs)?;
+    let inputs = &inputs[..];
     let output = no_grad(|| f(inputs))?;
     if output.dtype() != DType::F64 {
         bail!(DType, "gradgradcheck", "the function gave a result of {}, not f64", output.dtype());

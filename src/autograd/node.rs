@@ -388,7 +388,7 @@ impl Tensor {
         let name = name.into();
         let mut outputs = outputs;
         if let [only] = &outputs[..]
-            && only.dtype().is_float()
+            && only.dtype().is_differentiable()
         {
             let only = only.clone();
             let one = |save: &mut Saver<'_>| {
@@ -428,7 +428,7 @@ impl Tensor {
                 anomaly::check_values(&name, "result", output, &Place::caller())?;
             }
             let plain = output.clone();
-            *output = if plain.dtype().is_float() {
+            *output = if plain.dtype().is_differentiable() {
                 plain.as_output(&joint, at)?
             } else {
                 plain.record_barrier(name.clone(), inputs)
@@ -459,7 +459,7 @@ impl Tensor {
     /// This tensor as a leaf of the graph, or of a tape.
     #[track_caller]
     pub(crate) fn into_leaf(self, op: &'static str, tape: Option<TapeEntry>) -> Result<Tensor> {
-        if !self.dtype().is_float() {
+        if !self.dtype().is_differentiable() {
             bail!(DType, op, "only floating point tensors can require a gradient, not {}", self.dtype());
         }
         let node = new_node(&self, "leaf".into(), NodeKind::Leaf, tape, 0, None)?;

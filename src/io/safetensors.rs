@@ -103,12 +103,13 @@ fn write(path: &Path, dict: &StateDict, notes: &Notes) -> Result<()> {
     let place = |(name, tensor): &(&str, Tensor)| {
         let start = end;
         end += tensor.numel() * tensor.dtype().size();
-        (
-            name.to_string(),
-            TensorInfo { dtype: to_file(tensor.dtype()), shape: tensor.shape().to_vec(), data_offsets: (start, end) },
-        )
+        let Some(dtype) = to_file(tensor.dtype()) else {
+            let error = err!(Format, SAVE, "the format has no {}: save the parts, or cast to c64", tensor.dtype());
+            return Err(within(error, path, name));
+        };
+        Ok((name.to_string(), TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) }))
     };
-    let infos = tensors.iter().map(place).collect();
+    let infos = tensors.iter().map(place).collect::<Result<_>>()?;
     let notes = (!notes.is_empty()).then(|| notes.clone().into_iter().collect());
     let header = Metadata::new(notes, infos).map_err(|error| malformed(SAVE, path, &error))?;
     let mut header = serde_json::to_vec(&header).map_err(|error| malformed(SAVE, path, &error))?;
@@ -122,7 +123,7 @@ fn write(path: &Path, dict: &StateDict, notes: &Notes) -> Result<()> {
             "{path}: the names make a header of {length} bytes, and no more than {LONGEST_HEADER} can be read"
         );
     }
-    let views = tensors.iter().map(|(_, tensor)| tensor.as_view()).collect::<Result<Vec<_>>>()?;
+    let views = tensors.iter().map(|(_, tensor)| tensor.as_raw_view()).collect::<Result<Vec<_>>>()?;
     replace(path, |file| {
         file.write_all(&length.to_le_bytes())?;
         file.write_all(&header)?;
@@ -353,8 +354,9 @@ fn failed(op: &'static str, path: &Path, source: io::Error) -> Error {
     Error::io(op, path, source)
 }
 
-fn to_file(dtype: DType) -> Dtype {
-    match dtype {
+/// The format's name of a dtype; it has none for `c128`.
+fn to_file(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
         DType::Bool => Dtype::BOOL,
         DType::U8 => Dtype::U8,
         DType::U16 => Dtype::U16,
@@ -368,9 +370,11 @@ fn to_file(dtype: DType) -> Dtype {
         DType::BF16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
-    }
+        DType::C64 => Dtype::C64,
+        DType::C128 => return None,
+    })
 }
 
 fn from_file(dtype: Dtype) -> Option<DType> {
-    DType::ALL.into_iter().find(|own| to_file(*own) == dtype)
+    DType::ALL.into_iter().find(|own| to_file(*own) == Some(dtype))
 }

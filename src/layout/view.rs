@@ -36,6 +36,29 @@ impl Layout {
         Ok(order)
     }
 
+    /// The layout of the parts of complex numbers: a last dimension of size 2, and twice as many steps to everything else.
+    pub fn pairs(&self) -> Layout {
+        let mut shape = self.shape.clone();
+        shape.insert(self.rank(), 2);
+        // A stride that is never used may be as large as any number.
+        let strides = self.strides.iter().map(|stride| stride.saturating_mul(2)).chain([1]).collect();
+        Layout::new(shape, strides, 2 * self.offset)
+    }
+
+    /// The opposite of [`pairs`](Self::pairs); `None` if the last dimension does not consist of pairs that lie side by side.
+    pub fn joined_pairs(&self) -> Option<Layout> {
+        let (&2, shape) = self.shape.split_last()? else { return None };
+        let (last, strides) = self.strides.split_last()?;
+        if self.numel == 0 {
+            return Some(Layout::contiguous(shape.into()));
+        }
+        let even = |(size, stride): (&usize, &isize)| *size <= 1 || stride % 2 == 0;
+        if *last != 1 || self.offset % 2 != 0 || !shape.iter().zip(strides).all(even) {
+            return None;
+        }
+        Some(Layout::new(shape.into(), strides.iter().map(|stride| stride / 2).collect(), self.offset / 2))
+    }
+
     /// Two dimensions exchanged.
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (resolve_dim(op, a, self.rank())?, resolve_dim(op, b, self.rank())?);

@@ -4,7 +4,7 @@ use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend;
-use crate::error::named;
+use crate::error::{bail, named};
 use crate::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 use crate::{backend::ViewMut, layout::Layout, storage::Storage};
@@ -39,6 +39,9 @@ impl Tensor {
         if dtype == self.dtype() {
             return Ok(self.clone());
         }
+        if self.dtype().is_complex() || dtype.is_complex() {
+            return complex_cast(self, dtype);
+        }
         let shape = self.layout().shape().clone();
         let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| {
             backend::copy("to_dtype", self.as_view()?, out)
@@ -71,6 +74,9 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
+        if self.dtype().is_complex() {
+            return self.view_as_real()?.to_device(device)?.view_as_complex();
+        }
         let (from, whole) = (self.device(), self.detach().contiguous()?);
         let shape = self.layout().shape().clone();
         let out = Tensor::build("to_device", shape, self.dtype(), device, |out| {
@@ -97,6 +103,9 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(self.clone());
         }
+        if self.dtype().is_complex() {
+            return self.view_as_real()?.contiguous()?.view_as_complex();
+        }
         self.copied("contiguous")?
             .record("contiguous", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
@@ -119,6 +128,9 @@ impl Tensor {
     #[op(samples = copy_samples, aliases = ["clone"])]
     #[doc(alias = "clone")]
     pub fn deep_clone(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.view_as_real()?.deep_clone()?.view_as_complex();
+        }
         self.copied("deep_clone")?
             .record("deep_clone", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
@@ -164,8 +176,27 @@ impl Tensor {
 
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.detach().view_as_real()?.copied(op)?.view_as_complex();
+        }
         let shape = self.layout().shape().clone();
         Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(op, self.as_view()?, out))
+    }
+}
+
+/// To and from complex numbers. What would lose imaginary parts is refused.
+#[track_caller]
+fn complex_cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    match (x.dtype().is_complex(), dtype.is_complex()) {
+        (true, true) => x.view_as_real()?.to_dtype(dtype.to_real())?.view_as_complex(),
+        (false, _) => {
+            let re = x.to_dtype(dtype.to_real())?;
+            re.with_imaginary(&Tensor::zeros_with(re.shape(), (re.dtype(), re.device()))?)
+        }
+        (true, false) if dtype == DType::Bool => x.ne(0),
+        (true, false) => {
+            bail!(DType, "to_dtype", "{} as {dtype} would lose the imaginary parts: take real() or imag() first", x.dtype())
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::compare::comparison_errors;
 use super::elementwise::{Domain, Elementwise, elementwise, infinity, zero};
 use super::ops;
+use super::reduce::real_only;
 use super::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::backend::spec::Ordered;
 use crate::error::bail;
@@ -44,6 +45,9 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = kinds_of_numbers, derivative = none)]
     pub fn isnan(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.real()?.isnan()?.logical_or(&self.imag()?.isnan()?);
+        }
         if !self.dtype().is_float() {
             return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
         }
@@ -63,6 +67,9 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = kinds_of_numbers, derivative = none)]
     pub fn isinf(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.real()?.isinf()?.logical_or(&self.imag()?.isinf()?);
+        }
         if !self.dtype().is_float() {
             return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
         }
@@ -82,6 +89,9 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = kinds_of_numbers, derivative = none)]
     pub fn isfinite(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.real()?.isfinite()?.logical_and(&self.imag()?.isfinite()?);
+        }
         if !self.dtype().is_float() {
             return Tensor::full_with(self.shape(), true, (DType::Bool, self.device()));
         }
@@ -101,6 +111,7 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = kinds_of_numbers, derivative = none)]
     pub fn isposinf(&self) -> Result<Tensor> {
+        real_only("isposinf", self)?;
         if !self.dtype().is_float() {
             return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
         }
@@ -120,6 +131,7 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = kinds_of_numbers, derivative = none)]
     pub fn isneginf(&self) -> Result<Tensor> {
+        real_only("isneginf", self)?;
         if !self.dtype().is_float() {
             return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
         }
@@ -138,6 +150,7 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = small_numbers, derivative = none)]
     pub fn signbit(&self) -> Result<Tensor> {
+        real_only("signbit", self)?;
         if !self.dtype().is_float() {
             return self.to_dtype(self.dtype().to_sum())?.lt(0);
         }
@@ -234,6 +247,8 @@ impl Tensor {
         }
         let other = other.resolve(self.dtype(), self.device())?;
         let (dtype, _) = CLOSE.dtypes(&[self, &other])?;
+        real_only("isclose", self)?;
+        real_only("isclose", &other)?;
         let compute = if dtype.is_float() { dtype } else { DType::F64 };
         let params = [rtol.into(), atol.into(), f64::from(u8::from(equal_nan)).into()];
         CLOSE.call_as(&[self, &other], &params, compute, DType::Bool)

@@ -3,7 +3,7 @@
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::backend::{self, Draw};
-use crate::dtype::with_dtype;
+use crate::dtype::with_any_dtype;
 use crate::error::{bail, named};
 use crate::options::options;
 use crate::random::{self, Generator};
@@ -535,7 +535,7 @@ fn numbers<S: Into<Scalar>>(
     at: impl Fn(usize) -> S,
 ) -> Result<Tensor> {
     let out = Tensor::empty(op, n.into(), dtype, Device::Cpu)?;
-    let made = with_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i).into()))));
+    let made = with_any_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i).into()))));
     made?.to_device(device)
 }
 

@@ -2,7 +2,7 @@
 
 use super::map::{map, map_alike};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::spec::{Cotangent, Formula, MOST_INPUTS, Params, Sym};
+use crate::backend::spec::{ComplexFormula, Cotangent, Formula, MOST_INPUTS, Params, Sym};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::place::Name;
@@ -98,7 +98,7 @@ impl Elementwise {
             Domain::Number if dtype == DType::Bool => {
                 bail!(DType, self.name, "a bool is not a number: cast with to_dtype first")
             }
-            Domain::Bits if dtype.is_float() => {
+            Domain::Bits if dtype.is_differentiable() => {
                 bail!(DType, self.name, "not defined for {dtype}: integers and bools have bits")
             }
             Domain::Number | Domain::Bits => Ok((dtype, dtype)),
@@ -113,6 +113,46 @@ impl Elementwise {
         self.call_as(inputs, params, compute, dtype)
     }
 
+    /// The operation on complex numbers, by its formulas of their parts.
+    #[track_caller]
+    #[inline(never)]
+    fn call_complex(
+        &'static self,
+        inputs: &[&Tensor],
+        params: &[Scalar],
+        compute: DType,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let complex: SmallVec<[bool; 3]> = inputs.iter().map(|x| x.dtype().is_complex()).collect();
+        let formula = match ComplexFormula::of(self.formula(), &complex) {
+            Ok(formula) if 2 * inputs.len() <= MOST_INPUTS => formula,
+            _ => bail!(DType, self.name, "not defined for {compute}"),
+        };
+        let mut parts = Vec::new();
+        for (input, complex) in inputs.iter().zip(&complex) {
+            if *complex {
+                parts.push(input.real()?.to_dtype(compute.to_real())?);
+                parts.push(input.imag()?.to_dtype(compute.to_real())?);
+            } else if input.dtype() == DType::Bool {
+                parts.push((*input).clone());
+            } else {
+                parts.push(input.to_dtype(compute.to_real())?);
+            }
+        }
+        let parts: SmallVec<[&Tensor; 6]> = parts.iter().collect();
+        let part = |formula: &'static Formula, dtype: DType| {
+            let out = broadcasting(self.name, (formula, params), compute.to_real(), &parts, dtype)?;
+            if !dtype.is_float() {
+                return Ok(out.record_barrier(self.name, inputs));
+            }
+            record(out, self.name, formula.cotangents(), &parts, params)
+        };
+        if !dtype.is_complex() {
+            return part(formula.re, dtype);
+        }
+        part(formula.re, dtype.to_real())?.with_imaginary(&part(formula.im, dtype.to_real())?)
+    }
+
     /// As [`call`](Self::call), in a compute dtype and with a result that the caller has chosen.
     #[track_caller]
     #[inline]
@@ -123,6 +163,9 @@ impl Elementwise {
         compute: DType,
         dtype: DType,
     ) -> Result<Tensor> {
+        if compute.is_complex() {
+            return self.call_complex(inputs, params, compute, dtype);
+        }
         let out = broadcasting(self.name, (self.formula(), params), compute, inputs, dtype)?;
         if !dtype.is_float() {
             return Ok(out.record_barrier(self.name, inputs));
@@ -180,23 +223,18 @@ fn record_few(
     inputs: &[&Tensor],
 ) -> Result<Tensor> {
     out.record(name, inputs, |save| {
+        let reads = |k: usize| match cotangents.get(k) {
+            Some(Some(cotangent)) if save.needs(k) => cotangent.reads,
+            _ => 0,
+        };
+        let reads = reads(0) | reads(1);
         let mut saved: [Option<Tensor>; 2] = [None, None];
-        let mut result = None;
-        for (k, cotangent) in cotangents.iter().enumerate() {
-            let (true, Some(cotangent)) = (save.needs(k), cotangent) else { continue };
-            for &operand in &cotangent.operands {
-                match operand.checked_sub(1) {
-                    None => {}
-                    Some(at) if at < inputs.len() => {
-                        if saved[at].is_none() {
-                            saved[at] = Some(save.save(inputs[at]));
-                        }
-                    }
-                    Some(_) if result.is_none() => result = Some(save.save_output()),
-                    Some(_) => {}
-                }
+        for (k, input) in inputs.iter().enumerate() {
+            if reads & (2 << k) != 0 {
+                saved[k] = Some(save.save(input));
             }
         }
+        let result = (reads & (2 << inputs.len()) != 0).then(|| save.save_output());
         move |ctx: &BackwardContext, g: &Tensor| {
             let mut grads = Grads::new();
             for (k, cotangent) in cotangents.iter().enumerate() {
@@ -225,15 +263,12 @@ fn record_many(
     out.record(name, inputs, |save| {
         let needed = |k: usize| if save.needs(k) { cotangents[k].as_ref() } else { None };
         // Of each operand, inputs and the result, whether one of the rules looks at it.
-        let mut used = [false; 8];
-        for cotangent in (0..inputs.len()).filter_map(needed) {
-            cotangent.operands.iter().for_each(|&operand| used[operand] = true);
-        }
+        let reads = (0..inputs.len()).filter_map(needed).fold(0, |set, cotangent| set | cotangent.reads);
         let mut saved: SmallVec<[Option<Tensor>; 3]> = SmallVec::new();
         for (k, input) in inputs.iter().enumerate() {
-            saved.push(used[k + 1].then(|| save.save(input)));
+            saved.push((reads & (2 << k) != 0).then(|| save.save(input)));
         }
-        let result = used[inputs.len() + 1].then(|| save.save_output());
+        let result = (reads & (2 << inputs.len()) != 0).then(|| save.save_output());
         // Where the derivative is zero, the shape is all that is left of an input.
         let zeros: SmallVec<[Option<Shape>; 1]> = (0..inputs.len())
             .filter(|&k| cotangents[k].is_none())
@@ -270,10 +305,10 @@ impl Cotangent {
         result: Option<&Tensor>,
         params: &[Scalar],
     ) -> Result<Tensor> {
-        if self.formula.identity() == Some(0) && self.operands[0] == 0 {
+        if self.passes_on {
             return Ok(g.clone());
         }
-        let output = if self.operands.contains(&(saved.len() + 1)) { result.map(|y| ctx.output(y)) } else { None };
+        let output = if self.reads & (2 << saved.len()) != 0 { result.map(|y| ctx.output(y)) } else { None };
         // The result's cotangent, the inputs and the result: so many at most.
         let mut operands = [g; MOST_INPUTS + 2];
         for (place, &operand) in operands.iter_mut().zip(&self.operands) {

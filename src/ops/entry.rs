@@ -454,6 +454,11 @@ pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], name
 }
 
 impl Op {
+    /// Whether it puts complex numbers together from parts, which half precision and integers are not.
+    pub fn parts_of_complex(&self) -> bool {
+        matches!(self.name, "complex" | "polar" | "view_as_complex")
+    }
+
     /// The parameters, in order.
     ///
     /// ```

@@ -48,6 +48,9 @@ fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Sh
 /// As [`gathered`], with its derivative.
 #[track_caller]
 fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return x.by_parts(|part| gather(op, part, dim, index, shape));
+    }
     gathered(op, x, dim, index, shape)?.record(op, &[x], |save| {
         let (shape, index) = (x.layout().shape().clone(), save.save(index));
         move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(scatter(&shape, dim, &index, g)?)])
@@ -58,6 +61,9 @@ fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shap
 /// `dim`: the derivative of [`gather`], as `gather` is its derivative.
 #[track_caller]
 pub(super) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    if source.dtype().is_complex() {
+        return source.by_parts(|part| scatter(shape, dim, index, part));
+    }
     let (op, dtype, compute) = ("scatter_add", source.dtype(), compute_dtype(source.dtype()));
     let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
     let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);

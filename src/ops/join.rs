@@ -100,7 +100,14 @@ impl Tensor {
     #[op(samples = cat_samples, errors = cat_errors)]
     pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         // There must be some, before anything else is said about them.
-        common("cat", tensors)?;
+        let (dtype, _) = common("cat", tensors)?;
+        if dtype.is_complex() {
+            let part = |part: fn(&Tensor) -> Result<Tensor>| {
+                let parts = tensors.iter().map(|x| part(&x.to_dtype(dtype)?)).collect::<Result<Vec<_>>>()?;
+                Tensor::cat(&parts, dim.0)
+            };
+            return part(Tensor::real)?.with_imaginary(&part(Tensor::imag)?);
+        }
         let CatPlan { dim, shape, parts } = CatPlan::new(tensors, dim.0)?;
         let place = |whole: &Layout, at: usize| {
             let (start, len) = parts[at].unwrap_or_default();
@@ -133,7 +140,14 @@ impl Tensor {
     /// type.
     #[op(samples = stack_samples, errors = stack_errors)]
     pub fn stack(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
-        common("stack", tensors)?;
+        let (dtype, _) = common("stack", tensors)?;
+        if dtype.is_complex() {
+            let part = |part: fn(&Tensor) -> Result<Tensor>| {
+                let parts = tensors.iter().map(|x| part(&x.to_dtype(dtype)?)).collect::<Result<Vec<_>>>()?;
+                Tensor::stack(&parts, dim.0)
+            };
+            return part(Tensor::real)?.with_imaginary(&part(Tensor::imag)?);
+        }
         let first = tensors[0];
         let dim = resolve_dim("stack", dim.0, first.rank() + 1)?;
         if let Some(other) = tensors.iter().find(|x| x.shape() != first.shape()) {

@@ -83,6 +83,10 @@ impl Tensor {
         }
         let dtype = number_dtype("linear", self, weight)?;
         let dtype = bias.map_or(Ok(dtype), |bias| common_dtype("linear", dtype, bias.dtype()))?;
+        if dtype.is_complex() {
+            let out = self.matmul(&weight.t()?)?;
+            return bias.map_or_else(|| Ok(out.clone()), |bias| out.add(bias));
+        }
         let (x, weight) = (self.to_dtype(dtype)?, weight.to_dtype(dtype)?);
         let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
         let out = product("linear", &x, &weight.detach().t()?, bias.as_ref())?;
@@ -110,6 +114,9 @@ impl Tensor {
 #[track_caller]
 fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let dtype = number_dtype("matmul", a, b)?;
+    if dtype.is_complex() {
+        return complex_matrices(a, b, dtype.to_real());
+    }
     let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
     let one_matrix = b.rank() == 2 && a.rank() > 2;
     product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
@@ -124,6 +131,21 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             with_matmul_precision(precision, || Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, for_b)?]))
         }
     })
+}
+
+/// From the products of the parts, in the dtype that these have.
+#[track_caller]
+fn complex_matrices(a: &Tensor, b: &Tensor, part: DType) -> Result<Tensor> {
+    let product = |a: &Tensor, b: &Tensor| matrices(&a.to_dtype(part)?, &b.to_dtype(part)?);
+    match (a.dtype().is_complex(), b.dtype().is_complex()) {
+        (true, false) => a.by_parts(|a| product(a, b)),
+        (false, _) => b.by_parts(|b| product(a, b)),
+        (true, true) => {
+            let ((ar, ai), (br, bi)) = ((a.real()?, a.imag()?), (b.real()?, b.imag()?));
+            let re = product(&ar, &br)?.sub(&product(&ai, &bi)?)?;
+            re.with_imaginary(&product(&ar, &bi)?.add(&product(&ai, &br)?)?)
+        }
+    }
 }
 
 fn number_dtype(op: &'static str, a: &Tensor, b: &Tensor) -> Result<DType> {

@@ -43,7 +43,8 @@ fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
         move |ctx: &BackwardContext, g: &Tensor| {
             // Of many parts only the first makes a whole: the others are added where they belong.
             let whole = match ctx.take_accumulated(0) {
-                Some(whole) => add_to(whole, g, &part)?,
+                Some(whole) if !whole.dtype().is_complex() => add_to(whole, g, &part)?,
+                Some(whole) => put(g, &shape, &part)?.add(&whole)?,
                 None => put(g, &shape, &part)?,
             };
             Ok(smallvec![Some(whole)])
@@ -54,6 +55,11 @@ fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
 /// Zeros of `shape` with `x` in place of one part: the derivative of [`take`], as `take` is its derivative.
 #[track_caller]
 fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        let mut shape = shape.clone();
+        shape.insert(shape.len(), 2);
+        return put(&x.view_as_real()?, &shape, part)?.view_as_complex();
+    }
     let bytes = checked_bytes("put", shape, x.dtype().size())?;
     let mut storage = Storage::zeroed("put", x.device(), bytes)?;
     let whole = Layout::contiguous(shape.clone());

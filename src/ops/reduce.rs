@@ -96,6 +96,9 @@ impl ReducePlan {
 
     #[track_caller]
     pub fn sum(&self, op: &'static str, x: &Tensor) -> Result<Tensor> {
+        if x.dtype().is_complex() {
+            return x.by_parts(|part| self.sum(op, part));
+        }
         let out = self.reduce(op, Reduce::Sum, x, x.dtype().to_sum())?;
         out.record(op, &[x], |_| {
             let plan = self.clone();
@@ -105,6 +108,9 @@ impl ReducePlan {
 
     #[track_caller]
     pub fn mean(&self, op: &'static str, x: &Tensor) -> Result<Tensor> {
+        if x.dtype().is_complex() {
+            return x.by_parts(|part| self.mean(op, part));
+        }
         self.reduce(op, Reduce::Mean, x, x.dtype())?.record(op, &[x], |_| {
             let plan = self.clone();
             move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(plan.spread(&g.div(plan.count() as f64)?)?)])
@@ -187,7 +193,9 @@ impl Tensor {
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = || over_dims(-2.0, 2.0, true), errors = float_dim_errors)]
     pub fn mean(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
-        float_only("mean", self)?;
+        if !self.dtype().is_complex() {
+            float_only("mean", self)?;
+        }
         ReducePlan::new("mean", self, &over)?.mean("mean", self)
     }
 
@@ -315,6 +323,14 @@ impl VarianceSlope {
         let deviation = self.x.sub(&self.plan.spread(&self.plan.mean("mean", &self.x)?)?)?;
         self.plan.spread(&g.mul(self.factor)?)?.mul(&deviation)
     }
+}
+
+/// Refuses complex numbers.
+pub(super) fn real_only(op: &'static str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_complex() {
+        bail!(DType, op, "not defined for {}", x.dtype());
+    }
+    Ok(())
 }
 
 /// Refuses what is not of floating point.

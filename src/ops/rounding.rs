@@ -229,6 +229,9 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || unary(-2.0, 2.1))]
     pub fn nan_to_num(&self, options: impl Into<NanToNumOptions>) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.nan_to_num_with(options.clone()));
+        }
         if !self.dtype().is_float() {
             return Ok(self.clone());
         }

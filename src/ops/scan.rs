@@ -34,6 +34,9 @@ impl Tensor {
 /// Running sums from the first element on, or from the last.
 #[track_caller]
 fn sums(x: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return x.by_parts(|part| sums(part, dim, backwards));
+    }
     let dtype = x.dtype().to_sum();
     if x.rank() == 0 {
         return x.to_dtype(dtype);

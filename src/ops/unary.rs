@@ -1,6 +1,6 @@
 //! Elementwise functions of one tensor.
 
-use super::elementwise::{elementwise, zero};
+use super::elementwise::{Domain, Elementwise, elementwise, zero};
 use super::entry::choices;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
@@ -169,7 +169,7 @@ impl Tensor {
         elementwise!(Number neg(self) |x| -x)
     }
 
-    /// The absolute value of each element; the gradient at 0 is 0.
+    /// The absolute value of each element; of complex numbers the distance from 0. The gradient at 0 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -182,6 +182,9 @@ impl Tensor {
     #[op(samples = || unary(-2.0, 2.1), errors = no_bools, aliases = ["absolute"])]
     #[doc(alias = "absolute")]
     pub fn abs(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return complex_abs(self);
+        }
         elementwise!(Number abs(self) |x| x.abs())
     }
 
@@ -532,6 +535,15 @@ impl Tensor {
             }
         }
     }
+}
+
+/// The distance from 0; its gradient there is 0.
+#[track_caller]
+fn complex_abs(x: &Tensor) -> Result<Tensor> {
+    static ABS: Elementwise = Elementwise::new("abs", Domain::Float, 2, 0, |x, _| x[0].hypot(x[1])).with_gradient(
+        |g, x, y, _| x.iter().map(|&part| Some(select(y.eq(zero()), zero(), g * (part / y)))).collect(),
+    );
+    ABS.call(&[&x.real()?, &x.imag()?], &[])
 }
 
 /// The lesser of two, if neither is a NaN; else the first.

@@ -7,7 +7,7 @@ use crate::backend::spec::Kernel;
 use crate::dtype::with_dtype;
 use crate::error::{bail, named};
 use crate::layout::{Layout, Shape, check_shape};
-use crate::{DType, Device, Element, Result, Scalar};
+use crate::{Complex, DType, Device, Element, Result, Scalar};
 use smallvec::SmallVec;
 
 mod sealed {
@@ -47,7 +47,7 @@ macro_rules! numbers {
         }
     )+};
 }
-numbers!(f64, f32, half::f16, half::bf16, i64, i32, i16, i8, u8, u16, u32, u64, bool);
+numbers!(f64, f32, half::f16, half::bf16, i64, i32, i16, i8, u8, u16, u32, u64, bool, Complex<f32>, Complex<f64>);
 
 /// As `i64`, the type of indices.
 impl Nested for usize {
@@ -281,6 +281,11 @@ impl Tensor {
         dtype: DType,
         device: Device,
     ) -> Result<Tensor> {
+        if dtype.is_complex() {
+            let z = Complex::<f64>::from_scalar(value);
+            let part = |x: f64| Tensor::filled(op, shape.clone(), x.into(), dtype.to_real(), device);
+            return part(z.re)?.with_imaginary(&part(z.im)?);
+        }
         if device == Device::Cpu || shape.numel() == 0 {
             return Tensor::build(op, shape, dtype, device, |out| backend::fill(op, out, value));
         }

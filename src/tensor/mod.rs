@@ -392,6 +392,9 @@ impl Tensor {
         device: Device,
         fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
     ) -> Result<Tensor> {
+        if dtype.is_complex() {
+            bail!(DType, op, "not defined for {dtype}");
+        }
         let storage = Storage::new(op, device, checked_bytes(op, shape, dtype.size())?)?;
         let block = Vacant::new();
         let data = block.fill(Data { storage, layout: Layout::shaped(shape), dtype, view: false });
@@ -404,6 +407,12 @@ impl Tensor {
     #[inline]
     pub(crate) fn from_parts(storage: Storage, layout: Layout, dtype: DType) -> Tensor {
         Tensor { data: Shared::new(Data { storage, layout, dtype, view: false }), node: None }
+    }
+
+    /// The same bytes as elements of another type, under a layout that was derived for these from this one's (L2).
+    pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Tensor {
+        let data = Data { storage: self.data.storage.clone(), layout, dtype, view: true };
+        Tensor { data: Shared::new(data), node: None }
     }
 
     /// A view of this tensor's values under another layout, which must be derived from this one's (L2).
@@ -428,11 +437,27 @@ impl Tensor {
         Tensor::from_parts(storage.clone(), layout.clone(), *dtype).with_node(self.node)
     }
 
-    /// What kernels read. What was deferred is computed first, which can fail for want of memory.
+    /// What kernels read. What was deferred is computed first, which can fail for want of memory. No kernel knows complex
+    /// numbers: an operation that has not taken them apart is refused here.
     #[inline]
     pub(crate) fn as_view(&self) -> Result<View<'_>> {
+        self.check_real()?;
+        self.as_raw_view()
+    }
+
+    /// The same of elements of any kind, for who only copies them.
+    #[inline]
+    pub(crate) fn as_raw_view(&self) -> Result<View<'_>> {
         self.data.storage.materialize()?;
         Ok(self.materialized_view())
+    }
+
+    #[inline]
+    fn check_real(&self) -> Result<()> {
+        if self.data.dtype.is_complex() {
+            bail!(DType, "as_view", "not defined for {}", self.data.dtype);
+        }
+        Ok(())
     }
 
     /// What kernels read, of a tensor whose values are there.
@@ -448,7 +473,10 @@ impl Tensor {
         tensors: [&'a Tensor; N],
         layouts: [&'a Layout; N],
     ) -> Result<[View<'a>; N]> {
-        tensors.iter().try_for_each(|tensor| tensor.data.storage.materialize())?;
+        for tensor in tensors {
+            tensor.check_real()?;
+            tensor.data.storage.materialize()?;
+        }
         let view =
             |k: usize| View { storage: &tensors[k].data.storage, layout: layouts[k], dtype: tensors[k].data.dtype };
         Ok(std::array::from_fn(view))
@@ -482,6 +510,12 @@ impl Tensor {
 
     /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
     pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
+        self.check_real()?;
+        self.as_raw_view_mut(op)
+    }
+
+    /// The same of elements of any kind, for who only copies them.
+    pub(crate) fn as_raw_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         self.data.storage.materialize()?;
         let writable = |data: &mut Data| {
             data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())

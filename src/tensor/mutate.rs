@@ -192,6 +192,11 @@ impl Tensor {
         }
         source.layout().expand(op, &(&shape).into())?;
         let source = source.detach().to_device(self.device())?;
+        if self.dtype().is_complex() || source.dtype().is_complex() {
+            self.data = source.to_dtype(self.dtype())?.expand(&shape)?.deep_clone()?.data;
+            self.forget_history();
+            return Ok(());
+        }
         let source = source.with_layout(source.layout().broadcast_to(&shape));
         backend::copy(op, source.as_view()?, &mut self.as_view_mut(op)?)?;
         self.forget_history();
@@ -222,6 +227,11 @@ impl Tensor {
         let layout = rhs.layout().expand(op, &self.layout().shape().into())?;
         // The right-hand side may share the buffer; keeping it makes the buffer shared, so that it is copied below.
         let rhs = rhs.detach().with_layout(layout);
+        if dtype.is_complex() {
+            self.data = arithmetic.call(&[&self.detach(), &rhs], &[])?.data;
+            self.renew_leaf();
+            return Ok(());
+        }
         backend::zip_in_place(op, arithmetic.formula(), &mut self.as_view_mut(op)?, rhs.as_view()?)?;
         self.renew_leaf();
         Ok(())
@@ -235,6 +245,10 @@ impl Tensor {
         }
         // The sum has another value than what either graph describes.
         self.node = None;
+        if self.dtype().is_complex() {
+            *self = ADD.call(&[self, &other.detach()], &[])?;
+            return Ok(());
+        }
         if self.is_pending() || other.is_pending() {
             // Part of the chain that is under way, instead of passes of their own.
             let dtype = self.dtype();

@@ -31,6 +31,19 @@ pub(crate) enum Elem {
     Int(i64),
     UInt(u64),
     Bool(bool),
+    C64(f32, f32),
+    C128(f64, f64),
+}
+
+impl Elem {
+    /// The parts of a complex number.
+    fn parts(self) -> Option<(Elem, Elem)> {
+        match self {
+            Elem::C64(re, im) => Some((Elem::F32(re), Elem::F32(im))),
+            Elem::C128(re, im) => Some((Elem::F64(re), Elem::F64(im))),
+            _ => None,
+        }
+    }
 }
 
 /// Which of NumPy's two texts is wanted.
@@ -186,6 +199,13 @@ impl Page<'_> {
 
 /// The elements as text, padded so that they align.
 fn words(elems: &[Elem], zero_dim: bool, precision: Option<usize>) -> Vec<String> {
+    if let Some(parts) = elems.iter().map(|elem| elem.parts()).collect::<Option<Vec<_>>>()
+        && !parts.is_empty()
+    {
+        let (re, im): (Vec<Elem>, Vec<Elem>) = parts.into_iter().unzip();
+        let (re, im) = (words(&re, zero_dim, precision), words(&im, zero_dim, precision));
+        return re.iter().zip(&im).map(|(re, im)| with_unit(re, im)).collect();
+    }
     match elems.first() {
         None => Vec::new(),
         Some(Elem::Bool(_) | Elem::Int(_) | Elem::UInt(_)) => {
@@ -206,14 +226,25 @@ fn words(elems: &[Elem], zero_dim: bool, precision: Option<usize>) -> Vec<String
     }
 }
 
+/// A complex number from its parts: `1.+2.j`, padded as the imaginary part was.
+fn with_unit(re: &str, im: &str) -> String {
+    let digits = im.trim();
+    let sign = if digits.starts_with('-') { "" } else { "+" };
+    let width = im.len() + 2;
+    format!("{re}{:<width$}", format!("{sign}{digits}j"))
+}
+
 /// `str` of a single value: as short as it can be without loss, and unmistakably a float or not.
 fn scalar(elem: Elem) -> String {
+    if let Some((re, im)) = elem.parts() {
+        return with_unit(&scalar(re), &scalar(im)).trim_end().to_string();
+    }
     match elem {
         Elem::Bool(true) => return "True".to_string(),
         Elem::Bool(false) => return "False".to_string(),
         Elem::Int(v) => return v.to_string(),
         Elem::UInt(v) => return v.to_string(),
-        Elem::F64(_) | Elem::F32(_) | Elem::F16(_) | Elem::BF16(_) => {}
+        Elem::F64(_) | Elem::F32(_) | Elem::F16(_) | Elem::BF16(_) | Elem::C64(..) | Elem::C128(..) => {}
     }
     let float = Float::from(elem);
     let size = float.value.abs();
@@ -279,6 +310,8 @@ impl From<Elem> for Float {
             Elem::Int(v) => (v as f64, ElemKind::F64),
             Elem::UInt(v) => (v as f64, ElemKind::F64),
             Elem::Bool(v) => (v.into(), ElemKind::F64),
+            Elem::C64(v, _) => (v.into(), ElemKind::F32),
+            Elem::C128(v, _) => (v, ElemKind::F64),
         };
         Float { value, kind }
     }

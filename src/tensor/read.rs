@@ -3,10 +3,10 @@
 use super::Tensor;
 use super::print::{self, Elem};
 use crate::backend::{self, View};
-use crate::dtype::with_dtype;
+use crate::dtype::with_any_dtype;
 use crate::error::{bail, named};
 use crate::options::options;
-use crate::{DType, Device, Element, Result, Scalar};
+use crate::{Complex, DType, Device, Element, Error, Result, Scalar};
 use std::fmt;
 
 options! {
@@ -77,7 +77,7 @@ impl Tensor {
             if self.numel() != 1 {
                 bail!(Shape, "item", "a tensor of shape {:?} has {} elements, not one", self.shape(), self.numel());
             }
-            Ok(T::from_scalar(backend::read("item", self.as_view()?, self.offset())?))
+            Ok(T::from_scalar(self.number_at("item", self.offset())?))
         };
         named("item", read())
     }
@@ -94,7 +94,17 @@ impl Tensor {
     /// If the index does not fit the shape.
     #[track_caller]
     pub fn at(&self, index: &[isize]) -> Result<Scalar> {
-        named("at", self.position(index).and_then(|position| backend::read("at", self.as_view()?, position)))
+        named("at", self.position(index).and_then(|position| self.number_at("at", position)))
+    }
+
+    /// The element at a position of the memory.
+    fn number_at(&self, op: &'static str, position: usize) -> Result<Scalar> {
+        if !self.dtype().is_complex() {
+            return backend::read(op, self.as_view()?, position);
+        }
+        let parts = self.detach().view_as_real()?;
+        let part = |at: usize| Ok::<f64, Error>(backend::read(op, parts.as_view()?, at)?.to_f64());
+        Ok(Scalar::C128(Complex::new(part(2 * position)?, part(2 * position + 1)?)))
     }
 
     fn position(&self, index: &[isize]) -> Result<usize> {
@@ -134,7 +144,7 @@ impl Tensor {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }
-        let same = || Ok(with_dtype!(self.dtype(), T => self.to_vec::<T>()? == other.to_vec::<T>()?));
+        let same = || Ok(with_any_dtype!(self.dtype(), T => self.to_vec::<T>()? == other.to_vec::<T>()?));
         named("equal", same())
     }
 
@@ -175,6 +185,13 @@ impl Tensor {
             if self.shape() != other.shape() {
                 bail!(Shape, "allclose", "shapes {:?} and {:?} differ", self.shape(), other.shape());
             }
+            if self.dtype().is_complex() || other.dtype().is_complex() {
+                let values = |x: &Tensor| x.detach().to_dtype(DType::C128)?.to_vec::<Complex<f64>>();
+                let (a, b) = (values(self)?, values(other)?);
+                let nan = |z: &Complex<f64>| z.re.is_nan() || z.im.is_nan();
+                let near = |a: Complex<f64>, b: Complex<f64>| (a - b).abs() <= atol + rtol * b.abs();
+                return Ok(a.iter().zip(&b).all(|(a, b)| a == b || (nan(a) && nan(b)) || near(*a, *b)));
+            }
             let values = |x: &Tensor| x.detach().to_dtype(DType::F64)?.to_vec::<f64>();
             let (a, b) = (values(self)?, values(other)?);
             Ok(a.iter()
@@ -190,6 +207,7 @@ impl Tensor {
             DType::F64 => whole.as_slice::<f64>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
             DType::F32 => whole.as_slice::<f32>()?.is_some_and(|x| x.iter().any(|x| x.is_nan())),
             DType::F16 | DType::BF16 => whole.to_dtype(DType::F32)?.has_nan()?,
+            DType::C64 | DType::C128 => whole.view_as_real()?.has_nan()?,
             _ => false,
         })
     }
@@ -203,7 +221,7 @@ impl Tensor {
 
     /// The elements in memory order, if they are of type `T` and lie without gaps.
     pub(crate) fn as_slice<T: Element>(&self) -> Result<Option<&[T]>> {
-        let view = self.as_view()?;
+        let view = self.as_raw_view()?;
         backend::on_cpu("as_slice", [view.device()])?;
         Ok(view.as_slice::<T>())
     }
@@ -216,7 +234,7 @@ impl Tensor {
         if !self.is_contiguous() {
             self.own_copy(op)?;
         }
-        Ok(self.as_view_mut(op)?.into_slice::<T>())
+        Ok(self.as_raw_view_mut(op)?.into_slice::<T>())
     }
 
     /// The values where they can be looked at, computed.
@@ -229,7 +247,13 @@ impl Tensor {
     fn elem(&self, view: View<'_>, index: &[usize]) -> Elem {
         let at =
             index.iter().zip(self.strides()).fold(self.offset() as isize, |at, (&i, &stride)| at + i as isize * stride);
+        if self.dtype().is_complex() {
+            let number = self.number_at("print", at as usize).unwrap_or(Scalar::C128(Complex::new(f64::NAN, f64::NAN)));
+            let Complex { re, im } = Complex::<f64>::from_scalar(number);
+            return if self.dtype() == DType::C64 { Elem::C64(re as f32, im as f32) } else { Elem::C128(re, im) };
+        }
         match (backend::cpu::elementwise::copy::read(view, at as usize), self.dtype()) {
+            (Scalar::C128(z), _) => Elem::F64(z.re),
             (Scalar::F64(x), DType::F64) => Elem::F64(x),
             (Scalar::F64(x), DType::F16) => Elem::F16(x as f32),
             (Scalar::F64(x), DType::BF16) => Elem::BF16(x as f32),

@@ -57,7 +57,25 @@ impl Call {
 
     /// With the tensors of floating point cast.
     pub fn cast(&self, dtype: DType) -> Result<Call> {
-        self.map(|x| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) })
+        self.map(|x| match x.dtype() {
+            float if float.is_float() => x.to_dtype(dtype),
+            complex if complex.is_complex() => x.to_dtype(dtype.to_complex()),
+            _ => Ok(x.clone()),
+        })
+    }
+
+    /// The same call on complex numbers, whose real parts are those of the floating point tensors.
+    pub fn made_complex(&self) -> Result<Call> {
+        let mut shift = 0.0;
+        self.map(|x| {
+            if !x.dtype().is_float() {
+                return Ok(x.clone());
+            }
+            shift += 0.17;
+            // Neither small nor near the real axis.
+            let imag = x.mul(0.3)?.sin()?.mul(0.5)?.add(0.4 + shift)?;
+            x.complex(&imag)
+        })
     }
 
     /// Whether no tensor has elements.
@@ -76,14 +94,18 @@ impl Call {
     /// The results, and the gradients of the tensors of floating point for fixed cotangents of all results; `None` if no
     /// result has a derivative.
     pub fn gradients(&self) -> Result<(Vec<Tensor>, Option<Vec<Option<Tensor>>>)> {
-        let leaf = |x: &Tensor| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
+        let leaf = |x: &Tensor| if differentiable(x) { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
         let call = self.map(leaf)?;
         let results = call.run()?;
         let values = results.iter().map(Tensor::detach).collect();
         let wanted: Vec<&Tensor> = call.tensors().into_iter().filter(|x| x.requires_grad()).collect();
         let mut total: Option<Vec<Option<Tensor>>> = None;
-        for (at, y) in results.iter().enumerate().filter(|(_, y)| y.requires_grad() && y.dtype().is_float()) {
-            let cotangent = Generator::seed(99 + at as u64).randn_with(y.shape(), (DType::F64, y.device()))?;
+        for (at, y) in results.iter().enumerate().filter(|(_, y)| y.requires_grad() && differentiable(y)) {
+            let draw = |seed: u64| Generator::seed(seed).randn_with(y.shape(), (DType::F64, y.device()));
+            let mut cotangent = draw(99 + at as u64)?;
+            if y.dtype().is_complex() {
+                cotangent = cotangent.complex(&draw(199 + at as u64)?)?;
+            }
             let cotangent = cotangent.to_dtype(y.dtype())?;
             let options = GradOptions::new().gradient(&cotangent).retain_graph(true);
             let grads = grad_with(y, &wanted, options)?;
@@ -101,6 +123,16 @@ fn add(a: Option<Tensor>, b: Option<Tensor>) -> Result<Option<Tensor>> {
         (Some(a), Some(b)) => a.add(&b).map(Some),
         (a, b) => Ok(a.or(b)),
     }
+}
+
+/// Whether the elements can have a gradient.
+pub fn differentiable(x: &Tensor) -> bool {
+    x.dtype().is_float() || x.dtype().is_complex()
+}
+
+/// Complex numbers as their parts.
+pub fn parts(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
 }
 
 /// How many layouts [`relaid`] knows.
@@ -133,7 +165,7 @@ pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
     if a.shape() != b.shape() || a.dtype() != b.dtype() {
         return Ok(false);
     }
-    let wide = |x: &Tensor| x.to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec::<f64>();
+    let wide = |x: &Tensor| parts(&x.detach())?.to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec::<f64>();
     let alike =
         |(a, b): (f64, f64)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance + tolerance * b.abs();
     Ok(wide(&a)?.into_iter().zip(wide(&b)?).all(alike))

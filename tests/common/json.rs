@@ -64,6 +64,10 @@ pub fn tensor(value: &Value) -> Result<Tensor> {
     match dtype {
         DType::Bool => Tensor::from_vec(data.iter().map(|v| integer(v) != 0).collect::<Vec<bool>>(), shape),
         DType::U64 => Tensor::from_vec(data.iter().map(|v| integer(v) as u64).collect::<Vec<u64>>(), shape),
+        d if d.is_complex() => {
+            let pairs: Vec<usize> = shape.into_iter().chain([2]).collect();
+            Tensor::from_vec(data.iter().map(float).collect::<Vec<f64>>(), pairs)?.view_as_complex()?.to_dtype(d)
+        }
         d if d.is_float() => Tensor::from_vec(data.iter().map(float).collect::<Vec<f64>>(), shape)?.to_dtype(d),
         d => Tensor::from_vec(data.iter().map(|v| integer(v) as i64).collect::<Vec<i64>>(), shape)?.to_dtype(d),
     }
@@ -79,7 +83,7 @@ pub struct Tolerance {
 impl Tolerance {
     /// The usual one of a dtype: some hundred roundings in f32 and f64, two in the halves, whose sums are kept in f32.
     pub fn of(dtype: DType) -> Tolerance {
-        let (rtol, atol) = match dtype {
+        let (rtol, atol) = match dtype.to_real() {
             DType::F64 => (1e-9, 1e-11),
             DType::F32 => (1e-5, 1e-5),
             DType::F16 => (2e-3, 1e-3),
@@ -117,7 +121,13 @@ pub fn compare(got: &Tensor, want: &Value, case: &Value) -> std::result::Result<
         return Err(format!("shape is {:?} and should be {shape:?}", got.shape()));
     }
     let data = list(&want["data"]);
-    if expected.is_float() {
+    // The parts of complex numbers one after the other.
+    let (got, shape) = if expected.is_complex() {
+        (&got.detach().view_as_real().map_err(|e| e.to_string())?, [&shape[..], &[2]].concat())
+    } else {
+        (got, shape)
+    };
+    if got.dtype().is_float() {
         let tolerance = Tolerance::in_case(case, expected);
         let got = got.to_dtype(DType::F64).and_then(|t| t.to_vec::<f64>()).map_err(|e| e.to_string())?;
         let want: Vec<f64> = data.iter().map(float).collect();

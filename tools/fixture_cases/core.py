@@ -20,6 +20,8 @@ DTYPES = {
     "u32": torch.uint32,
     "u64": torch.uint64,
     "bool": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 HALVES = ("f16", "bf16")
@@ -48,6 +50,10 @@ class Draw:
     def uniform(self, shape, low=-2.0, high=2.0, dtype="f64", decimals=4):
         u = torch.rand(shape, generator=self.generator, dtype=torch.float64)
         return ((u * (high - low) + low).round(decimals=decimals)).to(DTYPES[dtype])
+
+    def complex(self, shape, low=-2.0, high=2.0, dtype="c128", decimals=4):
+        parts = self.uniform([*shape, 2], low, high, "f64", decimals)
+        return torch.view_as_complex(parts).to(DTYPES[dtype])
 
     def positive(self, shape, dtype="f64", low=0.2, high=3.0):
         return self.uniform(shape, low, high, dtype)
@@ -100,7 +106,11 @@ def shortest(value, dtype):
 def encode(t, layout=False):
     """What is compared with: the exact values."""
     t = t.detach()
-    data = t.reshape(-1).tolist()
+    if t.is_complex():
+        # The parts of each number, one after the other.
+        data = [number(v) for v in torch.view_as_real(t.resolve_conj().contiguous()).reshape(-1).tolist()]
+    else:
+        data = t.reshape(-1).tolist()
     if t.is_floating_point():
         data = [number(v) for v in data]
     out = {"shape": list(t.shape), "dtype": NAMES[t.dtype], "data": data}
@@ -113,6 +123,9 @@ def encode(t, layout=False):
 def encode_input(t):
     """What is read into a tensor of its dtype, and may be written short."""
     out = encode(t)
+    if t.is_complex():
+        parts = torch.view_as_real(t.detach().resolve_conj().contiguous())
+        out["data"] = [shortest(v, parts.dtype) for v in parts.reshape(-1).tolist()]
     if t.is_floating_point():
         out["data"] = [shortest(v, t.dtype) for v in t.detach().reshape(-1).tolist()]
     return out
@@ -157,7 +170,7 @@ class Book:
         inputs = [None if t is None else t.detach().contiguous() for t in inputs]
         given = [t for t in inputs if t is not None]
         if grad == "auto":
-            grad = [t.dtype in (torch.float64, torch.float32) for t in given]
+            grad = [t.dtype in (torch.float64, torch.float32, torch.complex128, torch.complex64) for t in given]
         elif grad is False:
             grad = [False] * len(given)
         leaves = [t.clone().requires_grad_(g) for t, g in zip(given, grad)]
@@ -197,7 +210,8 @@ class Book:
         cotangents = []
         for o in outs:
             wanted = o.requires_grad
-            cotangents.append(draw.uniform(o.shape, -2, 2, NAMES[o.dtype], decimals=2) if wanted else None)
+            make = draw.complex if o.is_complex() else draw.uniform
+            cotangents.append(make(o.shape, -2, 2, NAMES[o.dtype], decimals=2) if wanted else None)
         pairs = [(o, c) for o, c in zip(outs, cotangents) if c is not None]
         assert pairs, f"{key}: no output depends on the inputs marked for gradients"
         wanted = [leaf for leaf, g in zip(leaves, grad) if g]

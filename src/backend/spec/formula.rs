@@ -87,7 +87,11 @@ impl Formula {
 pub(crate) struct Cotangent {
     pub formula: Formula,
     /// What the formula's inputs are: 0 for the result's cotangent, then the inputs of the function, then its result.
-    pub operands: SmallVec<[usize; 4]>,
+    pub operands: Box<[usize]>,
+    /// The same as a set: bit `k` stands for operand `k`.
+    pub reads: u16,
+    /// Whether it is the result's cotangent as it is.
+    pub passes_on: bool,
 }
 
 impl Cotangent {
@@ -105,7 +109,10 @@ impl Cotangent {
             other => other,
         });
         let steps = steps.collect();
-        Cotangent { formula: Formula::of_steps(name, operands.len(), steps), operands }
+        let formula = Formula::of_steps(name, operands.len(), steps);
+        let reads = operands.iter().fold(0, |set, &operand| set | 1 << operand);
+        let passes_on = formula.identity() == Some(0) && operands[0] == 0;
+        Cotangent { formula, operands: operands.into_vec().into(), reads, passes_on }
     }
 
     /// The cotangents that `f` gives for so many inputs, from symbols for the result's cotangent, the inputs, the result and

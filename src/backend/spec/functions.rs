@@ -387,7 +387,7 @@ macro_rules! fused {
     };
 }
 
-mod special;
+pub(crate) mod special;
 pub(crate) use special::sinc_slope;
 
 numbers! {

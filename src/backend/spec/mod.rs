@@ -1,6 +1,7 @@
 //! The vocabulary of kernels, which the operations and the backends of all devices share: what is to be computed, and
 //! nothing of how.
 
+mod complex;
 mod derivative;
 mod formula;
 pub(crate) mod functions;
@@ -15,6 +16,7 @@ mod rule;
 mod sort;
 mod triangle;
 
+pub(crate) use complex::ComplexFormula;
 #[cfg(feature = "cuda")]
 pub(crate) use formula::Inst;
 pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym, SymMask};

@@ -22,6 +22,7 @@ pub(crate) const fn compute_dtype(dtype: DType) -> DType {
         DType::F64 => DType::F64,
         DType::F32 | DType::F16 | DType::BF16 => DType::F32,
         DType::U64 => DType::U64,
+        complex @ (DType::C64 | DType::C128) => complex,
         _ => DType::I64,
     }
 }
