@@ -174,7 +174,7 @@ signed!(i32, i64, isize);
 /// assert_eq!(x.reshape(-1)?.shape(), [12]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes(pub(crate) Ints);
 
 /// One dimension; a negative one counts from the last.

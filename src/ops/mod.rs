@@ -49,7 +49,7 @@ macro_rules! files {
     };
 }
 files! {
-    activation arithmetic attention binary bits cast classify compare complex create extreme index join loss matmul norm parts product reduce rounding scan
+    activation arithmetic attention binary bits cast classify compare complex create extreme fft index join loss matmul norm parts product reduce rounding scan
     softmax sort special strided trigonometry unary views
 }
 

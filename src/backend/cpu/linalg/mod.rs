@@ -2,5 +2,6 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) mod amx;
+pub(crate) mod fft;
 pub(crate) mod gemm;
 pub(crate) mod matmul;

@@ -1,0 +1,818 @@
+//! Fourier transforms.
+//!
+//! Three of them are kernels, each on the last dimension and without a factor: of complex numbers, from real to complex ones
+//! and back. All others are made of these, and so are their derivatives.
+
+use super::entry::choices;
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::layout::{resolve_dim, resolve_dims};
+use crate::options::options;
+use crate::{DType, Dim, Dims, Result, Sizes, Tensor, TensorOptions};
+use smallvec::smallvec;
+
+choices! {
+    /// Where the factor of a Fourier transform goes.
+    ///
+    /// ```
+    /// use cotangent::{FftNorm, FftOptions, tensor};
+    /// let x = tensor!([1.0, 3.0])?;
+    /// let mean = x.rfft_with(FftOptions::new().norm(FftNorm::Forward))?.real()?.select(0, 0)?;
+    /// assert_eq!(mean.item::<f32>()?, 2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum FftNorm {
+        /// 1/n to the inverse transform.
+        #[default]
+        Backward = "backward",
+        /// 1/√n to both, which keeps lengths.
+        Ortho = "ortho",
+        /// 1/n to the transform.
+        Forward = "forward",
+    }
+}
+
+impl FftNorm {
+    fn factor(self, n: usize, forward: bool) -> f64 {
+        match (self, forward) {
+            (FftNorm::Backward, true) | (FftNorm::Forward, false) => 1.0,
+            (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            _ => 1.0 / n as f64,
+        }
+    }
+}
+
+options! {
+    /// The options of Fourier transforms along one dimension. A number stands for the length.
+    ///
+    /// ```
+    /// use cotangent::{FftNorm, FftOptions, Tensor};
+    /// let x = Tensor::randn([3, 5])?;
+    /// let y = x.fft_with(FftOptions::new().n(8).dim(0).norm(FftNorm::Ortho))?;
+    /// assert_eq!(y.shape(), [8, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FftOptions {
+        /// The length that the dimension is cut or filled up to.
+        n: Option<usize> = None,
+        /// The dimension.
+        dim: Dim = Dim(-1),
+        /// Where the factor goes.
+        norm: FftNorm = FftNorm::Backward,
+    }
+}
+
+impl From<usize> for FftOptions {
+    fn from(n: usize) -> FftOptions {
+        FftOptions::new().n(n)
+    }
+}
+
+options! {
+    /// The options of Fourier transforms along several dimensions.
+    ///
+    /// ```
+    /// use cotangent::{FftnOptions, Tensor};
+    /// let x = Tensor::randn([3, 5, 2])?;
+    /// let y = x.fftn_with(FftnOptions::new().s([4, 8]).dim([0, 1]))?;
+    /// assert_eq!(y.shape(), [4, 8, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FftnOptions {
+        /// The lengths that the dimensions are cut or filled up to; -1 for one that stays. Without dimensions that are named
+        /// they are those of the last ones.
+        s: Sizes = Sizes::default(),
+        /// The dimensions.
+        dim: Dims = Dims::ALL,
+        /// Where the factor goes.
+        norm: FftNorm = FftNorm::Backward,
+    }
+}
+
+/// Rows that are ready for a transform, and where their dimension was.
+struct Rows {
+    x: Tensor,
+    dim: usize,
+    n: usize,
+}
+
+impl Rows {
+    /// The dimension last, with so many elements; `n` is the length of the transform.
+    #[track_caller]
+    fn new(op: &'static str, x: &Tensor, dim: usize, take: usize, n: usize) -> Result<Rows> {
+        if n == 0 || take == 0 {
+            bail!(Value, op, "dimension {dim} of shape {:?} has no elements to transform", x.shape());
+        }
+        let x = x.transpose(dim, -1)?;
+        let size = x.shape()[x.rank() - 1];
+        let x = if take < size {
+            x.narrow(-1, 0, take)?
+        } else if take > size {
+            let mut rest = x.shape().to_vec();
+            rest[x.rank() - 1] = take - size;
+            Tensor::cat(&[&x, &Tensor::zeros_with(&rest, (x.dtype(), x.device()))?], -1)?
+        } else {
+            x
+        };
+        Ok(Rows { x, dim, n })
+    }
+
+    #[track_caller]
+    fn c2c(&self, forward: bool) -> Result<Tensor> {
+        c2c(&self.x, forward)
+    }
+
+    #[track_caller]
+    fn r2c(&self) -> Result<Tensor> {
+        r2c(&self.x)
+    }
+
+    #[track_caller]
+    fn c2r(&self) -> Result<Tensor> {
+        c2r(&self.x, self.n)
+    }
+
+    /// The result of a transform, scaled, with the dimension where it was.
+    #[track_caller]
+    fn finish(&self, y: Tensor, factor: f64) -> Result<Tensor> {
+        let y = y.transpose(self.dim, -1)?;
+        if factor == 1.0 { Ok(y) } else { y.mul(factor) }
+    }
+}
+
+/// The transform of the last dimension of complex numbers; without a factor.
+#[track_caller]
+fn c2c(x: &Tensor, forward: bool) -> Result<Tensor> {
+    let (pairs, n) = (x.detach().view_as_real()?.contiguous()?, x.shape()[x.rank() - 1]);
+    let shape = pairs.layout().shape().clone();
+    let out = Tensor::build("fft", shape, pairs.dtype(), x.device(), |out| {
+        let x = pairs.as_view()?;
+        kernel!("fft" on [x, out]: linalg::fft::c2c(x, n, forward, out))
+    })?;
+    // The conjugate of the matrix is that of the other direction, and it is symmetric.
+    out.view_as_complex()?.record("fft", &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, !forward)?)])
+    })
+}
+
+/// The first half of the transform of the last dimension of real numbers; without a factor.
+#[track_caller]
+fn r2c(x: &Tensor) -> Result<Tensor> {
+    let (whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
+    let mut shape = whole.layout().shape().with(x.rank() - 1, n / 2 + 1);
+    shape.insert(x.rank(), 2);
+    let out = Tensor::build("rfft", shape, whole.dtype(), x.device(), |out| {
+        let x = whole.as_view()?;
+        kernel!("rfft" on [x, out]: linalg::fft::r2c(x, n, out))
+    })?;
+    out.view_as_complex()?.record("rfft", &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| {
+            // The transform back of what is 0 in the other half.
+            let rows = Rows::new("rfft", g, g.rank() - 1, n, n)?;
+            Ok(smallvec![Some(rows.c2c(false)?.real()?)])
+        }
+    })
+}
+
+/// `n` real numbers from the first half of what would be their transform, along the last dimension; without a factor.
+#[track_caller]
+fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
+    let pairs = x.detach().view_as_real()?.contiguous()?;
+    let shape = x.layout().shape().with(x.rank() - 1, n);
+    let out = Tensor::build("irfft", shape, pairs.dtype(), x.device(), |out| {
+        let x = pairs.as_view()?;
+        kernel!("irfft" on [x, out]: linalg::fft::c2r(x, n, out))
+    })?;
+    out.record("irfft", &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| {
+            // Every number counts twice, as itself and as its conjugate, but for those that are real.
+            let half = n / 2 + 1;
+            let twice = |k: usize| if k == 0 || 2 * k == n { 1.0 } else { 2.0 };
+            let weights = Tensor::from_vec((0..half).map(twice).collect::<Vec<f64>>(), [half])?;
+            let weights = weights.to_dtype(g.dtype())?.to_device(g.device())?;
+            Ok(smallvec![Some(r2c(g)?.mul(&weights)?)])
+        }
+    })
+}
+
+/// Complex numbers, from whatever has a transform.
+#[track_caller]
+fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
+        dtype => x.to_dtype(dtype.to_complex()),
+    }
+}
+
+#[track_caller]
+fn one_dim(op: &'static str, x: &Tensor, options: &FftOptions, forward: bool) -> Result<Tensor> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let n = options.n.unwrap_or(x.shape()[dim]);
+    let rows = Rows::new(op, &complex_numbers(op, x)?, dim, n, n)?;
+    rows.finish(rows.c2c(forward)?, options.norm.factor(n, forward))
+}
+
+/// Real numbers along the dimension of the options.
+#[track_caller]
+fn real_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let x = match x.dtype() {
+        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
+        dtype if dtype.is_complex() => bail!(DType, op, "not defined for {dtype}: its numbers must be real"),
+        dtype => x.to_dtype(dtype.to_float())?,
+    };
+    let n = options.n.unwrap_or(x.shape()[dim]);
+    Rows::new(op, &x, dim, n, n)
+}
+
+/// The first half of what repeats as conjugates, along the dimension of the options.
+#[track_caller]
+fn half_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let n = options.n.unwrap_or((2 * x.shape()[dim]).saturating_sub(2));
+    Rows::new(op, &complex_numbers(op, x)?, dim, n / 2 + 1, n)
+}
+
+/// The dimensions of a transform along several, with their lengths.
+struct DimPlan {
+    dims: Vec<usize>,
+    sizes: Vec<Option<usize>>,
+    norm: FftNorm,
+}
+
+impl DimPlan {
+    fn new(op: &'static str, x: &Tensor, options: &FftnOptions, two: bool) -> Result<DimPlan> {
+        let lengths = &options.s.0;
+        let dims: Vec<usize> = match &options.dim.named {
+            Some(_) => resolve_dims(op, &options.dim, x.rank())?.to_vec(),
+            None if two && x.rank() < 2 => bail!(Shape, op, "shape {:?} has no two dimensions", x.shape()),
+            None if two => vec![x.rank() - 2, x.rank() - 1],
+            None if !lengths.is_empty() && lengths.len() <= x.rank() => (x.rank() - lengths.len()..x.rank()).collect(),
+            None => (0..x.rank()).collect(),
+        };
+        if !lengths.is_empty() && lengths.len() != dims.len() {
+            bail!(Value, op, "{} lengths {lengths:?} for {} dimensions {dims:?}", lengths.len(), dims.len());
+        }
+        let size = |&length: &isize| match length {
+            -1 => Ok(None),
+            1.. => Ok(Some(length as usize)),
+            _ => bail!(Value, op, "a length cannot be {length}"),
+        };
+        let mut sizes = lengths.iter().map(size).collect::<Result<Vec<_>>>()?;
+        sizes.resize(dims.len(), None);
+        if dims.is_empty() {
+            bail!(Shape, op, "there is no dimension to transform in shape {:?}", x.shape());
+        }
+        Ok(DimPlan { dims, sizes, norm: options.norm })
+    }
+
+    fn options(&self, at: usize) -> FftOptions {
+        FftOptions { n: self.sizes[at], dim: Dim(self.dims[at] as isize), norm: self.norm }
+    }
+
+    fn last(&self) -> FftOptions {
+        self.options(self.dims.len() - 1)
+    }
+
+    /// Along all dimensions.
+    #[track_caller]
+    fn all(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
+        let last = one_dim("fft", x, &self.last(), forward)?;
+        self.others(&last, forward)
+    }
+
+    /// Along all dimensions but the last.
+    #[track_caller]
+    fn others(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
+        let mut x = x.clone();
+        for at in (0..self.dims.len() - 1).rev() {
+            x = one_dim("fft", &x, &self.options(at), forward)?;
+        }
+        Ok(x)
+    }
+}
+
+/// Each of the dimensions cut at a place, and its parts exchanged.
+#[track_caller]
+fn shifted(op: &'static str, x: &Tensor, dims: &Dims, cut: fn(usize) -> usize) -> Result<Tensor> {
+    let mut x = x.clone();
+    for dim in resolve_dims(op, dims, x.rank())? {
+        let size = x.shape()[dim];
+        let at = cut(size);
+        x = Tensor::cat(&[x.narrow(dim, at, size - at)?, x.narrow(dim, 0, at)?], dim)?;
+    }
+    Ok(x)
+}
+
+/// The first `count` of the frequencies of `n` numbers.
+fn frequencies(op: &'static str, n: usize, d: f64, count: usize, options: TensorOptions) -> Result<Tensor> {
+    if n == 0 {
+        bail!(Value, op, "0 numbers have no frequencies");
+    }
+    let (dtype, device) = options.or(DType::F32);
+    if !dtype.is_float() {
+        bail!(DType, op, "frequencies are floats, not {dtype}");
+    }
+    let positive = Tensor::arange_with(0, count, crate::ArangeOptions::new().dtype(dtype).device(device))?;
+    // Of a whole transform, those from the middle on are negative.
+    let whole = count == n && n > 1;
+    let numbers = if whole { positive.ge(n.div_ceil(2))?.where_(positive.sub(n)?, &positive)? } else { positive };
+    numbers.div(n as f64 * d)
+}
+
+/// # Fourier transforms
+#[ops]
+impl Tensor {
+    /// The discrete Fourier transform along a dimension, the last by default. With `n` the dimension is cut, or
+    /// filled up with zeros, to that length first; `norm` says where the factor 1/n goes.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.fft()?.to_vec::<Complex<f32>>()?[0], Complex::new(10.0, 0.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_fft"])]
+    #[doc(alias = "fft_fft")]
+    pub fn fft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        one_dim("fft", self, &options, true)
+    }
+
+    /// The inverse of [`fft`](Self::fft).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.fft()?.ifft()?.real()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_ifft"])]
+    #[doc(alias = "fft_ifft")]
+    pub fn ifft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        one_dim("ifft", self, &options, false)
+    }
+
+    /// The first half, `n / 2 + 1` numbers, of the transform of real numbers; the rest are their conjugates.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.rfft()?.shape(), [3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(false), errors = real_errors, aliases = ["fft_rfft"])]
+    #[doc(alias = "fft_rfft")]
+    pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = real_rows("rfft", self, &options)?;
+        x.finish(x.r2c()?, options.norm.factor(x.n, true))
+    }
+
+    /// The inverse of [`rfft`](Self::rfft): real numbers from the first half of their transform. Their number is `n`,
+    /// by default the even one.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.rfft()?.irfft()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_irfft"])]
+    #[doc(alias = "fft_irfft")]
+    pub fn irfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = half_rows("irfft", self, &options)?;
+        x.finish(x.c2r()?, options.norm.factor(x.n, false))
+    }
+
+    /// The transform of numbers that repeat as conjugates, of which the first half is given: real numbers, `n` of
+    /// them.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.hfft()?.shape(), [6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_hfft"])]
+    #[doc(alias = "fft_hfft")]
+    pub fn hfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = half_rows("hfft", &self.conj()?, &options)?;
+        x.finish(x.c2r()?, options.norm.factor(x.n, true))
+    }
+
+    /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real numbers.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.ihfft()?.hfft()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(false), errors = real_errors, aliases = ["fft_ihfft"])]
+    #[doc(alias = "fft_ihfft")]
+    pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = real_rows("ihfft", self, &options)?;
+        x.finish(x.r2c()?.conj()?, options.norm.factor(x.n, false))
+    }
+
+    /// The Fourier transform along the last two dimensions.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.fft2()?.shape(), [4, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_fft2"])]
+    #[doc(alias = "fft_fft2")]
+    pub fn fft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("fft2", self, &options, true)?;
+        plan.all(self, true)
+    }
+
+    /// The inverse of [`fft2`](Self::fft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.fft2()?.ifft2()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_ifft2"])]
+    #[doc(alias = "fft_ifft2")]
+    pub fn ifft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ifft2", self, &options, true)?;
+        plan.all(self, false)
+    }
+
+    /// The Fourier transform of real numbers along the last two dimensions: along the last of them the first half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.rfft2()?.shape(), [4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, false), errors = real_many_errors, aliases = ["fft_rfft2"])]
+    #[doc(alias = "fft_rfft2")]
+    pub fn rfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("rfft2", self, &options, true)?;
+        plan.others(&self.rfft_with(plan.last())?, true)
+    }
+
+    /// The inverse of [`rfft2`](Self::rfft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.rfft2()?.irfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_irfft2"])]
+    #[doc(alias = "fft_irfft2")]
+    pub fn irfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("irfft2", self, &options, true)?;
+        plan.others(self, false)?.irfft_with(plan.last())
+    }
+
+    /// The transform, along the last two dimensions, of numbers that repeat as conjugates along the last of them, of
+    /// which the first half is given.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.hfft2()?.shape(), [4, 10]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_hfft2"])]
+    #[doc(alias = "fft_hfft2")]
+    pub fn hfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("hfft2", self, &options, true)?;
+        plan.others(self, true)?.hfft_with(plan.last())
+    }
+
+    /// The inverse of [`hfft2`](Self::hfft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.ihfft2()?.hfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, false), errors = real_many_errors, aliases = ["fft_ihfft2"])]
+    #[doc(alias = "fft_ihfft2")]
+    pub fn ihfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ihfft2", self, &options, true)?;
+        plan.others(&self.ihfft_with(plan.last())?, false)
+    }
+
+    /// The Fourier transform along all dimensions, or those that are named.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.fftn()?.shape(), [4, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_fftn"])]
+    #[doc(alias = "fft_fftn")]
+    pub fn fftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("fftn", self, &options, false)?;
+        plan.all(self, true)
+    }
+
+    /// The inverse of [`fftn`](Self::fftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.fftn()?.ifftn()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_ifftn"])]
+    #[doc(alias = "fft_ifftn")]
+    pub fn ifftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ifftn", self, &options, false)?;
+        plan.all(self, false)
+    }
+
+    /// The Fourier transform of real numbers along all dimensions, or those that are named: along the last of them
+    /// the first half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.rfftn()?.shape(), [4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, false), errors = real_many_errors, aliases = ["fft_rfftn"])]
+    #[doc(alias = "fft_rfftn")]
+    pub fn rfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("rfftn", self, &options, false)?;
+        plan.others(&self.rfft_with(plan.last())?, true)
+    }
+
+    /// The inverse of [`rfftn`](Self::rfftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.rfftn()?.irfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_irfftn"])]
+    #[doc(alias = "fft_irfftn")]
+    pub fn irfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("irfftn", self, &options, false)?;
+        plan.others(self, false)?.irfft_with(plan.last())
+    }
+
+    /// The transform, along all dimensions, or those that are named, of numbers that repeat as conjugates along the
+    /// last of them, of which the first half is given.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.hfftn()?.shape(), [4, 10]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_hfftn"])]
+    #[doc(alias = "fft_hfftn")]
+    pub fn hfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("hfftn", self, &options, false)?;
+        plan.others(self, true)?.hfft_with(plan.last())
+    }
+
+    /// The inverse of [`hfftn`](Self::hfftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.ihfftn()?.hfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, false), errors = real_many_errors, aliases = ["fft_ihfftn"])]
+    #[doc(alias = "fft_ihfftn")]
+    pub fn ihfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ihfftn", self, &options, false)?;
+        plan.others(&self.ihfft_with(plan.last())?, false)
+    }
+
+    /// The halves of dimensions, all by default, exchanged, so that frequency 0 comes to the middle.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0, 1, -2, -1])?.fftshift(..)?.to_vec::<i64>()?, [-2, -1, 0, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or one is named twice.
+    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_fftshift"])]
+    #[doc(alias = "fft_fftshift")]
+    pub fn fftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
+        shifted("fftshift", self, &dim, |size| size - size / 2)
+    }
+
+    /// The inverse of [`fftshift`](Self::fftshift).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1, 0, 1])?.ifftshift(..)?.to_vec::<i64>()?, [0, 1, -1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or one is named twice.
+    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_ifftshift"])]
+    #[doc(alias = "fft_ifftshift")]
+    pub fn ifftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
+        shifted("ifftshift", self, &dim, |size| size / 2)
+    }
+
+    /// The frequencies of [`fft`](Self::fft) of `n` numbers that are `d` apart.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// assert_eq!(Tensor::fftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, -0.5, -0.25]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `n` is 0, or the dtype is not of floats.
+    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_fftfreq"])]
+    #[doc(alias = "fft_fftfreq")]
+    pub fn fftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        frequencies("fftfreq", n, d, n, options)
+    }
+
+    /// The frequencies of [`rfft`](Self::rfft) of `n` numbers that are `d` apart.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// assert_eq!(Tensor::rfftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `n` is 0, or the dtype is not of floats.
+    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_rfftfreq"])]
+    #[doc(alias = "fft_rfftfreq")]
+    pub fn rfftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        frequencies("rfftfreq", n, d, n / 2 + 1, options)
+    }
+}
+
+fn numbers(shape: &[usize], complex: bool) -> Result<Tensor> {
+    if complex { super::complex::complex_spread(shape) } else { spread(shape, -2.0, 2.1) }
+}
+
+fn one_samples(complex: bool) -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| numbers(shape, complex);
+    Ok(vec![
+        sample![x(&[6])?],
+        sample![x(&[2, 5])?],
+        sample![x(&[2, 5])?; n = 3],
+        sample![x(&[2, 3])?; n = 8, dim = 1, norm = "ortho"],
+        sample![x(&[4, 2, 3])?; dim = 0, norm = "forward"],
+        sample![x(&[0, 4])?],
+        sample![spread([5], -2.0, 2.1)?],
+    ])
+}
+
+fn many_samples(two: bool, complex: bool) -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| numbers(shape, complex);
+    let mut all = vec![
+        sample![x(&[4, 3])?],
+        sample![x(&[2, 3, 4])?; norm = "ortho"],
+        sample![x(&[3, 4])?; s = [2, 6]],
+        sample![x(&[3, 2, 4])?; dim = [0, 2], norm = "forward"],
+        sample![spread([3, 4], -2.0, 2.1)?],
+    ];
+    if !two {
+        all.push(sample![x(&[5])?]);
+        all.push(sample![x(&[2, 3, 2])?; s = [4], dim = [1]]);
+    }
+    Ok(all)
+}
+
+fn one_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![&x; dim = 2]],
+        error!["nothing to transform", "0"; sample![normal([2, 0], 1)?]],
+        error!["half precision", "f16"; sample![x.to_dtype(DType::F16)?]],
+    ])
+}
+
+fn real_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = one_errors()?;
+    all.push(error!["complex numbers", "c128"; sample![numbers(&[3], true)?]]);
+    Ok(all)
+}
+
+fn many_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![&x; dim = [0, 2]]],
+        error!["other lengths than dimensions", "[4]", "[0, 1]"; sample![&x; s = [4], dim = [0, 1]]],
+        error!["a length of 0", "0"; sample![&x; s = [0, 2]]],
+    ])
+}
+
+fn real_many_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = many_errors()?;
+    all.push(error!["complex numbers", "c128"; sample![numbers(&[3, 2], true)?]]);
+    Ok(all)
+}
+
+fn shift_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([5], -2.0, 2.1)?],
+        sample![spread([4, 3], -2.0, 2.1)?],
+        sample![spread([4, 3], -2.0, 2.1)?, 0],
+        sample![spread([2, 3, 4], -2.0, 2.1)?, [0, -1]],
+        sample![spread([0, 3], -2.0, 2.1)?],
+        sample![ints(&[1, 2, 3, 4], [4])?],
+    ])
+}
+
+fn shift_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 2]]])
+}
+
+fn frequency_samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![5], sample![6, 0.5], sample![1], sample![4; dtype = DType::F64]])
+}
+
+fn frequency_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no numbers", "0"; sample![0]], error!["integers", "i64"; sample![4; dtype = DType::I64]]])
+}
