@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Operations that look at every element for few results. With more elements than there is memory for, which take none
 /// since they are one element expanded, they would go on for days; they are called with such a tensor only where the
 /// result is as large.
-const LOOKS_AT_ALL: [&str; 22] = [
+const LOOKS_AT_ALL: [&str; 47] = [
     "scaled_dot_product_attention",
     "max",
     "min",
@@ -49,6 +49,31 @@ const LOOKS_AT_ALL: [&str; 22] = [
     "logsumexp",
     "cumsum",
     "sort",
+    "dot",
+    "vdot",
+    "inner",
+    "mv",
+    "mm",
+    "bmm",
+    "addmm",
+    "addmv",
+    "addbmm",
+    "baddbmm",
+    "einsum",
+    "tensordot",
+    "linalg_multi_dot",
+    "linalg_vecdot",
+    "trace",
+    "linalg_vector_norm",
+    "linalg_matrix_norm",
+    "linalg_norm",
+    "linalg_cond",
+    "matrix_power",
+    "matrix_exp",
+    "linalg_solve",
+    "linalg_solve_ex",
+    "linalg_solve_triangular",
+    "linalg_lu_solve",
 ];
 
 /// Results of up to so many elements are computed and differentiated.

@@ -18,7 +18,8 @@
 //!
 //! `#[op(..)]` knows `name` (where the method's is not the operation's), `samples` and `errors` (functions), `derivative = rule |
 //! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
-//! `view`, `random`, `reads_layout` and `in_f64` (the result is of f64 whatever the dtype).
+//! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused) and `in_f64` (the result is of f64 whatever
+//! the dtype).
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 
@@ -104,7 +105,7 @@ impl Parse for Settings {
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             match key.to_string().as_str() {
-                "view" | "random" | "reads_layout" | "in_f64" => settings.flags.push(key),
+                "view" | "random" | "reads_layout" | "full_precision" | "in_f64" => settings.flags.push(key),
                 name => {
                     input.parse::<Token![=]>()?;
                     match name {
@@ -367,7 +368,8 @@ impl Op {
         };
         let tolerance = tolerance.as_ref().map_or_else(|| quote!(1.0), |lit| quote!(#lit));
         let flag = |name: &str| flags.iter().any(|flag| flag == name);
-        let (view, random, reads_layout, in_f64) = (flag("view"), flag("random"), flag("reads_layout"), flag("in_f64"));
+        let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
+        let (full_precision, in_f64) = (flag("full_precision"), flag("in_f64"));
         quote! {
             crate::ops::Op {
                 name: #name,
@@ -380,6 +382,7 @@ impl Op {
                 random: #random,
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
+                full_precision: #full_precision,
                 tolerance: #tolerance,
                 samples: #samples,
                 error_cases: #errors,

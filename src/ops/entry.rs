@@ -39,6 +39,8 @@ pub struct Op {
     pub reads_layout: bool,
     /// Whether its result is of `f64` whatever the dtype of its arguments.
     pub in_f64: bool,
+    /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.
+    pub full_precision: bool,
     /// How many times as large as usual its rounding errors may be.
     pub tolerance: f64,
     pub(crate) samples: fn() -> Result<Vec<Sample>>,
@@ -454,11 +456,6 @@ pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], name
 }
 
 impl Op {
-    /// Whether it puts complex numbers together from parts, which half precision and integers are not.
-    pub fn parts_of_complex(&self) -> bool {
-        matches!(self.name, "complex" | "polar" | "view_as_complex")
-    }
-
     /// The parameters, in order.
     ///
     /// ```

@@ -338,7 +338,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_fft"])]
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_fft"])]
     #[doc(alias = "fft_fft")]
     pub fn fft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         one_dim("fft", self, &options, true)
@@ -355,7 +355,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_ifft"])]
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_ifft"])]
     #[doc(alias = "fft_ifft")]
     pub fn ifft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         one_dim("ifft", self, &options, false)
@@ -372,7 +372,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(false), errors = real_errors, aliases = ["fft_rfft"])]
+    #[op(samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
     #[doc(alias = "fft_rfft")]
     pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("rfft", self, &options)?;
@@ -391,7 +391,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_irfft"])]
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_irfft"])]
     #[doc(alias = "fft_irfft")]
     pub fn irfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("irfft", self, &options)?;
@@ -410,7 +410,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(true), errors = one_errors, aliases = ["fft_hfft"])]
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_hfft"])]
     #[doc(alias = "fft_hfft")]
     pub fn hfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("hfft", &self.conj()?, &options)?;
@@ -428,7 +428,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(false), errors = real_errors, aliases = ["fft_ihfft"])]
+    #[op(samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
     #[doc(alias = "fft_ihfft")]
     pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("ihfft", self, &options)?;
@@ -447,7 +447,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_fft2"])]
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_fft2"])]
     #[doc(alias = "fft_fft2")]
     pub fn fft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("fft2", self, &options, true)?;
@@ -466,7 +466,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_ifft2"])]
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_ifft2"])]
     #[doc(alias = "fft_ifft2")]
     pub fn ifft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ifft2", self, &options, true)?;
@@ -485,7 +485,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, false), errors = real_many_errors, aliases = ["fft_rfft2"])]
+    #[op(samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
     #[doc(alias = "fft_rfft2")]
     pub fn rfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfft2", self, &options, true)?;
@@ -504,7 +504,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_irfft2"])]
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_irfft2"])]
     #[doc(alias = "fft_irfft2")]
     pub fn irfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("irfft2", self, &options, true)?;
@@ -524,7 +524,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, true), errors = many_errors, aliases = ["fft_hfft2"])]
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_hfft2"])]
     #[doc(alias = "fft_hfft2")]
     pub fn hfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("hfft2", self, &options, true)?;
@@ -543,7 +543,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, false), errors = real_many_errors, aliases = ["fft_ihfft2"])]
+    #[op(samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfft2"])]
     #[doc(alias = "fft_ihfft2")]
     pub fn ihfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ihfft2", self, &options, true)?;
@@ -562,7 +562,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_fftn"])]
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_fftn"])]
     #[doc(alias = "fft_fftn")]
     pub fn fftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("fftn", self, &options, false)?;
@@ -581,7 +581,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_ifftn"])]
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_ifftn"])]
     #[doc(alias = "fft_ifftn")]
     pub fn ifftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ifftn", self, &options, false)?;
@@ -601,7 +601,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, false), errors = real_many_errors, aliases = ["fft_rfftn"])]
+    #[op(samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
     #[doc(alias = "fft_rfftn")]
     pub fn rfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfftn", self, &options, false)?;
@@ -620,7 +620,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_irfftn"])]
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_irfftn"])]
     #[doc(alias = "fft_irfftn")]
     pub fn irfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("irfftn", self, &options, false)?;
@@ -640,7 +640,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, true), errors = many_errors, aliases = ["fft_hfftn"])]
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_hfftn"])]
     #[doc(alias = "fft_hfftn")]
     pub fn hfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("hfftn", self, &options, false)?;
@@ -659,7 +659,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, false), errors = real_many_errors, aliases = ["fft_ihfftn"])]
+    #[op(samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfftn"])]
     #[doc(alias = "fft_ihfftn")]
     pub fn ihfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("ihfftn", self, &options, false)?;

@@ -20,6 +20,7 @@ pub struct Sample {
     args: Vec<Arg>,
     named: Vec<(&'static str, Arg)>,
     zero_derivative: bool,
+    symmetric: bool,
 }
 
 impl fmt::Debug for Sample {
@@ -38,7 +39,7 @@ impl fmt::Debug for Sample {
 impl Sample {
     /// A call with these arguments.
     pub fn new(args: impl IntoIterator<Item = Arg>) -> Sample {
-        Sample { args: args.into_iter().collect(), named: Vec::new(), zero_derivative: false }
+        Sample { args: args.into_iter().collect(), named: Vec::new(), zero_derivative: false, symmetric: false }
     }
 
     /// With one more, by name.
@@ -57,6 +58,17 @@ impl Sample {
     /// Whether a derivative of zero was declared.
     pub fn has_zero_derivative(&self) -> bool {
         self.zero_derivative
+    }
+
+    /// Declares that the first tensor has symmetric matrices, of which one triangle is read: differences move both alike.
+    #[must_use]
+    pub fn symmetric(self) -> Sample {
+        Sample { symmetric: true, ..self }
+    }
+
+    /// Whether the first tensor was declared to have symmetric matrices.
+    pub fn is_symmetric(&self) -> bool {
+        self.symmetric
     }
 
     /// The tensor that comes first.

@@ -192,8 +192,8 @@ class Book:
 
     def tensor_args(self, op, inputs):
         names = self.names.get(op, ["self", "other"])
-        if names == ["tensors"]:
-            return {"tensors": [encode_input(t) for t in inputs]}
+        if names in (["tensors"], ["operands"]):
+            return {names[0]: [encode_input(t) for t in inputs]}
         return {name: encode_input(t) for name, t in zip(names, inputs) if t is not None}
 
     def add_if_defined(self, op, inputs, args=None, **more):

@@ -1,3 +1,4 @@
-//! Matrix products.
+//! Matrix products and factorizations.
 
+pub(crate) mod decompose;
 pub(crate) mod matmul;

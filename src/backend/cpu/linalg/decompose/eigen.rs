@@ -1,0 +1,174 @@
+//! Eigenvalues and eigenvectors of symmetric matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
+//! one by rotations.
+
+use super::blocks::{Columns, Real, Rotated, axpy2, dot, scale};
+use super::reflect::{reflect, reflection};
+use crate::Result;
+use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::error::bail;
+
+/// The eigenvalues of a symmetric matrix, of which the lower triangle is read, in ascending order into `values`, and the
+/// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
+///
+/// # Errors
+/// If memory runs out, or the rotations do not converge.
+///
+/// # Safety
+/// All elements of the matrix are inside its buffer, and nobody else uses it.
+pub(super) unsafe fn eigh<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    n: usize,
+    values: &mut [T],
+    vectors: bool,
+) -> Result<()> {
+    let mut largest = T::ZERO;
+    // SAFETY: the caller's promise, for columns of the matrix.
+    unsafe {
+        for j in 0..n {
+            for i in j..n {
+                let x = a.get(i, j);
+                a.set(j, i, x);
+                largest = if x.abs() > largest { x.abs() } else { largest };
+            }
+        }
+    }
+    let unusual = largest > T::ZERO && (largest < T::SMALLEST || largest > T::ONE / T::SMALLEST);
+    if unusual {
+        // SAFETY: the caller's promise.
+        (0..n).for_each(|j| unsafe { a.column(j, 0, n) }.iter_mut().for_each(|x| *x = *x / largest));
+    }
+    let (mut off, mut taus) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
+    // SAFETY: the caller's promise.
+    unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
+    let mut z = Rotated::identity(op, n, vectors)?;
+    diagonalize(op, values, &mut off, &mut z)?;
+    let z = z.finish();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
+    let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
+    values.copy_from_slice(&sorted);
+    if vectors {
+        let mut q = filled(op, T::ZERO, n * n)?;
+        for (to, &from) in q.chunks_exact_mut(n.max(1)).zip(&order) {
+            to.copy_from_slice(&z[from * n..(from + 1) * n]);
+        }
+        let made = Columns { ptr: q.as_mut_ptr(), ld: n };
+        // SAFETY: both matrices are `n` by `n`.
+        unsafe {
+            reflect(op, a, n, 1, &taus, made, n)?;
+            (0..n).for_each(|j| a.column(j, 0, n).copy_from_slice(&q[j * n..(j + 1) * n]));
+        }
+    }
+    if unusual {
+        scale(values, largest);
+    }
+    Ok(())
+}
+
+/// Reflections from both sides make a symmetric matrix tridiagonal: `diagonal`, and `off[k]` beside `k` and `k + 1`. The
+/// vectors stay below the subdiagonal.
+///
+/// # Safety
+/// As [`eigh`]; both triangles are written.
+unsafe fn tridiagonal<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    n: usize,
+    diagonal: &mut [T],
+    off: &mut [T],
+    taus: &mut [T],
+) -> Result<()> {
+    // `a -= v · wᵀ + w · vᵀ` is done a step later, when the columns are read again anyway.
+    let (mut v, mut w) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
+    let (mut next, mut product) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
+    for k in 0..n {
+        // SAFETY: the caller's promise, for columns of the matrix.
+        unsafe {
+            let column = a.column(k, k, n - k);
+            axpy2(-w[k], &v[k..], -v[k], &w[k..], column);
+            diagonal[k] = column[0];
+            if k + 1 == n {
+                break;
+            }
+            let (tau, beta) = reflection(&mut column[1..]);
+            (off[k], taus[k]) = (beta, tau);
+            next[k + 1] = T::ONE;
+            next[k + 2..].copy_from_slice(&column[2..]);
+        }
+        let first = k + 1;
+        let (to, known_v, known_w, new) = (Ptr::new(product.as_mut_ptr()), &v, &w, &next);
+        let matrix = Ptr::new(a.ptr);
+        parallel(n - first, (GRAIN / (n - first)).max(1), |range| {
+            let a = Columns { ptr: matrix.get(), ld: a.ld };
+            for j in range.start + first..range.end + first {
+                // SAFETY: the caller's promise; each column, and each element of the product, is one thread's.
+                unsafe {
+                    let column = a.column(j, first, n - first);
+                    axpy2(-known_w[j], &known_v[first..], -known_v[j], &known_w[first..], column);
+                    to.get().add(j).write(dot(column, &new[first..]));
+                }
+            }
+        });
+        let tau = taus[k];
+        scale(&mut product[first..], tau);
+        let half = T::from_f64(-0.5) * tau * dot(&product[first..], &next[first..]);
+        std::mem::swap(&mut v, &mut next);
+        for ((w, &p), &v) in w[first..].iter_mut().zip(&product[first..]).zip(&v[first..]) {
+            *w = p + half * v;
+        }
+    }
+    Ok(())
+}
+
+/// Rotations make a tridiagonal matrix diagonal (the implicit QL method), and the columns of `z` its eigenvectors.
+fn diagonalize<T: Real>(op: &'static str, d: &mut [T], e: &mut [T], z: &mut Rotated<T>) -> Result<()> {
+    let (two, n) = (T::from_f64(2.0), d.len());
+    for l in 0..n {
+        let mut steps = 0;
+        loop {
+            // The first small element beside the diagonal.
+            let negligible = |m: usize| e[m].abs() <= T::EPSILON * (d[m].abs() + d[m + 1].abs()) || e[m] == T::ZERO;
+            let m = (l..n - 1).find(|&m| negligible(m)).unwrap_or(n - 1);
+            if m == l {
+                break;
+            }
+            steps += 1;
+            if steps > 60 {
+                bail!(Value, op, "the eigenvalues of a matrix of size {n} did not converge");
+            }
+            let shift = (d[l + 1] - d[l]) / (two * e[l]);
+            let root = shift.hypot(T::ONE);
+            let signed = if shift >= T::ZERO { root } else { -root };
+            let mut g = d[m] - d[l] + e[l] / (shift + signed);
+            let (mut s, mut c, mut p) = (T::ONE, T::ONE, T::ZERO);
+            let mut stopped = false;
+            for i in (l..m).rev() {
+                let (f, b) = (s * e[i], c * e[i]);
+                let r = f.hypot(g);
+                e[i + 1] = r;
+                if r == T::ZERO {
+                    d[i + 1] = d[i + 1] - p;
+                    e[m] = T::ZERO;
+                    stopped = true;
+                    break;
+                }
+                (s, c) = (f / r, g / r);
+                g = d[i + 1] - p;
+                let t = (d[i] - g) * s + two * c * b;
+                p = s * t;
+                d[i + 1] = g + p;
+                g = c * t - b;
+                z.rotate(i + 1, i, c, s);
+            }
+            if stopped {
+                continue;
+            }
+            d[l] = d[l] - p;
+            e[l] = g;
+            e[m] = T::ZERO;
+        }
+    }
+    Ok(())
+}

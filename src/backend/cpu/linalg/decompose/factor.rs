@@ -1,0 +1,178 @@
+//! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
+
+use super::blocks::{Columns, Real, axpy, scale, solve, solve_right, subtract};
+use crate::Result;
+use crate::backend::cpu::linalg::gemm::Matrix;
+
+/// Columns that are factored one by one.
+const PANEL: usize = 16;
+
+/// The LU factorization of an `m` by `n` matrix with exchanges of rows: `pivots[j]` says which row, counted from 1, was
+/// exchanged with row `j`. Returns 0, or the number of the first pivot that is zero, counted from 1.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// All elements of the matrix are inside its buffer, and nobody else uses it.
+pub(super) unsafe fn lu<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    m: usize,
+    n: usize,
+    pivots: &mut [i32],
+) -> Result<i32> {
+    let k = m.min(n);
+    let left = if k <= PANEL { k } else { (k / 2).next_multiple_of(PANEL).min(k - 1) };
+    // SAFETY: the caller's promise, for parts of the matrix.
+    unsafe {
+        if left == n || k == 0 {
+            return Ok(panel(a, m, n, pivots));
+        }
+        let (first, second) = pivots[..k].split_at_mut(left);
+        let mut info = lu(op, a, m, left, first)?;
+        let right = a.from(0, left);
+        exchange(right, n - left, first);
+        solve(op, left, a.matrix(), false, true, right, n - left)?;
+        if m > left {
+            let (below, rest) = (a.from(left, 0), right.from(left, 0));
+            // The transpose of what is left lies row by row.
+            let across = Matrix { ptr: right.ptr.cast_const(), row: a.ld as isize, col: 1 };
+            subtract(op, [n - left, m - left, left], across, below.matrix().t(), rest.ptr, a.ld)?;
+            let then = lu(op, rest, m - left, n - left, second)?;
+            if info == 0 && then > 0 {
+                info = then + left as i32;
+            }
+            exchange(below, left, second);
+            second.iter_mut().for_each(|pivot| *pivot += left as i32);
+        }
+        Ok(info)
+    }
+}
+
+/// Exchanges rows of `n` columns, as the pivots say.
+///
+/// # Safety
+/// As [`lu`].
+pub(super) unsafe fn exchange<T: Real>(a: Columns<T>, n: usize, pivots: &[i32]) {
+    for j in 0..n {
+        for (i, &pivot) in pivots.iter().enumerate() {
+            let other = pivot as usize - 1;
+            if other != i {
+                // SAFETY: the caller's promise.
+                unsafe { std::ptr::swap(a.at(i, j), a.at(other, j)) };
+            }
+        }
+    }
+}
+
+/// Undoes [`exchange`].
+///
+/// # Safety
+/// As [`lu`].
+pub(super) unsafe fn exchange_back<T: Real>(a: Columns<T>, n: usize, pivots: &[i32]) {
+    for j in 0..n {
+        for (i, &pivot) in pivots.iter().enumerate().rev() {
+            let other = pivot as usize - 1;
+            if other != i {
+                // SAFETY: the caller's promise.
+                unsafe { std::ptr::swap(a.at(i, j), a.at(other, j)) };
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`lu`].
+unsafe fn panel<T: Real>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]) -> i32 {
+    let mut info = 0;
+    // SAFETY: the caller's promise, for columns of the matrix.
+    unsafe {
+        for j in 0..m.min(n) {
+            let column = a.column(j, 0, m);
+            let (mut best, mut at) = (column[j].abs(), j);
+            for (i, x) in column.iter().enumerate().skip(j + 1) {
+                if x.abs() > best {
+                    (best, at) = (x.abs(), i);
+                }
+            }
+            pivots[j] = at as i32 + 1;
+            if best == T::ZERO {
+                info = if info == 0 { j as i32 + 1 } else { info };
+                continue;
+            }
+            if at != j {
+                (0..n).for_each(|c| std::ptr::swap(a.at(j, c), a.at(at, c)));
+            }
+            let inverse = T::ONE / column[j];
+            if inverse.is_finite() {
+                scale(&mut column[j + 1..], inverse);
+            } else {
+                let pivot = column[j];
+                column[j + 1..].iter_mut().for_each(|x| *x = *x / pivot);
+            }
+            for c in j + 1..n {
+                axpy(-a.get(j, c), &column[j + 1..], a.column(c, j + 1, m - j - 1));
+            }
+        }
+    }
+    info
+}
+
+/// The lower triangle `l` with `l · lᵀ = a`, in place of that of `a`; what is above it has no meaning. Returns 0, or the size
+/// of the first leading part that is not positive definite.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// As [`lu`].
+pub(super) unsafe fn cholesky<T: Real>(op: &'static str, a: Columns<T>, n: usize) -> Result<i32> {
+    // SAFETY: the caller's promise, for columns and parts of the matrix.
+    unsafe {
+        if n <= 2 * PANEL {
+            for j in 0..n {
+                let column = a.column(j, j, n - j);
+                for k in 0..j {
+                    axpy(-a.get(j, k), a.column(k, j, n - j), column);
+                }
+                let pivot = column[0];
+                if pivot.partial_cmp(&T::ZERO) != Some(std::cmp::Ordering::Greater) || !pivot.is_finite() {
+                    return Ok(j as i32 + 1);
+                }
+                let root = pivot.sqrt();
+                column[0] = root;
+                scale(&mut column[1..], T::ONE / root);
+            }
+            return Ok(0);
+        }
+        let half = (n / 2).next_multiple_of(2 * PANEL);
+        let info = cholesky(op, a, half)?;
+        if info > 0 {
+            return Ok(info);
+        }
+        let (below, rest) = (a.from(half, 0), a.from(half, half));
+        solve_right(op, n - half, half, a, below)?;
+        subtract_square(op, rest, n - half, below, half)?;
+        let info = cholesky(op, rest, n - half)?;
+        Ok(if info > 0 { info + half as i32 } else { 0 })
+    }
+}
+
+/// `c -= a · aᵀ`, of which the lower triangle is needed. `a` has `n` rows and `k` columns.
+///
+/// # Safety
+/// As [`subtract`].
+unsafe fn subtract_square<T: Real>(op: &'static str, c: Columns<T>, n: usize, a: Columns<T>, k: usize) -> Result<()> {
+    // SAFETY: the caller's promise, for parts of the matrices.
+    unsafe {
+        if n <= 128 {
+            return subtract(op, [n, n, k], a.matrix(), a.matrix().t(), c.ptr, c.ld);
+        }
+        let half = (n / 2).next_multiple_of(32);
+        let below = a.from(half, 0);
+        subtract_square(op, c, half, a, k)?;
+        subtract(op, [half, n - half, k], a.matrix(), below.matrix().t(), c.at(half, 0), c.ld)?;
+        subtract_square(op, c.from(half, half), n - half, below, k)
+    }
+}

@@ -1,0 +1,260 @@
+//! Factorizations of batches of matrices.
+//!
+//! Matrices lie column by column: a tensor of shape `[batch.., columns, rows]` in row-major order. Those of a batch are split
+//! over the threads; of few large ones each is factored by all, as far as it is made of products.
+
+mod blocks;
+mod eigen;
+mod factor;
+mod reflect;
+mod singular;
+
+use crate::backend::cpu::linalg::gemm::Matrix;
+use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::{DType, Result, Shape};
+use blocks::{Columns, Real};
+
+/// Multiplications from which on all threads work on one matrix.
+const LARGE: usize = 1 << 26;
+
+/// Calls a function for `f32` or `f64`.
+macro_rules! real {
+    ($op:expr, $dtype:expr, $T:ident => $call:expr) => {
+        match $dtype {
+            DType::F32 => {
+                type $T = f32;
+                $call
+            }
+            DType::F64 => {
+                type $T = f64;
+                $call
+            }
+            dtype => bail!(Backend, $op, "there is no kernel for {dtype}"),
+        }
+    };
+}
+
+/// How many matrices there are, and how many columns and rows they have.
+fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, usize, usize)> {
+    let [lead @ .., columns, rows] = &shape[..] else { bail!(Backend, op, "{shape:?} has no matrices") };
+    Ok((lead.iter().product(), *columns, *rows))
+}
+
+/// Calls `f` for every matrix of a batch.
+fn each(count: usize, work: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    if count < num_threads() || work >= LARGE {
+        return (0..count).try_for_each(f);
+    }
+    let grain = ((1 << 15) / work.max(1)).max(1);
+    try_parallel(count, grain, |mut range| range.try_for_each(&f))
+}
+
+/// Matrices of one size, one after the other, that threads take apart.
+struct Batch<T> {
+    ptr: Ptr<T>,
+    columns: usize,
+    rows: usize,
+}
+
+impl<T: Real> Batch<T> {
+    /// Those of a contiguous view.
+    fn new(op: &'static str, view: &ViewMut<'_>) -> Result<Batch<T>> {
+        let (_, columns, rows) = sizes(op, view.layout.shape())?;
+        debug_assert!(view.layout.is_contiguous() && view.dtype == T::DTYPE);
+        Ok(Batch { ptr: Ptr::new(view.first().cast::<T>()), columns, rows })
+    }
+
+    fn read(op: &'static str, view: &View<'_>) -> Result<Batch<T>> {
+        let (_, columns, rows) = sizes(op, view.layout.shape())?;
+        debug_assert!(view.layout.is_contiguous() && view.dtype == T::DTYPE);
+        Ok(Batch { ptr: Ptr::new(view.first().cast_mut().cast::<T>()), columns, rows })
+    }
+
+    fn at(&self, number: usize) -> Columns<T> {
+        let first = self.ptr.get().wrapping_add(number * self.columns * self.rows);
+        Columns { ptr: first, ld: self.rows.max(1) }
+    }
+}
+
+/// A contiguous view's elements, in pieces of `each`, that threads take apart.
+struct Pieces<T> {
+    ptr: Ptr<T>,
+    each: usize,
+}
+
+impl<T> Pieces<T> {
+    fn new(view: &ViewMut<'_>, each: usize) -> Pieces<T> {
+        Pieces { ptr: Ptr::new(view.first().cast::<T>()), each }
+    }
+
+    /// # Safety
+    /// There is such a piece, and nobody else uses it.
+    unsafe fn at<'a>(&self, number: usize) -> &'a mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.get().add(number * self.each), self.each) }
+    }
+}
+
+fn work(a: usize, b: usize, c: usize) -> usize {
+    a.saturating_mul(b).saturating_mul(c)
+}
+
+/// LU factorizations in place, with exchanges of rows: `pivots` (`i32`) says which row, counted from 1, was exchanged with
+/// each; `info` (`i32`) is 0, or the number of the first pivot that is zero.
+pub(crate) fn lu(
+    op: &'static str,
+    a: &mut ViewMut<'_>,
+    pivots: &mut ViewMut<'_>,
+    info: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (count, n, m) = sizes(op, a.layout.shape())?;
+    let (pivots, info) = (Pieces::<i32>::new(pivots, m.min(n)), Pieces::<i32>::new(info, 1));
+    real!(op, a.dtype, T => {
+        let a = Batch::<T>::new(op, a)?;
+        // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+        each(count, work(m, n, m.min(n)), |at| unsafe {
+            info.at(at)[0] = factor::lu(op, a.at(at), m, n, pivots.at(at))?;
+            Ok(())
+        })
+    })
+}
+
+/// `b = a⁻¹ · b`, or with the transposes of `a`, for matrices that [`lu`] has factored.
+pub(crate) fn lu_solve(
+    op: &'static str,
+    a: View<'_>,
+    pivots: View<'_>,
+    transposed: bool,
+    b: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (count, columns, n) = sizes(op, b.layout.shape())?;
+    let Some(pivots) = pivots.as_slice::<i32>() else { bail!(Backend, op, "pivots should be i32 in order") };
+    real!(op, b.dtype, T => {
+        let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
+        // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
+        each(count, work(n, n, columns), |at| unsafe {
+            let (a, b, pivots) = (a.at(at).matrix(), b.at(at), &pivots[at * n..(at + 1) * n]);
+            if transposed {
+                blocks::solve(op, n, a.t(), false, false, b, columns)?;
+                blocks::solve(op, n, a.t(), true, true, b, columns)?;
+                factor::exchange_back(b, columns, pivots);
+                Ok(())
+            } else {
+                factor::exchange(b, columns, pivots);
+                blocks::solve(op, n, a, false, true, b, columns)?;
+                blocks::solve(op, n, a, true, false, b, columns)
+            }
+        })
+    })
+}
+
+/// Cholesky factorizations in place of the lower triangles; what is above them has no meaning. `info` (`i32`) is 0, or the
+/// size of the first leading part that is not positive definite.
+pub(crate) fn cholesky(op: &'static str, a: &mut ViewMut<'_>, info: &mut ViewMut<'_>) -> Result<()> {
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    let info = Pieces::<i32>::new(info, 1);
+    real!(op, a.dtype, T => {
+        let a = Batch::<T>::new(op, a)?;
+        // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+        each(count, work(n, n, n) / 3, |at| unsafe {
+            info.at(at)[0] = factor::cholesky(op, a.at(at), n)?;
+            Ok(())
+        })
+    })
+}
+
+/// `b = a⁻¹ · b` for triangles `a`, which lie by columns or, as said, by rows.
+pub(crate) fn solve_triangular(
+    op: &'static str,
+    a: View<'_>,
+    by_rows: bool,
+    upper: bool,
+    unit: bool,
+    b: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (count, columns, n) = sizes(op, b.layout.shape())?;
+    real!(op, b.dtype, T => {
+        let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
+        // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
+        each(count, work(n, n, columns), |at| unsafe {
+            let matrix: Matrix<T> = a.at(at).matrix();
+            blocks::solve(op, n, if by_rows { matrix.t() } else { matrix }, upper, unit, b.at(at), columns)
+        })
+    })
+}
+
+/// QR factorizations in place: R on and above the diagonals, the vectors of the reflections below, their factors in `taus`.
+pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) -> Result<()> {
+    let (count, n, m) = sizes(op, a.layout.shape())?;
+    real!(op, a.dtype, T => {
+        let (a, taus) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(taus, m.min(n)));
+        // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+        each(count, work(m, n, m.min(n)), |at| unsafe { reflect::qr(op, a.at(at), m, n, taus.at(at)) })
+    })
+}
+
+/// The first columns of the orthogonal matrices that [`qr`] has found, as many as `q` has.
+pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMut<'_>) -> Result<()> {
+    let (count, columns, m) = sizes(op, q.layout.shape())?;
+    let k = taus.layout.shape().last().copied().unwrap_or(0);
+    real!(op, q.dtype, T => {
+        let (a, q) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, q)?);
+        let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "factors should lie in order") };
+        // SAFETY: the views are contiguous and have a matrix for each number, of which `q`'s is one thread's.
+        each(count, work(m, columns, k), |at| unsafe {
+            let to = q.at(at);
+            for j in 0..columns {
+                let column = to.column(j, 0, m);
+                column.fill(0.0);
+                column[j] = 1.0;
+            }
+            reflect::reflect(op, a.at(at), m, 0, &taus[at * k..(at + 1) * k], to, columns)
+        })
+    })
+}
+
+fn check_finite<T: Real>(op: &'static str, a: Columns<T>, len: usize, number: usize) -> Result<()> {
+    // SAFETY: the caller has a matrix of so many elements, without gaps.
+    if unsafe { a.column(0, 0, len) }.iter().all(|x| x.is_finite()) {
+        return Ok(());
+    }
+    bail!(Value, op, "matrix {number} has elements that are not finite")
+}
+
+/// Eigenvalues of symmetric matrices, of which the lower triangles are read, in ascending order into `values`, and the
+/// eigenvectors in place of the matrices, if they are wanted.
+pub(crate) fn eigh(op: &'static str, a: &mut ViewMut<'_>, values: &mut ViewMut<'_>, vectors: bool) -> Result<()> {
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    real!(op, a.dtype, T => {
+        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
+        each(count, work(n, n, n), |at| {
+            check_finite(op, a.at(at), n * n, at)?;
+            // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+            unsafe { eigen::eigh(op, a.at(at), n, values.at(at), vectors) }
+        })
+    })
+}
+
+/// Singular values of matrices with no fewer rows than columns, in descending order into `values`, with the left vectors in
+/// `u`, as many as it has columns, and the right ones in `v`. The matrices are overwritten.
+pub(crate) fn svd(
+    op: &'static str,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    u: Option<&mut ViewMut<'_>>,
+    v: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let (count, n, m) = sizes(op, a.layout.shape())?;
+    real!(op, a.dtype, T => {
+        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
+        let (u, v) = (u.map(|u| Batch::<T>::new(op, u)).transpose()?, v.map(|v| Batch::<T>::new(op, v)).transpose()?);
+        each(count, work(m, n, n), |at| {
+            check_finite(op, a.at(at), m * n, at)?;
+            let (u, v) = (u.as_ref().map(|u| (u.at(at), u.columns)), v.as_ref().map(|v| v.at(at)));
+            // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+            unsafe { singular::svd(op, a.at(at), m, n, values.at(at), u, v) }
+        })
+    })
+}

@@ -1,0 +1,171 @@
+//! Householder reflections `1 - tau · v · vᵀ`, in blocks, and the QR factorization.
+
+use super::blocks::{Columns, Real, axpy, dot, scale};
+use crate::Result;
+use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start, gemm};
+use crate::backend::cpu::runtime::scratch::filled;
+
+/// Reflections that are applied as one.
+const BLOCK: usize = 32;
+
+/// Makes the reflection that takes `x` to a multiple of the first unit vector, as LAPACK does: returns `tau` and that
+/// multiple. `x` becomes `v`, but for its first element, which is 1 and stays unwritten.
+pub(super) fn reflection<T: Real>(x: &mut [T]) -> (T, T) {
+    let Some((first, rest)) = x.split_first_mut() else { return (T::ZERO, T::ZERO) };
+    let head = *first;
+    let tail = dot(rest, rest);
+    if tail == T::ZERO {
+        return (T::ZERO, head);
+    }
+    let norm = (head * head + tail).sqrt();
+    let beta = if head > T::ZERO { -norm } else { norm };
+    scale(rest, T::ONE / (head - beta));
+    ((beta - head) / beta, beta)
+}
+
+/// The QR factorization of an `m` by `n` matrix: R on and above the diagonal, the vectors of the reflections below it.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// All elements of the matrix are inside its buffer, and nobody else uses it.
+pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: usize, taus: &mut [T]) -> Result<()> {
+    let k = m.min(n);
+    for start in (0..k).step_by(BLOCK) {
+        let end = k.min(start + BLOCK);
+        // SAFETY: the caller's promise, for columns of the matrix.
+        unsafe {
+            for j in start..end {
+                let v = a.column(j, j, m - j);
+                let (tau, beta) = reflection(v);
+                for c in j + 1..end {
+                    let column = a.column(c, j, m - j);
+                    let weight = tau * (column[0] + dot(&v[1..], &column[1..]));
+                    column[0] = column[0] - weight;
+                    axpy(-weight, &v[1..], &mut column[1..]);
+                }
+                v[0] = beta;
+                taus[j] = tau;
+            }
+            let block = Block::new(op, a, start..end, m, 0, taus)?;
+            block.apply(op, true, a.from(start, end), n - end)?;
+        }
+    }
+    Ok(())
+}
+
+/// `q = H₀ · H₁ ⋯ · q`, for `columns` columns `q` of `m` elements; the vector of reflection `j` begins in row `j + below` of
+/// column `j` of `a`, with a 1 that is not written.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// All elements of the matrices are inside their buffers, and nobody else uses `q`.
+pub(super) unsafe fn reflect<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    m: usize,
+    below: usize,
+    taus: &[T],
+    q: Columns<T>,
+    columns: usize,
+) -> Result<()> {
+    for start in (0..taus.len()).step_by(BLOCK).rev() {
+        let end = taus.len().min(start + BLOCK);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let block = Block::new(op, a, start..end, m, below, taus)?;
+            block.apply(op, false, q.from(start + below, 0), columns)?;
+        }
+    }
+    Ok(())
+}
+
+/// Some reflections as one: `1 - v · t · vᵀ`.
+struct Block<T> {
+    /// `rows` by `count`.
+    v: Vec<T>,
+    /// An upper triangle of `count` by `count`, by columns.
+    t: Vec<T>,
+    rows: usize,
+    count: usize,
+}
+
+impl<T: Real> Block<T> {
+    /// # Safety
+    /// As [`reflect`].
+    unsafe fn new(
+        op: &'static str,
+        a: Columns<T>,
+        range: std::ops::Range<usize>,
+        m: usize,
+        below: usize,
+        taus: &[T],
+    ) -> Result<Block<T>> {
+        let (first, count) = (range.start, range.len());
+        let rows = m - first - below;
+        let (mut v, mut t) = (filled(op, T::ZERO, rows * count)?, filled(op, T::ZERO, count * count)?);
+        for (at, j) in range.enumerate() {
+            let column = &mut v[at * rows..(at + 1) * rows];
+            column[at] = T::ONE;
+            // SAFETY: the caller's promise.
+            column[at + 1..].copy_from_slice(unsafe { a.column(j, j + below + 1, rows - at - 1) });
+        }
+        for at in 0..count {
+            let tau = taus[first + at];
+            let own = &v[at * rows..(at + 1) * rows];
+            let mut weights = [T::ZERO; BLOCK];
+            for (weight, other) in weights[..at].iter_mut().zip(v.chunks_exact(rows)) {
+                *weight = -tau * dot(&other[at..], &own[at..]);
+            }
+            for i in 0..at {
+                let sum = (i..at).fold(T::ZERO, |sum, j| sum + t[j * count + i] * weights[j]);
+                t[at * count + i] = sum;
+            }
+            t[at * count + at] = tau;
+        }
+        Ok(Block { v, t, rows, count })
+    }
+
+    /// `c -= v · t · vᵀ · c`, or with the transpose of `t`.
+    ///
+    /// # Safety
+    /// As [`reflect`].
+    unsafe fn apply(&self, op: &'static str, transposed: bool, c: Columns<T>, columns: usize) -> Result<()> {
+        let &Block { ref v, ref t, rows, count } = self;
+        if rows == 0 || columns == 0 || count == 0 {
+            return Ok(());
+        }
+        let mut w = filled(op, T::ZERO, count * columns)?;
+        let v = Matrix { ptr: v.as_ptr(), row: 1, col: rows as isize };
+        let across = Matrix { ptr: c.ptr.cast_const(), row: c.ld as isize, col: 1 };
+        let product = Product {
+            m: columns,
+            n: count,
+            k: rows,
+            a: across,
+            b: v,
+            out: w.as_mut_ptr(),
+            width: count,
+            start: Start::Zero,
+        };
+        // SAFETY: the caller's promise; `w` has as many elements.
+        unsafe { gemm(op, &product)? };
+        for w in w.chunks_exact_mut(count) {
+            let mut sums = [T::ZERO; BLOCK];
+            for (i, sum) in sums[..count].iter_mut().enumerate() {
+                let terms = if transposed { 0..i + 1 } else { i..count };
+                let at = |j: usize| if transposed { t[i * count + j] } else { t[j * count + i] };
+                *sum = terms.fold(T::ZERO, |sum, j| sum - at(j) * w[j]);
+            }
+            w.copy_from_slice(&sums[..count]);
+        }
+        let weights = Matrix { ptr: w.as_ptr(), row: count as isize, col: 1 };
+        let product =
+            Product { m: columns, n: rows, k: count, a: weights, b: v.t(), out: c.ptr, width: c.ld, start: Start::Out };
+        // SAFETY: the caller's promise.
+        unsafe { gemm(op, &product) }
+    }
+}

@@ -1,0 +1,287 @@
+//! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
+
+use super::blocks::{Columns, Real, Rotated, axpy, dot, scale};
+use super::reflect::{qr, reflect, reflection};
+use crate::Result;
+use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::error::bail;
+
+/// Columns whose sums are made together, whatever the number of threads.
+const CHUNK: usize = 64;
+
+/// The singular values of an `m` by `n` matrix, where `m` is not less than `n`, in descending order into `values`. `u` gets
+/// the left vectors, `n` or `m` columns of them, and `v` the right ones. The matrix is overwritten. All its elements are finite.
+///
+/// # Errors
+/// If memory runs out, or the rotations do not converge.
+///
+/// # Safety
+/// All elements of the matrices are inside their buffers, and nobody else uses them.
+pub(super) unsafe fn svd<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    m: usize,
+    n: usize,
+    values: &mut [T],
+    u: Option<(Columns<T>, usize)>,
+    v: Option<Columns<T>>,
+) -> Result<()> {
+    let mut largest = T::ZERO;
+    // SAFETY: the caller's promise, for columns of the matrices; so below.
+    (0..n).flat_map(|j| unsafe { a.column(j, 0, m) }).for_each(|x| {
+        largest = if x.abs() > largest { x.abs() } else { largest };
+    });
+    let unusual = largest > T::ZERO && (largest < T::SMALLEST || largest > T::ONE / T::SMALLEST);
+    if unusual {
+        // SAFETY: as above.
+        (0..n).flat_map(|j| unsafe { a.column(j, 0, m) }).for_each(|x| *x = *x / largest);
+    }
+    let mut taus = filled(op, T::ZERO, if m > n { n } else { 0 })?;
+    let mut square = filled(op, T::ZERO, n * n)?;
+    // SAFETY: as above.
+    unsafe {
+        if m > n {
+            qr(op, a, m, n, &mut taus)?;
+        }
+        for (j, column) in square.chunks_exact_mut(n.max(1)).enumerate() {
+            let len = if m > n { j + 1 } else { n };
+            column[..len].copy_from_slice(a.column(j, 0, len));
+        }
+    }
+    let r = Columns { ptr: square.as_mut_ptr(), ld: n };
+    let (mut off, mut left) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
+    let (mut across, mut right) = (filled(op, T::ZERO, n * n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
+    let rows = Columns { ptr: across.as_mut_ptr(), ld: n };
+    // SAFETY: both matrices are `n` by `n`.
+    unsafe { bidiagonal(op, r, n, [values, &mut off], &mut left, rows, &mut right)? };
+    let vectors = u.is_some() || v.is_some();
+    let (mut ub, mut vb) = (Rotated::identity(op, n, vectors)?, Rotated::identity(op, n, vectors)?);
+    diagonalize(op, values, &mut off, &mut ub, &mut vb)?;
+    let (ub, mut vb) = (ub.finish(), vb.finish());
+    // No singular value is negative.
+    for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < T::ZERO) {
+        *value = -*value;
+        if vectors {
+            scale(&mut vb[at * n..(at + 1) * n], -T::ONE);
+        }
+    }
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| values[j].partial_cmp(&values[i]).unwrap_or(std::cmp::Ordering::Equal));
+    let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
+    values.copy_from_slice(&sorted);
+    // SAFETY: as above.
+    unsafe {
+        if let Some((u, count)) = u {
+            for j in 0..count {
+                let column = u.column(j, 0, m);
+                column.fill(T::ZERO);
+                match order.get(j) {
+                    Some(&from) => column[..n].copy_from_slice(&ub[from * n..(from + 1) * n]),
+                    None => column[j] = T::ONE,
+                }
+            }
+            reflect(op, r, n, 0, &left, u, n)?;
+            reflect(op, a, m, 0, &taus, u, count)?;
+        }
+        if let Some(v) = v {
+            for (j, &from) in order.iter().enumerate() {
+                v.column(j, 0, n).copy_from_slice(&vb[from * n..(from + 1) * n]);
+            }
+            reflect(op, rows, n, 1, &right, v, n)?;
+        }
+    }
+    if unusual {
+        scale(values, largest);
+    }
+    Ok(())
+}
+
+/// Reflections from the left and the right make a square matrix bidiagonal: its diagonal, and what is above it. The vectors
+/// of those from the left stay below the diagonal, those from the right go to the columns of `rows`.
+///
+/// # Safety
+/// As [`svd`]; both matrices are `n` by `n`.
+unsafe fn bidiagonal<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    n: usize,
+    [diagonal, off]: [&mut [T]; 2],
+    left: &mut [T],
+    rows: Columns<T>,
+    right: &mut [T],
+) -> Result<()> {
+    // `a -= w · uᵀ`, by the reflection from the right, is done a step later, when the columns are read again anyway.
+    let mut vectors = filled(op, T::ZERO, 4 * n)?;
+    let (u, others) = vectors.split_at_mut(n);
+    let (w, others) = others.split_at_mut(n);
+    let (v, weights) = others.split_at_mut(n);
+    let mut partial = filled(op, T::ZERO, n.div_ceil(CHUNK) * n)?;
+    for k in 0..n {
+        // SAFETY: the caller's promise, for columns of the matrix.
+        unsafe {
+            let column = a.column(k, k, n - k);
+            axpy(-u[k], &w[k..], column);
+            let (tau, beta) = reflection(column);
+            (diagonal[k], left[k]) = (beta, tau);
+            v[k] = T::ONE;
+            v[k + 1..].copy_from_slice(&column[1..]);
+        }
+        let (first, tau) = (k + 1, left[k]);
+        if first == n {
+            break;
+        }
+        let grain = (GRAIN / (n - k)).max(1);
+        let (matrix, to) = (Ptr::new(a.ptr), Ptr::new(weights.as_mut_ptr()));
+        let (known_u, known_w, new) = (&*u, &*w, &*v);
+        parallel(n - first, grain, |range| {
+            let a = Columns { ptr: matrix.get(), ld: a.ld };
+            for j in range.start + first..range.end + first {
+                // SAFETY: the caller's promise; each column, and each weight, is one thread's.
+                unsafe {
+                    let column = a.column(j, k, n - k);
+                    axpy(-known_u[j], &known_w[k..], column);
+                    to.get().add(j).write(tau * dot(column, &new[k..]));
+                }
+            }
+        });
+        // SAFETY: as above.
+        unsafe {
+            (first..n).for_each(|j| u[j] = a.get(k, j) - weights[j]);
+            let (tau, beta) = reflection(&mut u[first..]);
+            (off[k], right[k]) = (beta, tau);
+            u[first] = T::ONE;
+            rows.column(k, first, n - first).copy_from_slice(&u[first..]);
+        }
+        let (sums, new_u, weights) = (Ptr::new(partial.as_mut_ptr()), &*u, &*weights);
+        let chunks = (n - first).div_ceil(CHUNK);
+        parallel(chunks, (grain / CHUNK).max(1), |range| {
+            let a = Columns { ptr: matrix.get(), ld: a.ld };
+            for chunk in range {
+                // SAFETY: the caller's promise; each column, and each chunk's sums, are one thread's.
+                unsafe {
+                    let sum = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), n - first);
+                    sum.fill(T::ZERO);
+                    let start = first + chunk * CHUNK;
+                    for j in start..n.min(start + CHUNK) {
+                        let column = a.column(j, first, n - first);
+                        axpy(-weights[j], &new[first..], column);
+                        axpy(new_u[j], column, sum);
+                    }
+                }
+            }
+        });
+        w[first..].fill(T::ZERO);
+        for chunk in 0..chunks {
+            axpy(right[k], &partial[chunk * n..chunk * n + n - first], &mut w[first..]);
+        }
+    }
+    Ok(())
+}
+
+/// The cosine and sine of the rotation that takes `(f, g)` to `(length, 0)`, and the length.
+fn rotation<T: Real>(f: T, g: T) -> (T, T, T) {
+    let length = f.hypot(g);
+    if length == T::ZERO { (T::ONE, T::ZERO, T::ZERO) } else { (f / length, g / length, length) }
+}
+
+/// Rotations make a bidiagonal matrix diagonal (the implicit QR method of Golub and Kahan), and the columns of `u` and `v` its
+/// singular vectors.
+fn diagonalize<T: Real>(
+    op: &'static str,
+    s: &mut [T],
+    e: &mut [T],
+    u: &mut Rotated<T>,
+    v: &mut Rotated<T>,
+) -> Result<()> {
+    let n = s.len();
+    let (half, mut p, mut steps) = (T::from_f64(0.5), n, 0);
+    while p > 0 {
+        // The last negligible element above the diagonal of the first `p`.
+        let small = |k: &usize| e[*k].abs() <= T::EPSILON * (s[*k].abs() + s[*k + 1].abs()) || e[*k] == T::ZERO;
+        let cut = (0..p - 1).rev().find(small);
+        if let Some(cut) = cut {
+            e[cut] = T::ZERO;
+        }
+        let k = cut.map_or(0, |cut| cut + 1);
+        if k == p - 1 {
+            (p, steps) = (k, 0);
+            continue;
+        }
+        steps += 1;
+        if steps > 100 {
+            bail!(Value, op, "the singular values of a matrix of size {n} did not converge");
+        }
+        // A negligible element on the diagonal.
+        let beside = |k0: usize| {
+            let before = if k0 > k { e[k0 - 1].abs() } else { T::ZERO };
+            let after = if k0 + 1 < p { e[k0].abs() } else { T::ZERO };
+            before + after
+        };
+        let zero = (k..p).rev().find(|&at| s[at].abs() <= T::EPSILON * beside(at));
+        match zero {
+            Some(last) if last == p - 1 => {
+                s[last] = T::ZERO;
+                let mut f = e[p - 2];
+                e[p - 2] = T::ZERO;
+                for j in (k..p - 1).rev() {
+                    let (c, sn, length) = rotation(s[j], f);
+                    s[j] = length;
+                    if j > k {
+                        f = -sn * e[j - 1];
+                        e[j - 1] = c * e[j - 1];
+                    }
+                    v.rotate(j, p - 1, c, sn);
+                }
+            }
+            Some(at) => {
+                s[at] = T::ZERO;
+                let mut f = e[at];
+                e[at] = T::ZERO;
+                for j in at + 1..p {
+                    let (c, sn, length) = rotation(s[j], f);
+                    s[j] = length;
+                    f = -sn * e[j];
+                    e[j] = c * e[j];
+                    u.rotate(j, at, c, sn);
+                }
+            }
+            None => {
+                let all = [s[p - 1], s[p - 2], e[p - 2], s[k], e[k]];
+                let unit = all.iter().fold(T::ZERO, |most, x| if x.abs() > most { x.abs() } else { most });
+                let [sp, before, ep, sk, ek] = all.map(|x| x / unit);
+                let b = ((before + sp) * (before - sp) + ep * ep) * half;
+                let c = (sp * ep) * (sp * ep);
+                let shift = if b == T::ZERO && c == T::ZERO {
+                    T::ZERO
+                } else {
+                    let root = (b * b + c).sqrt();
+                    c / (b + if b < T::ZERO { -root } else { root })
+                };
+                let (mut f, mut g) = ((sk + sp) * (sk - sp) + shift, sk * ek);
+                for j in k..p - 1 {
+                    let (c, sn, length) = rotation(f, g);
+                    if j > k {
+                        e[j - 1] = length;
+                    }
+                    f = c * s[j] + sn * e[j];
+                    e[j] = c * e[j] - sn * s[j];
+                    g = sn * s[j + 1];
+                    s[j + 1] = c * s[j + 1];
+                    v.rotate(j, j + 1, c, sn);
+                    let (c, sn, length) = rotation(f, g);
+                    s[j] = length;
+                    f = c * e[j] + sn * s[j + 1];
+                    s[j + 1] = c * s[j + 1] - sn * e[j];
+                    if j + 2 < p {
+                        g = sn * e[j + 1];
+                        e[j + 1] = c * e[j + 1];
+                    }
+                    u.rotate(j, j + 1, c, sn);
+                }
+                e[p - 2] = f;
+            }
+        }
+    }
+    Ok(())
+}

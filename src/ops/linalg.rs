@@ -1,0 +1,161 @@
+//! What the operations of linear algebra share: checks of matrices, transposes and diagonals.
+
+use crate::autograd::BackwardContext;
+use crate::backend::{self, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, checked_bytes};
+use crate::storage::Storage;
+use crate::{DType, Device, EyeOptions, Result, Shape, Tensor};
+use smallvec::smallvec;
+
+/// The conjugate transpose of the last two dimensions.
+#[track_caller]
+pub(super) fn mh(x: &Tensor) -> Result<Tensor> {
+    x.transpose(-2, -1)
+}
+
+/// Rows and columns of the matrices.
+pub(super) fn sizes(op: &'static str, x: &Tensor) -> Result<(usize, usize)> {
+    match *x.shape() {
+        [.., m, n] => Ok((m, n)),
+        _ => bail!(Shape, op, "a tensor of shape {:?} has no matrices: at least 2 dimensions are needed", x.shape()),
+    }
+}
+
+/// The size of square matrices.
+pub(super) fn square(op: &'static str, x: &Tensor) -> Result<usize> {
+    match sizes(op, x)? {
+        (m, n) if m == n => Ok(n),
+        (m, n) => bail!(Shape, op, "matrices of {m} by {n} in shape {:?} are not square", x.shape()),
+    }
+}
+
+/// Refuses what decompositions do not take.
+pub(super) fn full_precision(op: &'static str, x: &Tensor) -> Result<()> {
+    match x.dtype() {
+        DType::F32 | DType::F64 => Ok(()),
+        dtype => bail!(DType, op, "not defined for {dtype}: matrices of f32 or f64 are needed"),
+    }
+}
+
+/// Refuses what is not of floating point.
+pub(super) fn floats(op: &'static str, x: &Tensor) -> Result<()> {
+    match x.dtype() {
+        dtype if dtype.is_float() => Ok(()),
+        dtype => bail!(DType, op, "not defined for {dtype}: floats are needed"),
+    }
+}
+
+/// The dimensions before the matrices.
+pub(super) fn batch(x: &Tensor) -> &[usize] {
+    &x.shape()[..x.rank().saturating_sub(2)]
+}
+
+/// The product of some sizes; one that is too large stays so.
+pub(super) fn count(sizes: &[usize]) -> usize {
+    sizes.iter().fold(1, |n: usize, &size| n.saturating_mul(size))
+}
+
+/// A shape with these dimensions at its end.
+pub(super) fn with(lead: &[usize], last: &[usize]) -> Shape {
+    lead.iter().chain(last).copied().collect()
+}
+
+/// The identity of size `n` beside a tensor.
+pub(super) fn identity(n: usize, like: &Tensor) -> Result<Tensor> {
+    Tensor::eye_with(n, EyeOptions::new().dtype(like.dtype()).device(like.device()))
+}
+
+/// The layout of a diagonal of two dimensions, which comes last.
+fn diagonal_layout(op: &'static str, layout: &Layout, offset: isize, dim1: usize, dim2: usize) -> Result<Layout> {
+    let (rows, columns) = (layout.shape()[dim1] as isize, layout.shape()[dim2] as isize);
+    let (down, right) = (offset.saturating_neg().max(0), offset.max(0));
+    let len = rows.saturating_sub(down).min(columns.saturating_sub(right)).max(0) as usize;
+    let keep = |d: &usize| *d != dim1 && *d != dim2;
+    let others = (0..layout.rank()).filter(keep);
+    let shape: Shape = others.clone().map(|d| layout.shape()[d]).chain([len]).collect();
+    let step = layout.strides()[dim1].saturating_add(layout.strides()[dim2]);
+    let strides: Vec<isize> = others.map(|d| layout.strides()[d]).chain([step]).collect();
+    let first = layout.offset() as isize;
+    // Without elements no position is read.
+    let (offset, end) = match (shape.numel(), layout.extent()) {
+        (1.., Some((_, high))) => {
+            ((first + down * layout.strides()[dim1] + right * layout.strides()[dim2]) as usize, high + 1)
+        }
+        _ => (layout.offset(), layout.offset()),
+    };
+    layout.as_strided(op, shape, &strides, offset, end)
+}
+
+/// The diagonal of two dimensions, as a view; it is the last dimension of the result.
+#[track_caller]
+pub(super) fn diagonal(op: &'static str, x: &Tensor, offset: isize, dim1: usize, dim2: usize) -> Result<Tensor> {
+    let layout = diagonal_layout(op, x.layout(), offset, dim1, dim2)?;
+    x.with_layout(layout).record(op, &[x], |_| {
+        let shape = x.layout().shape().clone();
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(embedded(g, &shape, offset, dim1, dim2)?)])
+    })
+}
+
+/// Zeros of `shape` with `x` on a diagonal: the derivative of [`diagonal`], as that is of this.
+#[track_caller]
+fn embedded(x: &Tensor, shape: &Shape, offset: isize, dim1: usize, dim2: usize) -> Result<Tensor> {
+    const OP: &str = "diag_embed";
+    let mut storage = Storage::zeroed(OP, x.device(), checked_bytes(OP, shape, x.dtype().size())?)?;
+    let whole = Layout::contiguous(shape.clone());
+    let target = diagonal_layout(OP, &whole, offset, dim1, dim2)?;
+    backend::copy(OP, x.as_view()?, &mut ViewMut::new(OP, &mut storage, &target, x.dtype())?)?;
+    Tensor::from_parts(storage, whole, x.dtype()).record(OP, &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(diagonal(OP, g, offset, dim1, dim2)?)])
+    })
+}
+
+/// The main diagonals of the matrices.
+#[track_caller]
+pub(super) fn diag(x: &Tensor) -> Result<Tensor> {
+    diagonal("diagonal", x, 0, x.rank() - 2, x.rank() - 1)
+}
+
+/// Matrices with the last dimension as their diagonals.
+#[track_caller]
+pub(super) fn diag_embed(x: &Tensor) -> Result<Tensor> {
+    let rank = x.rank();
+    let n = x.shape()[rank - 1];
+    embedded(x, &with(x.shape(), &[n]), 0, rank - 1, rank)
+}
+
+/// A copy of the matrices that lies column by column, as decompositions take them, outside the graph.
+pub(super) fn columns(x: &Tensor) -> Result<Tensor> {
+    mh(&x.detach())?.copied("copy")
+}
+
+/// The matrices that lie column by column in a tensor.
+pub(super) fn from_columns(x: &Tensor) -> Result<Tensor> {
+    mh(x)
+}
+
+/// Refuses what a decomposition has stopped at: `info` has a number for each matrix, 0 where all went well.
+pub(super) fn refuse_failures(op: &'static str, info: &Tensor, why: impl Fn(i32) -> String) -> Result<()> {
+    let numbers = info.to_device(Device::Cpu)?.to_vec::<i32>()?;
+    let Some(at) = numbers.iter().position(|&number| number != 0) else { return Ok(()) };
+    let (mut index, mut rest) = (vec![0; info.rank()], at);
+    for (place, &size) in index.iter_mut().zip(info.shape()).rev() {
+        (*place, rest) = (rest % size, rest / size);
+    }
+    let which = if index.is_empty() { "the matrix".to_string() } else { format!("matrix {index:?}") };
+    bail!(Value, op, "{which} {}", why(numbers[at]))
+}
+
+/// Refuses matrices with elements that are not finite, which decompositions of a GPU might never end with. Those of the CPU look
+/// by themselves.
+pub(super) fn refuse_non_finite(op: &'static str, x: &Tensor) -> Result<()> {
+    if x.device() != Device::Cpu && any(&x.detach().abs()?.lt(f64::INFINITY)?.eq(false)?)? {
+        bail!(Value, op, "a matrix has elements that are not finite");
+    }
+    Ok(())
+}
+
+/// Whether one of some bools is true.
+pub(super) fn any(x: &Tensor) -> Result<bool> {
+    Ok(x.detach().to_dtype(DType::I64)?.sum(..)?.item::<i64>()? > 0)
+}

@@ -1,0 +1,307 @@
+//! LU factorizations.
+
+// PyTorch calls right-hand sides B.
+#![allow(non_snake_case)]
+
+use super::linalg::{
+    columns, count, from_columns, full_precision, mh, refuse_failures, sizes, square,
+};
+use super::linalg_solve::{common_batch, regular, triangular};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Device, Result, Shape, Tensor};
+use smallvec::smallvec;
+
+options! {
+    /// The options of [`Tensor::linalg_lu_solve_with`].
+    ///
+    /// ```
+    /// use cotangent::{LuSolveOptions, Tensor, tensor};
+    /// let (lu, pivots) = tensor!([[2.0, 1.0], [0.0, 1.0]])?.linalg_lu_factor()?;
+    /// let x = lu.linalg_lu_solve_with(&pivots, &tensor!([[2.0], [2.0]])?, LuSolveOptions::new().adjoint(true))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LuSolveOptions {
+        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        left: bool = true,
+        /// Whether the transposed matrix stands in place of `A`.
+        adjoint: bool = false,
+    }
+}
+
+/// LU factorizations of matrices, outside the graph.
+#[derive(Clone)]
+pub(super) struct Factors {
+    /// U on and above the diagonals, L below them.
+    pub lu: Tensor,
+    /// With which row, counted from 1, each was exchanged; `i32`.
+    pub pivots: Tensor,
+    /// 0, or the number of the first pivot that is zero; `i32`.
+    pub info: Tensor,
+}
+
+/// Factors the matrices of a tensor.
+pub(super) fn factor(x: &Tensor) -> Result<Factors> {
+    const OP: &str = "linalg_lu_factor";
+    let (m, n) = sizes(OP, x)?;
+    let lead: Shape = x.shape()[..x.rank() - 2].into();
+    let mut lu = columns(x)?;
+    let last: Shape = lead.iter().copied().chain([m.min(n)]).collect();
+    let mut pivots = Tensor::empty(OP, last, DType::I32, x.device())?;
+    let mut info = Tensor::empty(OP, lead, DType::I32, x.device())?;
+    {
+        let (a, p, i) = (&mut lu.as_view_mut(OP)?, &mut pivots.as_view_mut(OP)?, &mut info.as_view_mut(OP)?);
+        kernel!("linalg_lu_factor" on [a, p, i]: linalg::decompose::lu(a, p, i))?;
+    }
+    Ok(Factors { lu: from_columns(&lu)?, pivots, info })
+}
+
+impl Factors {
+    /// `A⁻¹ · B`, or with the transposes of `A`, outside the graph. The matrices are square.
+    pub fn solve(&self, b: &Tensor, transposed: bool) -> Result<Tensor> {
+        const OP: &str = "linalg_lu_solve";
+        let (lu, right) = common_batch(OP, &self.lu, &b.detach())?;
+        let lead = &lu.shape()[..lu.rank() - 1];
+        let pivots = self.pivots.expand(lead)?.contiguous()?;
+        let lu = mh(&lu)?.contiguous()?;
+        let mut x = columns(&right)?;
+        {
+            let (a, p, to) = (lu.as_view()?, pivots.as_view()?, &mut x.as_view_mut(OP)?);
+            kernel!("linalg_lu_solve" on [a, p, to]: linalg::decompose::lu_solve(a, p, transposed, to))?;
+        }
+        from_columns(&x)
+    }
+}
+
+/// The order of `m` rows after the exchanges that `pivots` names: row `i` of the result is the row of that number, `i64`.
+fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
+    let k = pivots.shape()[pivots.rank() - 1];
+    let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
+    let lead = &pivots.shape()[..pivots.rank() - 1];
+    let many = count(lead);
+    let mut all = crate::backend::cpu::runtime::scratch::with_room(op, many.saturating_mul(m))?;
+    for number in 0..if m == 0 { 0 } else { many } {
+        let start = all.len();
+        all.extend(0..m as i64);
+        for (i, &pivot) in numbers[number * k..(number + 1) * k].iter().enumerate() {
+            match usize::try_from(pivot) {
+                Ok(row) if row > 0 && row <= m && i < m => all.swap(start + i, start + row - 1),
+                _ => bail!(Index, op, "pivot {pivot} names no row of {m}, counted from 1"),
+            }
+        }
+    }
+    let shape: Shape = lead.iter().copied().chain([m]).collect();
+    Tensor::from_vec(all, shape)?.to_device(pivots.device())
+}
+
+/// The matrix `P` of `A = P · L · U`, for an order of rows.
+fn matrix(order: &Tensor, m: usize, dtype: DType) -> Result<Tensor> {
+    let places = Tensor::arange_with(0, m as i64, (DType::I64, order.device()))?;
+    mh(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
+}
+
+/// The cotangent of `A = P · L · U` from those of L and U. What lies beside the square part of a factor follows from that
+/// part and from `A`, so its cotangent is first carried there.
+fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option<&Tensor>) -> Result<Tensor> {
+    let (m, n) = (l.shape()[l.rank() - 2], u.shape()[u.rank() - 1]);
+    let k = m.min(n);
+    let zeros = |like: &Tensor| like.zeros_like();
+    let (mut gl, mut gu) = (gl.map_or_else(|| zeros(l), |g| Ok(g.clone()))?, gu.map_or_else(|| zeros(u), |g| Ok(g.clone()))?);
+    let (mut beside, mut l1, mut u1) = (None, l.clone(), u.clone());
+    if n > k {
+        // U₂ = L⁻¹ · A₂.
+        let (u2, g2) = (u.narrow(-1, k, n - k)?, gu.narrow(-1, k, n - k)?);
+        let g = triangular(&mh(l)?, &g2, true, true)?;
+        gl = gl.sub(&g.matmul(&mh(&u2)?)?)?;
+        (u1, gu) = (u.narrow(-1, 0, k)?, gu.narrow(-1, 0, k)?);
+        beside = Some((-1, g));
+    } else if m > k {
+        // L₂ = A₂ · U⁻¹.
+        let (l2, g2) = (l.narrow(-2, k, m - k)?, gl.narrow(-2, k, m - k)?);
+        let g = mh(&triangular(u, &mh(&g2)?, true, false)?)?;
+        gu = gu.sub(&mh(&l2)?.matmul(&g)?)?;
+        (l1, gl) = (l.narrow(-2, 0, k)?, gl.narrow(-2, 0, k)?);
+        beside = Some((-2, g));
+    }
+    let inner = mh(&l1)?.matmul(&gl)?.tril(-1)?.add(&gu.matmul(&mh(&u1)?)?.triu(0)?)?;
+    let half = triangular(&mh(&l1)?, &inner, true, true)?;
+    let mut g = mh(&triangular(&u1, &mh(&half)?, true, false)?)?;
+    if let Some((dim, other)) = beside {
+        g = Tensor::cat(&[g, other], dim)?;
+    }
+    p.matmul(&g)
+}
+
+/// L and U out of what [`factor`] gives.
+fn split(lu: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (m, n) = sizes("linalg_lu", lu)?;
+    let k = m.min(n);
+    let one = Tensor::eye_with(m, crate::EyeOptions::new().m(k).dtype(lu.dtype()).device(lu.device()))?;
+    Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&one)?, lu.narrow(-2, 0, k)?.triu(0)?))
+}
+
+/// # LU factorizations
+#[ops]
+impl Tensor {
+    /// Matrices `P`, `L` and `U` with `A = P · L · U`: a permutation of rows, a lower triangle with ones on its diagonal, and an
+    /// upper triangle.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (p, l, u) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu()?;
+    /// assert_eq!(p.to_vec::<f32>()?, [0.0, 1.0, 1.0, 0.0]);
+    /// assert_eq!((l.to_vec::<f32>()?, u.to_vec::<f32>()?), (vec![1.0, 0.0, 0.0, 1.0], vec![4.0, 6.0, 0.0, 2.0]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, or the elements are not `f32` or `f64`.
+    #[doc(alias = "lu")]
+    #[op(samples = lu_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0)]
+    pub fn linalg_lu(&self) -> Result<(Tensor, Tensor, Tensor)> {
+        const OP: &str = "linalg_lu";
+        let (m, _) = sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let (l, u) = split(&lu)?;
+        let p = matrix(&permutation(OP, &pivots, m)?, m, self.dtype())?;
+        let [l, u] = Tensor::record_joint([l, u], OP, &[self], |save| {
+            let (p, l, u) = (save.save(&p), save.save_output_at(0), save.save_output_at(1));
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let (l, u) = (ctx.output_at(0, &l)?, ctx.output_at(1, &u)?);
+                Ok(smallvec![Some(cotangent(&p, &l, &u, cotangents[0].as_ref(), cotangents[1].as_ref())?)])
+            }
+        })?;
+        Ok((p, l, u))
+    }
+
+    /// The LU factorization in one tensor, U on and above the diagonals and L below them, and the pivots: with which row,
+    /// counted from 1, each was exchanged. [`linalg_lu_solve`](Self::linalg_lu_solve) takes both.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// assert_eq!((lu.to_vec::<f32>()?, pivots.to_vec::<i32>()?), (vec![4.0, 6.0, 0.0, 2.0], vec![2, 2]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, a pivot is zero, or the elements are not `f32` or `f64`.
+    #[doc(alias = "lu_factor")]
+    #[op(samples = lu_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0)]
+    pub fn linalg_lu_factor(&self) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "linalg_lu_factor";
+        let (m, n) = sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let Factors { lu, pivots, info } = factor(&self.detach())?;
+        refuse_failures(OP, &info, |pivot| format!("is singular: pivot {pivot} is zero"))?;
+        let kept = pivots.clone();
+        let [lu, pivots] = Tensor::record_joint([lu, pivots], OP, &[self], |save| {
+            let (lu, pivots) = (save.save_output_at(0), save.save(&kept));
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let Some(Some(g)) = cotangents.first() else { return Ok(smallvec![None]) };
+                let (l, u) = split(&ctx.output_at(0, &lu)?)?;
+                let p = matrix(&permutation(OP, &pivots, m)?, m, g.dtype())?;
+                let k = m.min(n);
+                let (gl, gu) = (g.narrow(-1, 0, k)?.tril(-1)?, g.narrow(-2, 0, k)?.triu(0)?);
+                Ok(smallvec![Some(cotangent(&p, &l, &u, Some(&gl), Some(&gu))?)])
+            }
+        })?;
+        Ok((lu, pivots))
+    }
+
+    /// The solution `X` of `A · X = B`, this tensor and the pivots being what [`linalg_lu_factor`](Self::linalg_lu_factor) made
+    /// of `A`. Batches broadcast.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// let x = lu.linalg_lu_solve(&pivots, &tensor!([[2.0], [10.0]])?)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If shapes do not fit, a pivot names no row, or the elements are not `f32` or `f64`.
+    #[doc(alias = "lu_solve")]
+    #[op(samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
+    pub fn linalg_lu_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LuSolveOptions>) -> Result<Tensor> {
+        const OP: &str = "linalg_lu_solve";
+        let LuSolveOptions { left, adjoint } = options;
+        let n = square(OP, self)?;
+        full_precision(OP, self)?;
+        let (rows, width) = sizes(OP, B)?;
+        if self.dtype() != B.dtype() {
+            bail!(DType, OP, "the matrices are of {}, the right-hand sides of {}", self.dtype(), B.dtype());
+        }
+        if pivots.dtype().is_float() || *pivots.shape() != self.shape()[..self.rank() - 1] {
+            let (p, a) = (pivots.shape(), self.shape());
+            bail!(Shape, OP, "pivots of {} in shape {p:?} do not fit matrices in {a:?}", pivots.dtype());
+        }
+        if n != if left { rows } else { width } {
+            let (a, b) = (self.shape(), B.shape());
+            bail!(Shape, OP, "matrices in {a:?} do not fit right-hand sides in {b:?}");
+        }
+        let p = matrix(&permutation(OP, pivots, n)?, n, self.dtype())?;
+        // From the right the transposed system is solved.
+        let right = if left { B.clone() } else { mh(B)? };
+        let x = if adjoint == left {
+            let half = triangular(&mh(self)?, &right, false, false)?;
+            p.matmul(&triangular(&mh(self)?, &half, true, true)?)?
+        } else {
+            let half = triangular(self, &mh(&p)?.matmul(&right)?, false, true)?;
+            triangular(self, &half, true, false)?
+        };
+        if left { Ok(x) } else { mh(&x) }
+    }
+}
+
+fn lu_samples() -> Result<Vec<Sample>> {
+    let mut all = super::linalg_solve::square_samples()?;
+    let wide: [&[usize]; 5] = [&[2, 4], &[4, 2], &[2, 3, 2], &[5, 3], &[0, 3]];
+    for shape in wide {
+        let (m, n) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let side = m.max(n).max(1);
+        let mut square = shape.to_vec();
+        let rank = square.len();
+        (square[rank - 2], square[rank - 1]) = (side, side);
+        all.push(sample![regular(&square, 3)?.narrow(-2, 0, m)?.narrow(-1, 0, n)?.contiguous()?]);
+    }
+    Ok(all)
+}
+
+pub(super) fn matrix_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a vector", "[3]"; sample![normal([3], 1)?]],
+        error!["half precision", "f16"; sample![Tensor::zeros_with([2, 2], DType::F16)?]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?]],
+    ])
+}
+
+fn lu_solve_samples() -> Result<Vec<Sample>> {
+    let lu = regular(&[3, 3], 1)?;
+    let pivots = ints(&[2, 3, 3], [3])?.to_dtype(DType::I32)?;
+    let mut all = vec![sample![&lu, &pivots, normal([3, 2], 2)?], sample![&lu, &pivots, normal([2, 3, 1], 2)?]];
+    for (left, adjoint) in [(true, true), (false, false), (false, true)] {
+        let b = if left { normal([3, 2], 2)? } else { normal([2, 3], 2)? };
+        all.push(sample![&lu, &pivots, b; left = left, adjoint = adjoint]);
+    }
+    Ok(all)
+}
+
+fn lu_solve_errors() -> Result<Vec<ErrorCase>> {
+    let (lu, b) = (regular(&[3, 3], 1)?, normal([3, 2], 2)?);
+    let pivots = |numbers: &[i64]| ints(numbers, [numbers.len()]);
+    Ok(vec![
+        error!["a pivot", "pivot 4", "3"; sample![&lu, pivots(&[1, 2, 4])?, &b]],
+        error!["a pivot counted from 0", "pivot 0"; sample![&lu, pivots(&[0, 2, 3])?, &b]],
+        error!["too few pivots", "[2]", "[3, 3]"; sample![&lu, pivots(&[1, 2])?, &b]],
+        error!["sizes", "[3, 3]", "[2, 3]"; sample![&lu, pivots(&[1, 2, 3])?, normal([2, 3], 2)?]],
+        error!["not square", "2 by 3"; sample![normal([2, 3], 1)?, pivots(&[1, 2])?, &b]],
+    ])
+}

@@ -1,0 +1,526 @@
+//! Systems of linear equations, inverses, and determinants.
+
+// PyTorch calls right-hand sides B.
+#![allow(non_snake_case)]
+
+use super::linalg::{
+    any, batch, columns, diag, diag_embed, from_columns, full_precision, identity, mh, refuse_failures, square, with,
+};
+use super::linalg_lu::{Factors, factor};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::layout::broadcast;
+use crate::options::options;
+use crate::{DType, Result, Tensor};
+use smallvec::smallvec;
+
+options! {
+    /// The options of [`Tensor::linalg_solve_with`].
+    ///
+    /// ```
+    /// use cotangent::{LinalgSolveOptions, tensor};
+    /// let (a, b) = (tensor!([[2.0, 0.0], [1.0, 4.0]])?, tensor!([[3.0, 4.0]])?);
+    /// let x = a.linalg_solve_with(&b, LinalgSolveOptions::new().left(false))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LinalgSolveOptions {
+        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        left: bool = true,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::linalg_solve_triangular_with`].
+    ///
+    /// ```
+    /// use cotangent::{SolveTriangularOptions, tensor};
+    /// let (a, b) = (tensor!([[7.0, 0.0], [1.0, 7.0]])?, tensor!([[3.0], [5.0]])?);
+    /// let x = a.linalg_solve_triangular_with(&b, false, SolveTriangularOptions::new().unitriangular(true))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [3.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct SolveTriangularOptions {
+        /// Whether `A · X = B` is solved, or else `X · A = B`.
+        left: bool = true,
+        /// Whether the diagonal counts as ones, whatever is on it.
+        unitriangular: bool = false,
+    }
+}
+
+options! {
+    /// The options of the operations that say how they went, such as [`Tensor::linalg_inv_ex_with`].
+    ///
+    /// ```
+    /// use cotangent::{CheckOptions, Tensor};
+    /// let singular = Tensor::zeros([2, 2])?;
+    /// assert_eq!(singular.linalg_inv_ex()?.1.item::<i32>()?, 1);
+    /// assert!(singular.linalg_inv_ex_with(CheckOptions::new().check_errors(true)).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct CheckOptions {
+        /// Whether a matrix that it does not work for is an error.
+        check_errors: bool = false,
+    }
+}
+
+/// # Linear equations
+#[ops]
+impl Tensor {
+    /// The solution `X` of `A · X = B` for square matrices, this tensor being `A`. Batches broadcast. `B` is one vector, or a
+    /// vector for each matrix if it has the shape of `A` without its last dimension; else its matrices' columns are solved for.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let a = tensor!([[2.0, 1.0], [1.0, 3.0]])?;
+    /// let x = a.linalg_solve(&tensor!([5.0, 10.0])?)?;
+    /// assert!(x.allclose(&tensor!([1.0, 3.0])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is singular or not square, shapes do not fit, or the elements are not `f32` or `f64`.
+    #[doc(alias = "solve")]
+    #[op(samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0)]
+    pub fn linalg_solve(&self, B: &Tensor, options: impl Into<LinalgSolveOptions>) -> Result<Tensor> {
+        let (x, info) = solve_any("linalg_solve", self, B, options.left)?;
+        refuse_failures("linalg_solve", &info, singular)?;
+        Ok(x)
+    }
+
+    /// As [`linalg_solve`](Self::linalg_solve), and for each matrix 0 or, if it is singular, the number of the first pivot
+    /// that is zero. The solution of such a system has no meaning.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (x, info) = tensor!([[2.0]])?.linalg_solve_ex(&tensor!([[3.0]])?)?;
+    /// assert_eq!((x.item::<f32>()?, info.item::<i32>()?), (1.5, 0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`linalg_solve`](Self::linalg_solve), of singular matrices only with `check_errors`.
+    #[op(samples = solve_ex_samples, errors = solve_shape_errors, outputs = [result, info], full_precision, tolerance = 100.0)]
+    pub fn linalg_solve_ex(&self, B: &Tensor, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
+        let (x, info) = solve_any("linalg_solve_ex", self, B, true)?;
+        if options.check_errors {
+            refuse_failures("linalg_solve_ex", &info, singular)?;
+        }
+        Ok((x, info))
+    }
+
+    /// The solution `X` of `A · X = B` for triangular matrices, this tensor being `A`. Only the triangle that is named is
+    /// looked at. Batches broadcast.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (a, b) = (tensor!([[2.0, 0.0], [1.0, 4.0]])?, tensor!([[2.0], [9.0]])?);
+    /// assert_eq!(a.linalg_solve_triangular(&b, false)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the matrices are not square, shapes do not fit, or the elements are not `f32` or `f64`.
+    #[doc(alias = "solve_triangular")]
+    #[op(samples = triangular_samples, errors = triangular_errors, full_precision, tolerance = 100.0)]
+    pub fn linalg_solve_triangular(
+        &self,
+        B: &Tensor,
+        upper: bool,
+        options: impl Into<SolveTriangularOptions>,
+    ) -> Result<Tensor> {
+        const OP: &str = "linalg_solve_triangular";
+        let SolveTriangularOptions { left, unitriangular } = options;
+        check_system(OP, self, B, left)?;
+        if left {
+            triangular(self, B, upper, unitriangular)
+        } else {
+            mh(&triangular(&mh(self)?, &mh(B)?, !upper, unitriangular)?)
+        }
+    }
+
+    /// The inverses of square matrices.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[2.0, 0.0], [0.0, 4.0]])?.inverse()?.to_vec::<f32>()?, [0.5, 0.0, 0.0, 0.25]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is singular or not square, or the elements are not `f32` or `f64`.
+    #[doc(alias = "inv")]
+    #[doc(alias = "linalg_inv")]
+    #[op(samples = square_samples, errors = inverse_errors, aliases = ["inv", "linalg_inv"], full_precision, tolerance = 100.0)]
+    pub fn inverse(&self) -> Result<Tensor> {
+        let (inverse, info) = invert("inverse", self)?;
+        refuse_failures("inverse", &info, singular)?;
+        Ok(inverse)
+    }
+
+    /// The inverses of square matrices, and for each of them 0 or, if it has none, the number of the first pivot that is zero.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (_, info) = tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_inv_ex()?;
+    /// assert_eq!(info.item::<i32>()?, 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`inverse`](Self::inverse), of singular matrices only with `check_errors`.
+    #[doc(alias = "inv_ex")]
+    #[op(samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0)]
+    pub fn linalg_inv_ex(&self, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
+        let (inverse, info) = invert("linalg_inv_ex", self)?;
+        if options.check_errors {
+            refuse_failures("linalg_inv_ex", &info, singular)?;
+        }
+        Ok((inverse, info))
+    }
+
+    /// The determinants of square matrices.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[0.0, 2.0], [3.0, 4.0]])?.det()?.item::<f32>()?, -6.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square, or the elements are not `f32` or `f64`.
+    #[doc(alias = "linalg_det")]
+    #[op(samples = det_samples, errors = square_errors, aliases = ["linalg_det"], full_precision, tolerance = 100.0)]
+    pub fn det(&self) -> Result<Tensor> {
+        square("det", self)?;
+        full_precision("det", self)?;
+        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let diagonal = diag(&lu)?;
+        let value = diagonal.prod(-1)?.mul(&parity(&pivots, self.dtype())?)?;
+        value.record("det", &[self], |save| {
+            let (x, det, diagonal) = (save.save(self), save.save_output(), save.save(&diagonal));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let matrix = |numbers: &Tensor| numbers.unsqueeze(-1)?.unsqueeze(-1);
+                if !nearly_singular(&diagonal)? {
+                    let scaled = g.mul(&ctx.output(&det))?;
+                    return Ok(smallvec![Some(matrix(&scaled)?.mul(&mh(&x.inverse()?)?)?)]);
+                }
+                // Cofactors without division, by the singular values: right for singular matrices, too.
+                let (u, s, vh) = x.linalg_svd()?;
+                let sign = u.detach().matmul(&vh.detach())?.det()?.sign()?;
+                let others = products_of_others(&s)?;
+                let cofactors = u.mul(&others.unsqueeze(-2)?)?.matmul(&vh)?;
+                Ok(smallvec![Some(matrix(&g.mul(&sign)?)?.mul(&cofactors)?)])
+            }
+        })
+    }
+
+    /// The signs of the determinants of square matrices, and the logarithms of their absolute values: 0 and -inf for singular
+    /// ones.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (sign, log) = tensor!([[0.0, 1.0], [1.0, 0.0]])?.slogdet()?;
+    /// assert_eq!((sign.item::<f32>()?, log.item::<f32>()?), (-1.0, 0.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square, or the elements are not `f32` or `f64`.
+    #[doc(alias = "linalg_slogdet")]
+    #[op(samples = square_samples, errors = square_errors, outputs = [sign, logabsdet], aliases = ["linalg_slogdet"], full_precision, tolerance = 100.0)]
+    pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
+        square("slogdet", self)?;
+        full_precision("slogdet", self)?;
+        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let diagonal = diag(&lu)?;
+        let sign = diagonal.sign()?.prod(-1)?.mul(&parity(&pivots, self.dtype())?)?;
+        let log = diagonal.abs()?.log()?.sum(-1)?;
+        let [sign, log] = Tensor::record_joint([sign, log], "slogdet", &[self], |save| {
+            let x = save.save(self);
+            move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let Some(Some(g)) = cotangents.get(1) else { return Ok(smallvec![Some(x.zeros_like()?)]) };
+                Ok(smallvec![Some(g.unsqueeze(-1)?.unsqueeze(-1)?.mul(&mh(&x.inverse()?)?)?)])
+            }
+        })?;
+        Ok((sign, log))
+    }
+
+    /// The logarithms of the determinants of square matrices: -inf where they are 0, NaN where they are negative.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[1.0, 0.0], [0.0, 1.0]])?.logdet()?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square, or the elements are not `f32` or `f64`.
+    #[op(samples = logdet_samples, errors = square_errors, full_precision, tolerance = 100.0)]
+    pub fn logdet(&self) -> Result<Tensor> {
+        let (sign, log) = self.slogdet()?;
+        log.masked_fill(&sign.detach().lt(0)?, f64::NAN)
+    }
+}
+
+/// What is said of a matrix whose factorization stopped.
+fn singular(pivot: i32) -> String {
+    format!("is singular: pivot {pivot} is zero")
+}
+
+/// Whether the inverse of a matrix with these pivots has no digit to rely on, for one of a batch.
+fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
+    if diagonal.numel() == 0 {
+        return Ok(false);
+    }
+    let (n, size) = (diagonal.shape()[diagonal.rank() - 1], diagonal.abs()?);
+    let epsilon = if diagonal.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    any(&size.min(-1)?.le(&size.max(-1)?.mul(8.0 * epsilon * n as f64)?)?)
+}
+
+/// The products of all other elements, along the last dimension.
+fn products_of_others(x: &Tensor) -> Result<Tensor> {
+    let n = x.shape()[x.rank() - 1];
+    // A row for each element, with a one in its place.
+    let rows = x.unsqueeze(-2)?.expand(with(x.shape(), &[n]).to_vec())?;
+    let own = identity(n, x)?.to_dtype(DType::Bool)?;
+    rows.masked_fill(&own, 1)?.prod(-1)
+}
+
+/// 1 for an even number of exchanges of rows, -1 for an odd one.
+fn parity(pivots: &Tensor, dtype: DType) -> Result<Tensor> {
+    let n = pivots.shape()[pivots.rank() - 1];
+    let own = Tensor::arange_with(1, n as i64 + 1, (DType::I32, pivots.device()))?;
+    let exchanged = pivots.ne(&own)?.to_dtype(dtype)?.mul(-2.0)?.add(1.0)?;
+    exchanged.prod(-1)
+}
+
+/// Refuses systems whose shapes or dtypes do not fit.
+fn check_system(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<()> {
+    let n = square(op, a)?;
+    full_precision(op, a)?;
+    full_precision(op, b)?;
+    if a.dtype() != b.dtype() {
+        bail!(DType, op, "the matrices are of {}, the right-hand sides of {}", a.dtype(), b.dtype());
+    }
+    let (rows, columns) = super::linalg::sizes(op, b)?;
+    let own = if left { rows } else { columns };
+    if own != n {
+        let (a, b) = (a.shape(), b.shape());
+        bail!(Shape, op, "matrices in {a:?} do not fit right-hand sides in {b:?}: sizes {n} and {own} differ");
+    }
+    Ok(())
+}
+
+/// Whether the right-hand side is a vector, or one for each matrix.
+fn is_vector(a: &Tensor, b: &Tensor) -> bool {
+    b.rank() == 1 || (a.rank() == b.rank() + 1 && a.shape()[..b.rank()] == *b.shape())
+}
+
+#[track_caller]
+fn solve_any(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<(Tensor, Tensor)> {
+    super::linalg::sizes(op, a)?;
+    if is_vector(a, b) {
+        if !left {
+            bail!(Value, op, "vectors of shape {:?} can only be solved for from the left", b.shape());
+        }
+        let column = b.unsqueeze(-1)?;
+        check_system(op, a, &column, true)?;
+        let (x, info) = solve(a, &column)?;
+        return Ok((x.squeeze(-1)?, info));
+    }
+    check_system(op, a, b, left)?;
+    if left {
+        solve(a, b)
+    } else {
+        let (x, info) = solve(&mh(a)?, &mh(b)?)?;
+        Ok((mh(&x)?, info))
+    }
+}
+
+/// Expands the dimensions before the matrices of both to common ones.
+pub(super) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    let shape = broadcast(op, &[&batch(a).into(), &batch(b).into()])?;
+    let expand = |x: &Tensor| {
+        if batch(x) == &shape[..] { Ok(x.clone()) } else { x.expand(with(&shape, &x.shape()[x.rank() - 2..]).to_vec()) }
+    };
+    Ok((expand(a)?, expand(b)?))
+}
+
+/// `A⁻¹ · B`, and what the factorization said.
+#[track_caller]
+fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    let factors = factor(&a.detach())?;
+    let value = factors.solve(&b.detach(), false)?;
+    let x = value.record("linalg_solve", &[a, b], |save| {
+        let (a, x, factors) = (save.save(a), save.save_output(), factors.clone());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let b = if crate::autograd::is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { factors.solve(g, true)? };
+            let for_a = || b.matmul(&mh(&ctx.output(&x))?)?.neg();
+            Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, || Ok(b.clone()))?])
+        }
+    })?;
+    Ok((x, factors.info))
+}
+
+/// `A⁻¹`, and what the factorization said.
+#[track_caller]
+fn invert(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
+    let n = square(op, x)?;
+    full_precision(op, x)?;
+    let factors = factor(&x.detach())?;
+    let one = identity(n, x)?.expand(x.shape())?;
+    let inverse = factors.solve(&one, false)?.record(op, &[x], |save| {
+        let y = save.save_output();
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let y = mh(&ctx.output(&y))?;
+            Ok(smallvec![Some(y.matmul(g)?.matmul(&y)?.neg()?)])
+        }
+    })?;
+    Ok((inverse, factors.info))
+}
+
+/// `A⁻¹ · B` for a triangular `A`, from the left.
+#[track_caller]
+pub(super) fn triangular(a: &Tensor, b: &Tensor, upper: bool, unit: bool) -> Result<Tensor> {
+    const OP: &str = "linalg_solve_triangular";
+    let (factors, right) = common_batch(OP, &a.detach(), &b.detach())?;
+    // A matrix that lies row by row is its transpose column by column.
+    let by_rows = factors.is_contiguous();
+    let factors = if by_rows { factors } else { mh(&factors)?.contiguous()? };
+    let mut value = columns(&right)?;
+    let (from, to) = (factors.as_view()?, &mut value.as_view_mut(OP)?);
+    kernel!("linalg_solve_triangular" on [from, to]: linalg::decompose::solve_triangular(from, by_rows, upper, unit, to))?;
+    from_columns(&value)?.record(OP, &[a, b], |save| {
+        let (a, x) = (save.save(a), save.save_output());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let b = triangular(&mh(&a)?, g, !upper, unit)?;
+            let for_a = || {
+                let all = b.matmul(&mh(&ctx.output(&x))?)?.neg()?;
+                if upper { all.triu(isize::from(unit)) } else { all.tril(-isize::from(unit)) }
+            };
+            Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, || Ok(b.clone()))?])
+        }
+    })
+}
+
+/// Square matrices that are far from singular.
+pub(super) fn regular(shape: &[usize], seed: u64) -> Result<Tensor> {
+    let n = shape[shape.len() - 1];
+    normal(shape, seed)?.mul(0.4)?.add(&diag_embed(&super::sample::spread([n], 1.0, 2.0)?)?)
+}
+
+pub(super) fn square_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 6] = [&[3, 3], &[1, 1], &[2, 4, 4], &[2, 1, 2, 2], &[0, 2, 2], &[9, 9]];
+    let mut all = shapes.iter().map(|shape| Ok(sample![regular(shape, 1)?])).collect::<Result<Vec<_>>>()?;
+    all.push(sample![regular(&[0, 0], 1)?]);
+    // Rows have to be exchanged.
+    all.push(sample![Tensor::from_vec(vec![0.1, 2.0, 0.3, 3.0, 0.2, 1.0, 0.5, 1.0, 4.0], [3, 3])?]);
+    Ok(all)
+}
+
+pub(super) fn square_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["not square", "2 by 3", "[2, 3]"; sample![normal([2, 3], 1)?]],
+        error!["a vector", "[3]"; sample![normal([3], 1)?]],
+        error!["half precision", "f16"; sample![Tensor::zeros_with([2, 2], DType::F16)?]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?]],
+    ])
+}
+
+fn det_samples() -> Result<Vec<Sample>> {
+    let mut all = square_samples()?;
+    all.push(sample![Tensor::from_vec(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], [3, 3])?]);
+    Ok(all)
+}
+
+fn logdet_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 4] = [&[3, 3], &[1, 1], &[2, 4, 4], &[0, 2, 2]];
+    shapes.iter().map(|shape| Ok(sample![regular(shape, 1)?])).collect()
+}
+
+fn inverse_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = square_errors()?;
+    all.push(error!["a singular matrix", "singular", "pivot 1"; sample![Tensor::zeros_with([2, 2], DType::F64)?]]);
+    let batch = Tensor::stack(&[identity(2, &normal([1], 1)?)?, Tensor::ones_with([2, 2], DType::F64)?], 0)?;
+    all.push(error!["one of a batch", "matrix [1]", "pivot 2"; sample![batch]]);
+    Ok(all)
+}
+
+fn inv_ex_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = square_errors()?;
+    let zeros = Tensor::zeros_with([2, 2], DType::F64)?;
+    all.push(error!["a singular matrix", "singular", "pivot 1"; sample![zeros; check_errors = true]]);
+    Ok(all)
+}
+
+fn solve_samples() -> Result<Vec<Sample>> {
+    let shapes: [(&[usize], &[usize]); 9] = [
+        (&[3, 3], &[3]),
+        (&[3, 3], &[3, 2]),
+        (&[2, 3, 3], &[2, 3]),
+        (&[2, 3, 3], &[3, 2]),
+        (&[3, 3], &[2, 3, 1]),
+        (&[2, 1, 2, 2], &[3, 2, 2]),
+        (&[9, 9], &[9, 5]),
+        (&[0, 0], &[0, 2]),
+        (&[2, 2], &[2, 0]),
+    ];
+    let mut all =
+        shapes.iter().map(|&(a, b)| Ok(sample![regular(a, 1)?, normal(b, 2)?])).collect::<Result<Vec<_>>>()?;
+    all.push(sample![regular(&[3, 3], 1)?, normal([2, 3], 2)?; left = false]);
+    all.push(sample![regular(&[2, 3, 3], 1)?, normal([2, 3], 2)?]);
+    Ok(all)
+}
+
+fn solve_ex_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![regular(&[3, 3], 1)?, normal([3], 2)?],
+        sample![regular(&[2, 3, 3], 1)?, normal([3, 2], 2)?],
+    ])
+}
+
+fn solve_shape_errors() -> Result<Vec<ErrorCase>> {
+    let a = regular(&[3, 3], 1)?;
+    Ok(vec![
+        error!["not square", "2 by 3"; sample![normal([2, 3], 1)?, normal([2, 2], 1)?]],
+        error!["sizes", "[3, 3]", "[2, 2]", "3 and 2"; sample![&a, normal([2, 2], 1)?]],
+        error!["a number", "[]"; sample![normal([], 1)?, normal([2, 2], 1)?]],
+        error!["two dtypes", "f64", "f32"; sample![&a, normal([3, 2], 1)?.to_dtype(DType::F32)?]],
+        error!["half precision", "bf16"; sample![a.to_dtype(DType::BF16)?, normal([3, 2], 1)?.to_dtype(DType::BF16)?]],
+    ])
+}
+
+fn solve_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = solve_shape_errors()?;
+    let singular = Tensor::zeros_with([2, 2], DType::F64)?;
+    all.push(error!["a singular matrix", "singular", "pivot 1"; sample![singular, normal([2, 1], 1)?]]);
+    all.push(error!["a vector from the right", "[3]"; sample![regular(&[3, 3], 1)?, normal([3], 1)?; left = false]]);
+    Ok(all)
+}
+
+fn triangular_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for upper in [false, true] {
+        let call = |a: &[usize], b: &[usize]| Ok(sample![regular(a, 1)?, normal(b, 2)?, upper]);
+        all.extend([call(&[3, 3], &[3, 2])?, call(&[2, 3, 3], &[3, 1])?, call(&[2, 2], &[2, 2, 3])?]);
+        all.push(sample![regular(&[3, 3], 1)?, normal([2, 3], 2)?, upper; left = false]);
+        all.push(sample![regular(&[3, 3], 1)?, normal([3, 2], 2)?, upper; unitriangular = true]);
+        all.push(sample![regular(&[2, 3, 3], 1)?, normal([2, 2, 3], 2)?, upper; left = false, unitriangular = true]);
+    }
+    all.push(sample![normal([0, 0], 1)?, normal([0, 2], 1)?, true]);
+    Ok(all)
+}
+
+fn triangular_errors() -> Result<Vec<ErrorCase>> {
+    let a = regular(&[3, 3], 1)?;
+    Ok(vec![
+        error!["not square", "2 by 3"; sample![normal([2, 3], 1)?, normal([2, 2], 1)?, true]],
+        error!["a vector", "[3]"; sample![&a, normal([3], 1)?, true]],
+        error!["sizes", "3 and 2"; sample![&a, normal([3, 2], 1)?, true; left = false]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?, Tensor::zeros_with([2, 2], DType::I64)?, true]],
+    ])
+}

@@ -1,0 +1,520 @@
+//! Eigenvalues, singular values, and what follows from them.
+
+use super::entry::choices;
+use super::linalg::{any, columns, diag_embed, from_columns, full_precision, identity, mh, refuse_non_finite, sizes, square, with};
+use super::linalg_cholesky::positive;
+use super::linalg_lu::matrix_errors;
+use super::linalg_solve::square_errors;
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Result, Tensor, keepdim};
+use smallvec::smallvec;
+
+choices! {
+    /// Which triangle of a symmetric matrix is read.
+    ///
+    /// ```
+    /// use cotangent::{Triangle, tensor};
+    /// let x = tensor!([[1.0, 100.0], [0.0, 2.0]])?;
+    /// assert_eq!(x.linalg_eigvalsh_with(Triangle::Lower)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum Triangle {
+        /// The lower one.
+        #[default]
+        Lower = "L",
+        /// The upper one.
+        Upper = "U",
+    }
+}
+
+options! {
+    /// The options of [`Tensor::linalg_eigh_with`] and [`Tensor::linalg_eigvalsh_with`]. A [`Triangle`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{EighOptions, Triangle, tensor};
+    /// let x = tensor!([[1.0, 0.0], [100.0, 2.0]])?;
+    /// let values = x.linalg_eigvalsh_with(EighOptions::new().uplo(Triangle::Upper))?;
+    /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct EighOptions {
+        /// Which triangle is read.
+        uplo: Triangle = Triangle::Lower,
+    }
+}
+
+impl From<Triangle> for EighOptions {
+    fn from(uplo: Triangle) -> EighOptions {
+        EighOptions::new().uplo(uplo)
+    }
+}
+
+options! {
+    /// The options of [`Tensor::linalg_svd_with`].
+    ///
+    /// ```
+    /// use cotangent::{SvdOptions, Tensor};
+    /// let (u, s, vh) = Tensor::ones([4, 2])?.linalg_svd_with(SvdOptions::new().full_matrices(false))?;
+    /// assert_eq!((u.shape(), s.shape(), vh.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct SvdOptions {
+        /// Whether `U` and `Vᵀ` are square, or have as many columns and rows as there are singular values.
+        full_matrices: bool = true,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::linalg_pinv_with`] and [`Tensor::linalg_matrix_rank_with`].
+    ///
+    /// ```
+    /// use cotangent::{PinvOptions, tensor};
+    /// let x = tensor!([[1.0, 0.0], [0.0, 1e-3]])?;
+    /// assert_eq!(x.linalg_matrix_rank_with(PinvOptions::new().atol(0.1))?.item::<i64>()?, 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct PinvOptions {
+        /// Singular values up to this count as zero; by default 0.
+        atol: Option<f64> = None,
+        /// Singular values up to this many times the largest count as zero; by default the dtype's epsilon times the larger side, or 0
+        /// if `atol` is given.
+        rtol: Option<f64> = None,
+        /// Whether the matrices are symmetric; then only the lower triangle is read.
+        hermitian: bool = false,
+    }
+}
+
+/// Turns the columns of some matrices so that the largest element of those of the first is positive. A factor of 1 or -1 is
+/// all that an eigenvector or a pair of singular vectors leaves open; so every device gives the same.
+fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let mut all = vec![first.clone()];
+    all.extend(others.iter().map(|&x| x.clone()));
+    if first.numel() == 0 {
+        return Ok(all);
+    }
+    let largest = first.gather(-2, &first.abs()?.argmax(keepdim(-2))?)?;
+    let sign = largest.lt(0)?.to_dtype(first.dtype())?.mul(-2.0)?.add(1.0)?;
+    let width = sign.shape()[sign.rank() - 1];
+    let turn = |x: Tensor| {
+        let columns = x.shape()[x.rank() - 1];
+        let turned = x.narrow(-1, 0, width.min(columns))?.mul(&sign.narrow(-1, 0, width.min(columns))?)?;
+        if columns > width { Tensor::cat(&[turned, x.narrow(-1, width, columns - width)?], -1) } else { Ok(turned) }
+    };
+    all.into_iter().map(turn).collect()
+}
+
+fn epsilon(x: &Tensor) -> f64 {
+    if x.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
+}
+
+/// The differences between all pairs of numbers along the last dimension, with 1 on the diagonal.
+///
+/// # Errors
+/// If two of them are the same as far as can be told: `what` then has no derivative.
+fn gaps(op: &'static str, x: &Tensor, what: &str) -> Result<Tensor> {
+    let n = x.shape()[x.rank() - 1];
+    let gaps = x.unsqueeze(-2)?.sub(&x.unsqueeze(-1)?)?.add(&identity(n, x)?)?;
+    if n > 1 {
+        let largest = x.detach().abs()?.max(keepdim(-1))?.unsqueeze(-1)?;
+        // The ones on the diagonal must not count.
+        let own = identity(n, x)?.to_dtype(DType::Bool)?;
+        let known = gaps.detach().abs()?.masked_fill(&own, f64::INFINITY)?;
+        if any(&known.le(&largest.mul(4.0 * epsilon(x))?)?)? {
+            bail!(Graph, op, "the derivative of {what} does not exist: two of the values are the same");
+        }
+    }
+    Ok(gaps)
+}
+
+/// Eigenvalues and, if they are wanted, eigenvectors, outside the graph.
+fn eigen(op: &'static str, x: &Tensor, uplo: Triangle, vectors: bool) -> Result<(Tensor, Tensor)> {
+    let n = square(op, x)?;
+    full_precision(op, x)?;
+    refuse_non_finite(op, x)?;
+    let mut v = columns(&if uplo == Triangle::Upper { mh(x)? } else { x.clone() })?;
+    let mut w = Tensor::empty(op, with(&x.shape()[..x.rank() - 2], &[n]), x.dtype(), x.device())?;
+    {
+        let (a, to) = (&mut v.as_view_mut(op)?, &mut w.as_view_mut(op)?);
+        kernel!("linalg_eigh" on [a, to]: linalg::decompose::eigh(a, to, vectors))?;
+    }
+    if !vectors {
+        return Ok((w, v));
+    }
+    Ok((w, turned(&from_columns(&v)?, &[])?.swap_remove(0)))
+}
+
+/// Singular values and vectors, `U`, `S` and `V`, outside the graph.
+fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> Result<(Tensor, Tensor, Tensor)> {
+    let (m, n) = sizes(op, x)?;
+    full_precision(op, x)?;
+    if m < n {
+        let (u, s, v) = singular(op, &mh(x)?, vectors)?;
+        return Ok((v, s, u));
+    }
+    refuse_non_finite(op, x)?;
+    let lead = &x.shape()[..x.rank() - 2];
+    let empty = |last: &[usize]| Tensor::empty(op, with(lead, last), x.dtype(), x.device());
+    let mut a = columns(x)?;
+    let mut s = empty(&[n])?;
+    let Some(full) = vectors else {
+        let (a, to) = (&mut a.as_view_mut(op)?, &mut s.as_view_mut(op)?);
+        kernel!("linalg_svd" on [a, to]: linalg::decompose::svd(a, to, None, None))?;
+        return Ok((empty(&[0, 0])?, s, empty(&[0, 0])?));
+    };
+    let (mut u, mut v) = (empty(&[if full { m } else { n }, m])?, empty(&[n, n])?);
+    {
+        let (a, to) = (&mut a.as_view_mut(op)?, &mut s.as_view_mut(op)?);
+        let (u, v) = (&mut u.as_view_mut(op)?, &mut v.as_view_mut(op)?);
+        kernel!("linalg_svd" on [a, to, u, v]: linalg::decompose::svd(a, to, Some(u), Some(v)))?;
+    }
+    let mut turned = turned(&from_columns(&v)?, &[&from_columns(&u)?])?;
+    let u = turned.swap_remove(1);
+    Ok((u, s, turned.swap_remove(0)))
+}
+
+/// The cotangent of `A = U · S · Vᵀ`.
+fn svd_cotangent(
+    u: &Tensor,
+    s: &Tensor,
+    vh: &Tensor,
+    [gu, gs, gvh]: [Option<&Tensor>; 3],
+) -> Result<Tensor> {
+    const OP: &str = "linalg_svd";
+    let (m, n, k) = (u.shape()[u.rank() - 2], vh.shape()[vh.rank() - 1], s.shape()[s.rank() - 1]);
+    let mut inner = gs.map_or_else(|| diag_embed(&s.zeros_like()?), diag_embed)?;
+    if gu.is_none() && gvh.is_none() {
+        return u.matmul(&inner)?.matmul(vh);
+    }
+    let skew = |x: Tensor| x.sub(&mh(&x)?);
+    // Sₖ² - Sⱼ².
+    gaps(OP, s, "singular vectors")?;
+    let sums = s.unsqueeze(-2)?.add(&s.unsqueeze(-1)?)?;
+    let own = identity(k, s)?;
+    let gaps = s.unsqueeze(-2)?.sub(&s.unsqueeze(-1)?)?.mul(&sums)?.add(&own)?;
+    if let Some(gu) = gu {
+        let part = skew(mh(u)?.matmul(gu)?)?.div(&gaps)?;
+        inner = inner.add(&part.mul(&s.unsqueeze(-2)?)?)?;
+    }
+    if let Some(gvh) = gvh {
+        let part = skew(vh.matmul(&mh(gvh)?)?)?.div(&gaps)?;
+        inner = inner.add(&s.unsqueeze(-1)?.mul(&part)?)?;
+    }
+    let mut g = u.matmul(&inner)?.matmul(vh)?;
+    let refuse_zero = || {
+        if any(&s.detach().eq(0)?)? {
+            bail!(Graph, OP, "the derivative of singular vectors does not exist: a singular value is zero");
+        }
+        Ok(())
+    };
+    if let Some(gu) = gu.filter(|_| m > k) {
+        refuse_zero()?;
+        let scaled = gu.div(&s.unsqueeze(-2)?)?;
+        g = g.add(&scaled.sub(&u.matmul(&mh(u)?.matmul(&scaled)?)?)?.matmul(vh)?)?;
+    }
+    if let Some(gvh) = gvh.filter(|_| n > k) {
+        refuse_zero()?;
+        let scaled = gvh.div(&s.unsqueeze(-1)?)?;
+        g = g.add(&u.matmul(&scaled.sub(&scaled.matmul(&mh(vh)?)?.matmul(vh)?)?)?)?;
+    }
+    Ok(g)
+}
+
+#[track_caller]
+fn svd(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let (m, n) = sizes(op, x)?;
+    let (u, s, v) = singular(op, &x.detach(), Some(full))?;
+    let [u, s, vh] = Tensor::record_joint([u, s, mh(&v)?], op, &[x], |save| {
+        let saved = [0, 1, 2].map(|at| save.save_output_at(at));
+        move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+            let wide = (m > n && cotangents[0].is_some()) || (n > m && cotangents[2].is_some());
+            if full && wide {
+                bail!(
+                    Graph,
+                    op,
+                    "the full singular vectors of a matrix of {m} by {n} have no derivative: use full_matrices = false"
+                );
+            }
+            let k = m.min(n);
+            let [u, s, vh] = [0, 1, 2].map(|at| ctx.output_at(at, &saved[at]));
+            let (u, s, vh) = (u?, s?, vh?);
+            let (u, vh) = if full { (u.narrow(-1, 0, k)?, vh.narrow(-2, 0, k)?) } else { (u, vh) };
+            let g = [0, 1, 2].map(|at| cotangents[at].as_ref());
+            Ok(smallvec![Some(svd_cotangent(&u, &s, &vh, g)?)])
+        }
+    })?;
+    Ok((u, s, vh))
+}
+
+/// Which singular values count, for [`PinvOptions`]: more than this.
+fn tolerance(x: &Tensor, s: &Tensor, options: &PinvOptions) -> Result<Tensor> {
+    let (m, n) = sizes("linalg_pinv", x)?;
+    let rtol = options.rtol.unwrap_or(if options.atol.is_some_and(|atol| atol > 0.0) {
+        0.0
+    } else {
+        epsilon(x) * m.max(n) as f64
+    });
+    let relative = s.max(keepdim(-1))?.mul(rtol)?;
+    relative.maximum(options.atol.unwrap_or(0.0))
+}
+
+/// # Eigenvalues and singular values
+#[ops]
+impl Tensor {
+    /// The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors as the columns of matrices. Only
+    /// one triangle of the matrices is read, and the gradient is symmetric. The largest element of each vector is positive.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (values, vectors) = tensor!([[2.0, 0.0], [0.0, 1.0]])?.linalg_eigh()?;
+    /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(vectors.to_vec::<f32>()?, [0.0, 1.0, 1.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32` or `f64`. The derivative of
+    /// vectors is refused where two eigenvalues are the same.
+    #[doc(alias = "eigh")]
+    #[op(samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0)]
+    pub fn linalg_eigh(&self, options: impl Into<EighOptions>) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "linalg_eigh";
+        let (w, v) = eigen(OP, &self.detach(), options.uplo, true)?;
+        let [w, v] = Tensor::record_joint([w, v], OP, &[self], |save| {
+            let (w, v) = (save.save_output_at(0), save.save_output_at(1));
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let v = ctx.output_at(1, &v)?;
+                let mut inner = match &cotangents[0] {
+                    Some(g) => diag_embed(g)?,
+                    None => diag_embed(&w.zeros_like()?)?,
+                };
+                if let Some(g) = &cotangents[1] {
+                    let w = ctx.output_at(0, &w)?;
+                    let own = identity(w.shape()[w.rank() - 1], &w)?.to_dtype(DType::Bool)?;
+                    let part = mh(&v)?.matmul(g)?.div(&gaps(OP, &w, "eigenvectors")?)?;
+                    inner = inner.add(&part.masked_fill(&own, 0)?)?;
+                }
+                let g = v.matmul(&inner)?.matmul(&mh(&v)?)?;
+                Ok(smallvec![Some(g.add(&mh(&g)?)?.mul(0.5)?)])
+            }
+        })?;
+        Ok((w, v))
+    }
+
+    /// The eigenvalues of symmetric matrices in ascending order. Only one triangle of the matrices is read.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[2.0, 0.0], [0.0, 1.0]])?.linalg_eigvalsh()?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`linalg_eigh`](Self::linalg_eigh); there is a derivative also where two eigenvalues are the same.
+    #[doc(alias = "eigvalsh")]
+    #[op(samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0)]
+    pub fn linalg_eigvalsh(&self, options: impl Into<EighOptions>) -> Result<Tensor> {
+        if crate::autograd::is_grad_enabled() && self.requires_grad() {
+            return Ok(self.linalg_eigh_with(options)?.0);
+        }
+        Ok(eigen("linalg_eigvalsh", &self.detach(), options.uplo, false)?.0)
+    }
+
+    /// Matrices with orthonormal columns `U`, singular values `S` in descending order, and matrices with orthonormal rows `Vᵀ`, with
+    /// `A = U · S · Vᵀ`. The largest element of each row of `Vᵀ` (of each column of `U` for matrices with fewer rows than columns) is
+    /// positive.
+    ///
+    /// ```
+    /// # use cotangent::{SvdOptions, tensor};
+    /// let (u, s, vh) = tensor!([[0.0, 2.0], [1.0, 0.0]])?.linalg_svd()?;
+    /// assert_eq!(s.to_vec::<f32>()?, [2.0, 1.0]);
+    /// assert_eq!((u.to_vec::<f32>()?, vh.to_vec::<f32>()?), (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 1.0, 0.0]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`. The derivative of vectors is refused where
+    /// two singular values are the same, and of those that `full_matrices` adds.
+    #[op(samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0)]
+    pub fn linalg_svd(&self, options: impl Into<SvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        svd("linalg_svd", self, options.full_matrices)
+    }
+
+    /// As [`linalg_svd`](Self::linalg_svd) without full matrices, and with `V` in place of its transpose.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (u, s, v) = Tensor::ones([4, 2])?.svd()?;
+    /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`linalg_svd`](Self::linalg_svd).
+    #[op(samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0)]
+    pub fn svd(&self) -> Result<(Tensor, Tensor, Tensor)> {
+        let (u, s, vh) = svd("svd", self, false)?;
+        Ok((u, s, mh(&vh)?))
+    }
+
+    /// The singular values of matrices, in descending order.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[0.0, 2.0], [1.0, 0.0]])?.linalg_svdvals()?.to_vec::<f32>()?, [2.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`linalg_svd`](Self::linalg_svd); there is a derivative also where two singular values are the same.
+    #[doc(alias = "svdvals")]
+    #[op(samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0)]
+    pub fn linalg_svdvals(&self) -> Result<Tensor> {
+        if crate::autograd::is_grad_enabled() && self.requires_grad() {
+            return Ok(svd("linalg_svdvals", self, false)?.1);
+        }
+        Ok(singular("linalg_svdvals", &self.detach(), None)?.1)
+    }
+
+    /// The pseudoinverses of matrices, after Moore and Penrose. Singular values that are too small count as zero; the derivative
+    /// is that among matrices of the same rank.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let y = tensor!([[2.0, 0.0], [0.0, 0.0]])?.linalg_pinv()?;
+    /// assert_eq!(y.to_vec::<f32>()?, [0.5, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`.
+    #[doc(alias = "pinv")]
+    #[doc(alias = "pinverse")]
+    #[op(samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0)]
+    pub fn linalg_pinv(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
+        const OP: &str = "linalg_pinv";
+        let (m, n) = sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let x = self.detach();
+        let value = if self.numel() == 0 {
+            Tensor::zeros_with(with(&x.shape()[..x.rank() - 2], &[n, m]), (x.dtype(), x.device()))?
+        } else if options.hermitian {
+            let (w, v) = x.linalg_eigh()?;
+            let size = w.abs()?;
+            let inverse = w.reciprocal()?.masked_fill(&size.le(&tolerance(&x, &size, &options)?)?, 0)?;
+            v.mul(&inverse.unsqueeze(-2)?)?.matmul(&mh(&v)?)?
+        } else {
+            let (u, s, v) = singular(OP, &x, Some(false))?;
+            let inverse = s.reciprocal()?.masked_fill(&s.le(&tolerance(&x, &s, &options)?)?, 0)?;
+            v.mul(&inverse.unsqueeze(-2)?)?.matmul(&mh(&u)?)?
+        };
+        value.record(OP, &[self], |save| {
+            let (x, y) = (save.save(self), save.save_output());
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let y = ctx.output(&y);
+                let (yh, gh) = (mh(&y)?, mh(g)?);
+                let product = |all: &[&Tensor]| {
+                    all[1..].iter().try_fold(all[0].clone(), |product, x| product.matmul(x))
+                };
+                let cotangent = if m <= n {
+                    let k = gh.matmul(&y)?;
+                    let ky = k.matmul(&yh)?;
+                    let through = product(&[&yh, &y, &gh.sub(&k.matmul(&x)?)?])?;
+                    ky.sub(&mh(&y.matmul(&k)?)?)?.sub(&product(&[&x, &y, &ky])?)?.add(&through)?
+                } else {
+                    let k = y.matmul(&gh)?;
+                    let yk = yh.matmul(&k)?;
+                    let through = product(&[&gh.sub(&x.matmul(&k)?)?, &y, &yh])?;
+                    yk.sub(&mh(&k.matmul(&y)?)?)?.sub(&product(&[&yk, &y, &x])?)?.add(&through)?
+                };
+                Ok(smallvec![Some(cotangent)])
+            }
+        })
+    }
+
+    /// The ranks of matrices: how many singular values do not count as zero.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_matrix_rank()?.item::<i64>()?, 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`.
+    #[doc(alias = "matrix_rank")]
+    #[op(samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision)]
+    pub fn linalg_matrix_rank(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
+        const OP: &str = "linalg_matrix_rank";
+        sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let x = self.detach();
+        if x.numel() == 0 {
+            let zeros = Tensor::zeros_with(&x.shape()[..x.rank() - 2], (DType::I64, x.device()))?;
+            return Ok(zeros.record_barrier(OP, &[self]));
+        }
+        let s = if options.hermitian { x.linalg_eigvalsh()?.abs()? } else { x.linalg_svdvals()? };
+        let counted = s.gt(&tolerance(&x, &s, &options)?)?.to_dtype(DType::I64)?.sum(-1)?;
+        Ok(counted.record_barrier(OP, &[self]))
+    }
+}
+
+fn eigh_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 6] = [&[3, 3], &[1, 1], &[2, 4, 4], &[7, 7], &[0, 2, 2], &[0, 0]];
+    let mut all = shapes.iter().map(|s| Ok(sample![positive(s, 1)?].symmetric())).collect::<Result<Vec<_>>>()?;
+    all.push(sample![positive(&[3, 3], 2)?; uplo = "U"].symmetric());
+    Ok(all)
+}
+
+fn eigh_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = square_errors()?;
+    all.push(error!["NaN", "not finite"; sample![Tensor::full_with([2, 2], f64::NAN, DType::F64)?]]);
+    Ok(all)
+}
+
+fn reduced_svd_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 7] = [&[3, 3], &[5, 3], &[3, 5], &[2, 4, 2], &[1, 1], &[0, 3, 2], &[3, 0]];
+    shapes.iter().map(|s| Ok(sample![normal(*s, 4)?])).collect()
+}
+
+fn svd_samples() -> Result<Vec<Sample>> {
+    let mut all = vec![sample![normal([3, 3], 4)?], sample![normal([2, 4, 4], 4)?]];
+    for shape in [&[5, 3][..], &[3, 5], &[2, 4, 2], &[0, 3, 2]] {
+        all.push(sample![normal(shape, 4)?; full_matrices = false]);
+    }
+    Ok(all)
+}
+
+fn svdvals_samples() -> Result<Vec<Sample>> {
+    let mut all = reduced_svd_samples()?;
+    all.push(sample![normal([9, 9], 4)?]);
+    Ok(all)
+}
+
+fn svd_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = matrix_errors()?;
+    all.push(error!["NaN", "not finite"; sample![Tensor::full_with([2, 2], f64::NAN, DType::F64)?]]);
+    Ok(all)
+}
+
+fn pinv_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 6] = [&[3, 3], &[4, 2], &[2, 4], &[2, 3, 2], &[0, 3], &[2, 0, 3]];
+    let mut all = shapes.iter().map(|s| Ok(sample![normal(*s, 4)?])).collect::<Result<Vec<_>>>()?;
+    all.push(sample![positive(&[3, 3], 2)?; hermitian = true].symmetric());
+    Ok(all)
+}
+
+fn rank_samples() -> Result<Vec<Sample>> {
+    let low = normal([4, 2], 1)?.matmul(&normal([2, 3], 2)?)?;
+    Ok(vec![
+        sample![normal([3, 3], 4)?],
+        sample![&low],
+        sample![normal([2, 4, 2], 4)?; atol = 0.5, rtol = 0.1],
+        sample![positive(&[3, 3], 2)?; hermitian = true],
+        sample![normal([2, 0, 3], 1)?],
+    ])
+}

@@ -1,0 +1,238 @@
+//! Decompositions of matrices that are large enough for blocks and threads, and of those that have no derivative.
+
+use cotangent::autograd::{GradOptions, grad, grad_with};
+use cotangent::{
+    CholeskyOptions, DType, ErrorKind, Generator, LuSolveOptions, QrMode, Result, SvdOptions, Tensor, with_num_threads,
+};
+
+const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 161];
+
+fn normal(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
+    Generator::seed(seed).randn_with(shape, DType::F64)?.to_dtype(dtype)
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    if dtype == DType::F64 { 1e-10 } else { 2e-3 }
+}
+
+/// The largest difference between two tensors.
+fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
+    assert_eq!(a.shape(), b.shape());
+    if a.numel() == 0 {
+        return Ok(0.0);
+    }
+    a.sub(b)?.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()
+}
+
+fn close(a: &Tensor, b: &Tensor, what: &str) -> Result<()> {
+    let distance = distance(a, b)?;
+    assert!(distance <= tolerance(a.dtype()), "{what} of {:?} {}: off by {distance}", a.shape(), a.dtype());
+    Ok(())
+}
+
+fn orthonormal(q: &Tensor, what: &str) -> Result<()> {
+    let one = Tensor::eye(q.shape()[q.rank() - 1])?.to_dtype(q.dtype())?;
+    close(&q.transpose(-2, -1)?.matmul(q)?, &one, what)
+}
+
+fn each(check: impl Fn(usize, DType) -> Result<()>) -> Result<()> {
+    for dtype in [DType::F64, DType::F32] {
+        for n in SIZES {
+            check(n, dtype)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn lu_factors_make_the_matrix() -> Result<()> {
+    each(|n, dtype| {
+        for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
+            let x = normal(&shape, 1, dtype)?;
+            let (p, l, u) = x.linalg_lu()?;
+            close(&p.matmul(&l)?.matmul(&u)?, &x, "P L U")?;
+        }
+        let (x, b) = (normal(&[n, n], 2, dtype)?, normal(&[n, 5], 3, dtype)?);
+        let x = x.add(&Tensor::eye(n)?.to_dtype(dtype)?.mul(n as f64)?)?;
+        close(&x.matmul(&x.linalg_solve(&b)?)?, &b, "A X")?;
+        close(&x.matmul(&x.inverse()?)?, &Tensor::eye(n)?.to_dtype(dtype)?, "A A⁻¹")?;
+        let (lu, pivots) = x.linalg_lu_factor()?;
+        let y = lu.linalg_lu_solve_with(&pivots, &b, LuSolveOptions::new().adjoint(true))?;
+        close(&x.t()?.matmul(&y)?, &b, "Aᵀ X")
+    })
+}
+
+#[test]
+fn triangles_are_solved_from_both_sides() -> Result<()> {
+    each(|n, dtype| {
+        let one = Tensor::eye(n)?.to_dtype(dtype)?;
+        let x = normal(&[n, n], 1, dtype)?.mul(0.5 / n as f64)?.add(&one.mul(2.0)?)?;
+        let b = normal(&[n, 7], 2, dtype)?;
+        for (a, upper) in [(x.tril(0)?, false), (x.triu(0)?, true)] {
+            close(&a.matmul(&x.linalg_solve_triangular(&b, upper)?)?, &b, "a triangle")?;
+            // As it lies after a transpose.
+            let turned = x.t()?.contiguous()?.t()?;
+            close(&a.matmul(&turned.linalg_solve_triangular(&b, upper)?)?, &b, "a triangle by columns")?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn cholesky_factors_make_the_matrix() -> Result<()> {
+    each(|n, dtype| {
+        let x = normal(&[2, n, n], 1, dtype)?;
+        let one = Tensor::eye(n)?.to_dtype(dtype)?;
+        let a = x.matmul(&x.transpose(-2, -1)?)?.div(n as f64)?.add(&one)?;
+        let l = a.linalg_cholesky()?;
+        close(&l.matmul(&l.transpose(-2, -1)?)?, &a, "L Lᵀ")?;
+        assert_eq!(distance(&l, &l.tril(0)?)?, 0.0);
+        let u = a.linalg_cholesky_with(CholeskyOptions::new().upper(true))?;
+        close(&u, &l.transpose(-2, -1)?, "U")
+    })
+}
+
+#[test]
+fn qr_factors_make_the_matrix() -> Result<()> {
+    each(|n, dtype| {
+        for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
+            let x = normal(&shape, 1, dtype)?;
+            for mode in [QrMode::Reduced, QrMode::Complete] {
+                let (q, r) = x.linalg_qr_with(mode)?;
+                orthonormal(&q, "Q")?;
+                close(&q.matmul(&r)?, &x, "Q R")?;
+                assert_eq!(distance(&r, &r.triu(0)?)?, 0.0);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn eigenvectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
+    each(|n, dtype| {
+        let x = normal(&[n, n], 1, dtype)?;
+        let a = x.add(&x.t()?)?.div((n as f64).sqrt())?;
+        let (w, v) = a.linalg_eigh()?;
+        orthonormal(&v, "V")?;
+        close(&v.mul(&w)?.matmul(&v.t()?)?, &a, "V W Vᵀ")?;
+        close(&a.linalg_eigvalsh()?, &w, "eigenvalues alone")?;
+        let values = w.to_dtype(DType::F64)?.to_vec::<f64>()?;
+        assert!(values.is_sorted(), "{values:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
+    each(|n, dtype| {
+        for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n], [3 * n, n]] {
+            let x = normal(&shape, 1, dtype)?.div((n as f64).sqrt())?;
+            let (u, s, v) = x.svd()?;
+            orthonormal(&u, "U")?;
+            orthonormal(&v, "V")?;
+            close(&u.mul(&s)?.matmul(&v.t()?)?, &x, "U S Vᵀ")?;
+            close(&x.linalg_svdvals()?, &s, "singular values alone")?;
+            let values = s.to_dtype(DType::F64)?.to_vec::<f64>()?;
+            assert!(values.iter().rev().is_sorted(), "{values:?}");
+            assert!(values.iter().all(|&s| s >= 0.0));
+            let (u, _, vh) = x.linalg_svd()?;
+            assert_eq!((u.shape(), vh.shape()), (&[shape[0]; 2][..], &[shape[1]; 2][..]));
+            orthonormal(&u, "full U")?;
+            orthonormal(&vh.t()?, "full V")?;
+        }
+        Ok(())
+    })
+}
+
+/// Of low rank, diagonal, of zeros, with very large and very small elements.
+#[test]
+fn unusual_matrices_are_decomposed_as_well() -> Result<()> {
+    let low = normal(&[40, 3], 1, DType::F64)?.matmul(&normal(&[3, 40], 2, DType::F64)?)?;
+    let diagonal = Tensor::eye(40)?.to_dtype(DType::F64)?;
+    let graded = diagonal.mul(&Tensor::arange(0, 40)?.to_dtype(DType::F64)?.mul(-0.5)?.exp()?)?;
+    let zeros = Tensor::zeros_with([40, 40], DType::F64)?;
+    for (x, scale) in [(&low, 1.0), (&low, 1e200), (&low, 1e-200), (&diagonal, 1.0), (&graded, 1.0), (&zeros, 1.0)] {
+        let symmetric = x.add(&x.t()?)?;
+        let (w, v) = symmetric.mul(scale)?.linalg_eigh()?;
+        orthonormal(&v, "V")?;
+        close(&v.mul(&w.div(scale)?)?.matmul(&v.t()?)?, &symmetric, "V W Vᵀ")?;
+        let (u, s, v) = x.mul(scale)?.svd()?;
+        orthonormal(&u, "U")?;
+        orthonormal(&v, "V")?;
+        close(&u.mul(&s.div(scale)?)?.matmul(&v.t()?)?, x, "U S Vᵀ")?;
+    }
+    assert_eq!(low.linalg_matrix_rank()?.item::<i64>()?, 3);
+    Ok(())
+}
+
+#[test]
+fn results_of_large_matrices_do_not_depend_on_the_number_of_threads() -> Result<()> {
+    let x = normal(&[3, 150, 150], 1, DType::F64)?;
+    let a = x.matmul(&x.transpose(-2, -1)?)?;
+    let run = |threads: usize| {
+        with_num_threads(threads, || -> Result<Vec<Vec<f64>>> {
+            let mut all = Vec::new();
+            for x in [a.clone(), a.narrow(0, 0, 1)?] {
+                let (w, v) = x.linalg_eigh()?;
+                let (u, s, _) = x.svd()?;
+                let (lu, _) = x.linalg_lu_factor()?;
+                let (q, _) = x.linalg_qr()?;
+                all.extend(
+                    [w, v, u, s, lu, q, x.linalg_cholesky()?]
+                        .iter()
+                        .map(|y| y.to_vec::<f64>())
+                        .collect::<Result<Vec<_>>>()?,
+                );
+            }
+            Ok(all)
+        })?
+    };
+    assert_eq!(run(1)?, run(4)?);
+    Ok(())
+}
+
+/// The derivative by vectors where values are the same is refused; by values it is right.
+#[test]
+fn derivatives_that_do_not_exist_are_refused() -> Result<()> {
+    let x = Tensor::eye(3)?.to_dtype(DType::F64)?.requires_grad_(true)?;
+    let weights = Tensor::arange(1, 10)?.to_dtype(DType::F64)?.reshape([3, 3])?;
+    let refused = |y: Tensor, words: &str| {
+        let error = grad(&y.mul(&weights)?.sum(..)?, &[&x]).err();
+        let message = error.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(error.is_some_and(|e| e.kind() == ErrorKind::Graph) && message.contains(words), "{message:?}");
+        Ok::<(), cotangent::Error>(())
+    };
+    refused(x.linalg_eigh()?.1, "two of the values are the same")?;
+    refused(x.linalg_svd()?.0, "two of the values are the same")?;
+    refused(x.svd()?.2, "two of the values are the same")?;
+    let values = x.linalg_eigvalsh()?.sum(..)?.add(&x.linalg_svdvals()?.sum(..)?)?;
+    let found = grad(&values, &[&x])?.remove(0).map(|g| g.to_vec::<f64>()).transpose()?;
+    assert_eq!(found, Some(vec![2.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 2.0]));
+    let tall = Tensor::ones_with([4, 2], DType::F64)?.requires_grad_(true)?;
+    for y in [tall.linalg_svd()?.0, tall.linalg_qr_with(QrMode::Complete)?.0] {
+        assert!(grad(&y.sum(..)?, &[&tall]).is_err_and(|e| e.kind() == ErrorKind::Graph));
+    }
+    let reduced = tall.linalg_svd_with(SvdOptions::new().full_matrices(false))?.0;
+    assert!(grad(&reduced.sum(..)?, &[&tall]).is_err(), "a singular value of {tall} is zero");
+    Ok(())
+}
+
+/// The cofactors of singular matrices, and their derivatives where there are any.
+#[test]
+fn determinants_of_singular_matrices_have_derivatives() -> Result<()> {
+    let gradient = |values: Vec<f64>, n: usize| -> Result<Option<Vec<f64>>> {
+        let x = Tensor::from_vec(values, [n, n])?.requires_grad_(true)?;
+        grad(&x.det()?, &[&x])?.remove(0).map(|g| g.to_vec::<f64>()).transpose()
+    };
+    let found = gradient(vec![1.0, 2.0, 2.0, 4.0], 2)?.unwrap_or_default();
+    assert!(found.iter().zip([4.0, -2.0, -2.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+    assert_eq!(gradient(vec![0.0; 9], 3)?, Some(vec![0.0; 9]));
+    // Of a matrix of rank 1 the second derivative is not zero.
+    let x = Tensor::from_vec(vec![1.0, 0.0, 0.0, 0.0], [2, 2])?.requires_grad_(true)?;
+    let first = grad_with(&x.det()?, &[&x], GradOptions::new().create_graph(true))?.remove(0);
+    let first = first.ok_or_else(|| cotangent::Error::new(ErrorKind::Graph, "test", "no gradient"))?;
+    let second = grad(&first.select(0, 0)?.select(0, 0)?, &[&x])?.remove(0).map(|g| g.to_vec::<f64>()).transpose()?;
+    assert!(second.is_some_and(|g| (g[3] - 1.0).abs() < 1e-9));
+    Ok(())
+}
