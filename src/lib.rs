@@ -172,7 +172,7 @@ pub use cuda_graph::CudaGraph;
 pub use device::Device;
 pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, ErrorKind, OutOfMemory, Result};
-pub use layout::{At, Dim, Dims, ReduceDims, Shape, Sizes, Slice, keepdim};
+pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepdim};
 pub use ops::signatures::*;
 pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
 pub use place::{Name, Place, with_place};

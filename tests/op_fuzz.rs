@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Operations that look at every element for few results. With more elements than there is memory for, which take none
 /// since they are one element expanded, they would go on for days; they are called with such a tensor only where the
 /// result is as large.
-const LOOKS_AT_ALL: [&str; 47] = [
+const LOOKS_AT_ALL: &[&str] = &[
     "scaled_dot_product_attention",
     "max",
     "min",
@@ -35,6 +35,16 @@ const LOOKS_AT_ALL: [&str; 47] = [
     "argmax",
     "argmin",
     "scatter_add",
+    "scatter",
+    "scatter_reduce",
+    "index_add",
+    "index_copy",
+    "index_reduce",
+    "index_fill",
+    "index_put",
+    "put",
+    "take_along_dim",
+    "sum_to_size",
     "mse_loss",
     "cross_entropy",
     "nll_loss",

@@ -25,8 +25,9 @@ pub(crate) use view::{View, ViewMut};
 #[cfg(not(feature = "cuda"))]
 use crate::Error;
 use crate::error::err;
-use crate::{DType, Device, Result, Scalar};
-use spec::{CenteredReduce, Extreme, Formula, Reduce, SoftmaxKind};
+use crate::storage::Storage;
+use crate::{DType, Device, Result, Scalar, Shape};
+use spec::{CenteredReduce, Extreme, Formula, IndexFold, Reduce, SoftmaxKind};
 
 /// Hands a call to the kernels of a device.
 macro_rules! dispatch {
@@ -240,26 +241,27 @@ pub(crate) fn gather(
         cuda(n) => cuda::index::gather(op, n, x, dim, indices, out))
 }
 
-/// `out[.., indices[.., j, ..], ..] += source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast to the
-/// shape of `source`; both tensors are of one compute dtype.
-pub(crate) fn index_add(
+/// `out[.., indices[.., j, ..], ..]` becomes it and `source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast
+/// to the shape of `source`. Both have the same dtype; to do arithmetic it is one of the compute dtypes.
+pub(crate) fn index_fold(
     op: &'static str,
+    by: IndexFold,
     out: &mut ViewMut<'_>,
     dim: usize,
     indices: &Indices<'_>,
     source: View<'_>,
 ) -> Result<()> {
     dispatch!(op, common_device(op, out.device(), [indices.view.device(), source.device()])?,
-        cpu => cpu::index::index_add(op, out, dim, indices, source),
-        cuda(n) => cuda::index::index_add(op, n, out, dim, indices, source))
+        cpu => cpu::index::fold::index_fold(op, by, out, dim, indices, source),
+        cuda(n) => cuda::index::index_fold(op, n, by, out, dim, indices, source))
 }
 
-/// `out[positions[j]] = source[j]`, in the order of `j`; positions are counted in row-major order. All are contiguous, and
-/// the positions `i64`.
-pub(crate) fn put(op: &'static str, out: &mut ViewMut<'_>, positions: View<'_>, source: View<'_>) -> Result<()> {
-    dispatch!(op, common_device(op, out.device(), [positions.device(), source.device()])?,
-        cpu => cpu::index::put(op, out, positions, source),
-        cuda(n) => cuda::index::put(op, n, out, positions, source))
+/// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how
+/// many there are. `shape` has as many elements as the mask, and need not be its own.
+pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result<(Storage, usize)> {
+    dispatch!(op, mask.device(),
+        cpu => cpu::index::nonzero::nonzero(op, mask, shape),
+        cuda(n) => cuda::index::nonzero::nonzero(op, n, mask, shape))
 }
 
 /// The triangle of each matrix in `x`, and zeros elsewhere. `out` has the shape of `x`.

@@ -199,6 +199,26 @@ pub struct Dim(pub(crate) isize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At(pub(crate) isize);
 
+/// How a dimension is cut: into so many parts, or at these indices.
+///
+/// ```
+/// use cotangent::Tensor;
+/// let x = Tensor::arange(0, 5)?;
+/// let lengths = |parts: Vec<Tensor>| parts.iter().map(Tensor::numel).collect::<Vec<_>>();
+/// assert_eq!(lengths(x.tensor_split(2, 0)?), [3, 2]);
+/// assert_eq!(lengths(x.tensor_split([1, -1], 0)?), [1, 3, 1]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sections(pub(crate) Cuts);
+
+/// What [`Sections`] holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cuts {
+    Parts(isize),
+    At(Ints),
+}
+
 /// Dimensions to work on: a number, several, or all (`..`). Negative ones count from the last.
 ///
 /// ```
@@ -296,12 +316,16 @@ macro_rules! from_integers {
             Dims |list| Dims { named: Some(list.iter().map(|&dim| dim.to_signed()).collect()) };
             ReduceDims |list| ReduceDims { dims: list.into(), keepdim: false };
             Sizes |list| Sizes(list.iter().map(|&size| size.to_signed()).collect());
+            Sections |list| Sections(Cuts::At(list.iter().map(|&at| at.to_signed()).collect()));
         }
         impl From<$int> for Dim {
             fn from(dim: $int) -> Dim { Dim(dim.to_signed()) }
         }
         impl From<$int> for At {
             fn from(at: $int) -> At { At(at.to_signed()) }
+        }
+        impl From<$int> for Sections {
+            fn from(parts: $int) -> Sections { Sections(Cuts::Parts(parts.to_signed())) }
         }
         impl From<$int> for Dims {
             fn from(dim: $int) -> Dims { Dims::from([dim]) }

@@ -16,8 +16,8 @@ mod slice;
 mod view;
 mod walk;
 
-pub use args::{At, Dim, Dims, ReduceDims, Shape, Sizes, keepdim};
-pub(crate) use args::{INLINE, Ints, Strides, ToSigned, resolve_dim, resolve_dim_or_scalar, resolve_dims};
+pub use args::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, keepdim};
+pub(crate) use args::{Cuts, INLINE, Ints, Strides, ToSigned, resolve_dim, resolve_dim_or_scalar, resolve_dims};
 pub(crate) use broadcast::{broadcast, reduced_dims};
 pub use slice::Slice;
 pub(crate) use walk::Walk;

@@ -220,6 +220,20 @@ impl Layout {
         Some(Layout::new(shape.clone(), strides, self.offset))
     }
 
+    /// The diagonal of two different dimensions, `offset` places to the right of the main one, as a last dimension in place
+    /// of the two.
+    pub fn diagonal(&self, offset: isize, dim1: usize, dim2: usize) -> Layout {
+        let (down, right) = if offset < 0 { (offset.unsigned_abs(), 0) } else { (0, offset.unsigned_abs()) };
+        let len = self.shape[dim1].saturating_sub(down).min(self.shape[dim2].saturating_sub(right));
+        let (a, b) = (self.strides[dim1], self.strides[dim2]);
+        let others = (0..self.rank()).filter(|&d| d != dim1 && d != dim2);
+        let shape: Shape = others.clone().map(|d| self.shape[d]).chain([len]).collect();
+        // A stride along which there is one element may be anything.
+        let strides = others.map(|d| self.strides[d]).chain([a.wrapping_add(b)]).collect();
+        let first = if shape.numel() == 0 { 0 } else { down as isize * a + right as isize * b };
+        Layout::new(shape, strides, self.offset.wrapping_add_signed(first))
+    }
+
     /// Any layout over a storage of `len` elements, checked against it from the lowest to the highest position.
     pub fn as_strided(
         &self,

@@ -41,7 +41,6 @@ impl<const N: usize> Walk<N> {
     }
 
     /// The walk over one layout that is given by its shape and strides, from position 0.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub fn of(shape: &Shape, strides: &[isize]) -> Walk<1> {
         let dims = merged(shape, |at| [strides[at]]);
         Walk { dims, offsets: [0], numel: shape.numel() }

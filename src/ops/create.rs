@@ -44,6 +44,7 @@ macro_rules! where_and_what {
         }
     )+};
 }
+pub(super) use where_and_what;
 where_and_what!(ArangeOptions, EyeOptions);
 
 macro_rules! steps {
@@ -80,14 +81,14 @@ impl From<usize> for EyeOptions {
     }
 }
 
-fn of_options(dtype: Option<DType>, device: Option<Device>) -> TensorOptions {
+pub(super) fn of_options(dtype: Option<DType>, device: Option<Device>) -> TensorOptions {
     TensorOptions::new().dtype(dtype).device(device)
 }
 
 /// # Creation
 #[ops]
 impl Tensor {
-    /// Zeros, as `f32`.
+    /// Zeros, as `f32`. PyTorch's `empty` is the same here: memory is never handed out with what was in it.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -98,7 +99,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shape is too large or memory runs out.
-    #[op(samples = shapes, errors = too_large, derivative = none)]
+    #[doc(alias = "empty")]
+    #[op(samples = shapes, errors = too_large, aliases = ["empty"], derivative = none)]
     pub fn zeros(size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let (dtype, device) = options.or(DType::F32);
         Tensor::filled("zeros", size, Scalar::I64(0), dtype, device)
@@ -139,7 +141,7 @@ impl Tensor {
         Tensor::filled("full", size, fill_value, dtype, device)
     }
 
-    /// Zeros of this tensor's shape, dtype and device.
+    /// Zeros of this tensor's shape, dtype and device; PyTorch's `empty_like`, too.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor, tensor};
@@ -150,7 +152,8 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?], sample![spread([0], -1.0, 1.0)?; dtype = DType::I64]]), derivative = none)]
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?], sample![spread([0], -1.0, 1.0)?; dtype = DType::I64]]), aliases = ["empty_like"], derivative = none)]
+    #[doc(alias = "empty_like")]
     pub fn zeros_like(&self, options: impl Into<TensorOptions>) -> Result<Tensor> {
         like("zeros_like", self, Scalar::I64(0), options)
     }
@@ -351,7 +354,7 @@ impl Tensor {
 }
 
 /// The options with what they leave open taken from a tensor.
-fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
+pub(super) fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
     TensorOptions { dtype: options.dtype.or(Some(x.dtype())), device: options.device.or(Some(x.device())) }
 }
 
@@ -470,13 +473,13 @@ impl Generator {
 
 /// What is to be drawn.
 #[derive(Clone, Copy)]
-enum Distribution {
+pub(super) enum Distribution {
     Uniform,
     Normal,
     Integers(i64, i64),
 }
 
-fn random_tensor(
+pub(super) fn random_tensor(
     op: &'static str,
     shape: Shape,
     options: TensorOptions,
@@ -528,7 +531,7 @@ fn no_such_numbers() -> Result<Vec<ErrorCase>> {
 }
 
 /// `n` numbers by their positions, in the dtype asked for at once: to cast them would take a second buffer.
-fn numbers<S: Into<Scalar>>(
+pub(super) fn numbers<S: Into<Scalar>>(
     op: &'static str,
     n: usize,
     (dtype, device): (DType, Device),

@@ -5,7 +5,8 @@ use crate::error::{bail, err};
 use crate::layout::Ints;
 use crate::tensor::Index;
 use crate::{
-    At, DType, Device, Dim, Dims, Operand, ReduceDims, Result, Scalar, Shape, Sizes, Slice, Tensor, TensorOptions,
+    At, DType, Device, Dim, Dims, Operand, ReduceDims, Result, Scalar, Sections, Shape, Sizes, Slice, Tensor,
+    TensorOptions,
 };
 use std::fmt;
 
@@ -192,6 +193,7 @@ arg_from! {
     At: |x| Arg::from(x.0);
     Dims: |x| x.named.map_or(Arg::None, |dims| Arg::Ints(dims.to_vec()));
     Sizes: |x| Arg::Ints(x.0.to_vec());
+    Shape: |x| Arg::from(&x[..]);
     Slice: |x| Arg::Slice(x);
     Index: |x| Arg::Index(x);
     DType: |x| Arg::DType(x);
@@ -284,6 +286,10 @@ from_arg! {
     [] Shape: ArgKind::Sizes, |arg| {
         let sizes = ints(arg)?;
         sizes.iter().all(|&size| size >= 0).then(|| sizes.iter().map(|&size| size as usize).collect())
+    };
+    [] Sections: ArgKind::Ints, |arg| match arg {
+        Arg::Ints(at) => Some(Sections::from(at)),
+        parts => Some(Sections::from(int(parts)?)),
     };
     [] Vec<isize>: ArgKind::Ints, |arg| ints(arg).map(|ints| ints.to_vec());
     [] &'a [isize]: ArgKind::Ints, |arg| if let Arg::Ints(ints) = arg { Some(ints) } else { None };

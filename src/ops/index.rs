@@ -1,11 +1,12 @@
 //! Choosing and adding up elements by index, and triangles of matrices.
 
 use super::ops;
+use super::scatter::scattered;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::{self, Indices};
-use crate::backend::spec::Triangle;
+use crate::backend::spec::{IndexFold, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
@@ -15,7 +16,7 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 
 /// Indices as `i64`, outside the graph. The values are looked at by [`Indices::check`].
-fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
+pub(super) fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     if !index.dtype().is_int() {
         bail!(DType, op, "indices must be integers, not {}", index.dtype());
     }
@@ -29,8 +30,13 @@ fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     index.detach().to_dtype(DType::I64)
 }
 
+/// A vector of `n` indices, in memory that is accounted for: their number may be a caller's.
+pub(super) fn index_vector(op: &'static str, n: usize, indices: impl Iterator<Item = usize>) -> Result<Tensor> {
+    Tensor::empty(op, n.into(), DType::I64, Device::Cpu)?.filled_from(indices.map(|at| at as i64))
+}
+
 /// Indices along one of `rank` dimensions, the same for all indices of the others.
-fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
+pub(crate) fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
     let mut sizes: Vec<usize> = vec![1; rank];
     sizes[dim] = index.numel();
     index.reshape(&sizes)
@@ -38,7 +44,7 @@ fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
 
 /// The elements of `x` that `index` chooses along `dim`, in a tensor of `shape`, to which the index broadcasts; outside
 /// the graph.
-fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+pub(super) fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
     let indices = Indices::check(op, index.as_view()?, x.shape()[dim])?;
     let mut out = Tensor::empty(op, shape.clone(), x.dtype(), x.device())?;
     backend::gather(op, x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
@@ -47,7 +53,7 @@ fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Sh
 
 /// As [`gathered`], with its derivative.
 #[track_caller]
-fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+pub(super) fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return x.by_parts(|part| gather(op, part, dim, index, shape));
     }
@@ -75,7 +81,7 @@ pub(super) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor
 
 /// `base` plus what `source` adds to it, with the derivative in both.
 #[track_caller]
-fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+pub(super) fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     if base.dtype() != source.dtype() {
         bail!(DType, op, "{} cannot be added to {}: cast one of them first", source.dtype(), base.dtype());
     }
@@ -93,17 +99,17 @@ fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &
 fn summed(op: &'static str, mut sum: Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
     let indices = Indices::check(op, index.as_view()?, sum.shape()[dim])?;
     let source = source.detach().to_dtype(sum.dtype())?;
-    backend::index_add(op, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
+    backend::index_fold(op, IndexFold::Add, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
     Ok(sum)
 }
 
 /// A single number as a vector, which is what indexing works on.
-fn at_least_1d(x: &Tensor) -> Result<Cow<'_, Tensor>> {
+pub(super) fn at_least_1d(x: &Tensor) -> Result<Cow<'_, Tensor>> {
     Ok(if x.rank() == 0 { Cow::Owned(x.reshape([1])?) } else { Cow::Borrowed(x) })
 }
 
 /// Checks that `small` has the rank of `large` and is nowhere longer, but for dimension `except`.
-fn check_fits(op: &'static str, small: &Tensor, large: &Tensor, except: Option<usize>) -> Result<()> {
+pub(super) fn check_fits(op: &'static str, small: &Tensor, large: &Tensor, except: Option<usize>) -> Result<()> {
     let longer = |(d, (a, b)): (usize, (&usize, &usize))| a > b && except != Some(d);
     if small.rank() != large.rank() || small.shape().iter().zip(large.shape()).enumerate().any(longer) {
         let but = except.map_or(String::new(), |dim| format!(" but for dimension {dim}"));
@@ -155,7 +161,6 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes do not fit.
-    #[doc(alias = "take_along_dim")]
     #[op(samples = gather_samples, errors = gather_errors)]
     pub fn gather(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 || (self.rank() == 1 && index.rank() == 0) {
@@ -172,7 +177,8 @@ impl Tensor {
         gather("gather", self, dim, &indices, index.layout().shape())
     }
 
-    /// The parts of a dimension at the places in `index`, a vector or a single number, in their order.
+    /// The parts of a dimension at the places in `index`, a vector or a single number, in their order. The array API
+    /// calls this `take`; here [`take`](Self::take) is PyTorch's.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -183,8 +189,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the index has more than one dimension.
-    #[doc(alias = "take")]
-    #[op(samples = index_select_samples, errors = index_select_errors, aliases = ["take"])]
+    #[op(samples = index_select_samples, errors = index_select_errors)]
     pub fn index_select(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 {
             // A single number is a vector of one, and stays a single number.
@@ -217,21 +222,7 @@ impl Tensor {
     #[doc(alias = "scatter_add_")]
     #[op(samples = scatter_add_samples, errors = scatter_add_errors)]
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        let ranks = [self.rank(), index.rank(), src.rank()];
-        if ranks.contains(&0) && ranks.iter().all(|&rank| rank <= 1) {
-            let (x, index, src) = (at_least_1d(self)?, at_least_1d(index)?, at_least_1d(src)?);
-            return x.scatter_add(dim.0, &index, &src)?.reshape(self.shape());
-        }
-        let dim = resolve_dim("scatter_add", dim.0, self.rank())?;
-        check_fits("scatter_add", index, self, Some(dim))?;
-        check_fits("scatter_add", index, src, None)?;
-        let mut used = Cow::Borrowed(src);
-        for (d, &size) in index.shape().iter().enumerate() {
-            if size < used.shape()[d] {
-                used = Cow::Owned(used.narrow(d, 0, size)?);
-            }
-        }
-        add_at("scatter_add", self, dim, &as_indices("scatter_add", index)?, &used)
+        scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
 
     /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length.
@@ -299,21 +290,8 @@ impl Tensor {
     }
 }
 
-impl Tensor {
-    /// This tensor with the parts of `source` along a dimension added at the places in `index`, a vector.
-    #[track_caller]
-    pub(crate) fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        let (dim, index) = along_dim("index_add", self, dim, index)?;
-        let expected = self.layout().shape().with(dim, index.numel());
-        if *source.layout().shape() != expected {
-            bail!(Shape, "index_add", "a source of shape {:?} should have {expected:?}", source.shape());
-        }
-        add_at("index_add", self, dim, &index, source)
-    }
-}
-
 /// A dimension and the indices along it, lined up with the dimensions of `x`.
-fn along_dim(op: &'static str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize, Tensor)> {
+pub(super) fn along_dim(op: &'static str, x: &Tensor, dim: isize, index: &Tensor) -> Result<(usize, Tensor)> {
     let dim = resolve_dim(op, dim, x.rank())?;
     if index.rank() > 1 {
         bail!(Shape, op, "the indices must be a vector, not of shape {:?}", index.shape());

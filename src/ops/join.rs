@@ -97,7 +97,7 @@ impl Tensor {
     /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
     #[doc(alias = "concat")]
     #[doc(alias = "concatenate")]
-    #[op(samples = cat_samples, errors = cat_errors)]
+    #[op(samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"])]
     pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         // There must be some, before anything else is said about them.
         let (dtype, _) = common("cat", tensors)?;

@@ -15,11 +15,13 @@ use smallvec::smallvec;
 
 /// A part of a tensor, said without a layout so that the same part can be taken of a tensor laid out in another way.
 #[derive(Clone)]
-enum SubRange {
+pub(super) enum SubRange {
     /// A range of a dimension.
     Range(usize, Slice),
     /// One index of a dimension, which goes away.
     Index(usize, usize),
+    /// The diagonal with this offset of two dimensions, which go away; it is the last one.
+    Diagonal(isize, usize, usize),
 }
 
 impl SubRange {
@@ -27,17 +29,18 @@ impl SubRange {
         SubRange::Range(dim, Slice::new(start as isize, (start + len) as isize))
     }
 
-    fn of(&self, op: &'static str, layout: &Layout) -> Result<Layout> {
+    pub(super) fn of(&self, op: &'static str, layout: &Layout) -> Result<Layout> {
         match self {
             SubRange::Range(dim, range) => layout.slice(op, *dim as isize, range),
             SubRange::Index(dim, index) => layout.select(op, *dim as isize, *index as isize),
+            SubRange::Diagonal(offset, dim1, dim2) => Ok(layout.diagonal(*offset, *dim1, *dim2)),
         }
     }
 }
 
 /// A part of `x`, as a view.
 #[track_caller]
-fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
+pub(super) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
     x.with_layout(part.of(op, x.layout())?).record(op, &[x], |_| {
         let (shape, part) = (x.layout().shape().clone(), part.clone());
         move |ctx: &BackwardContext, g: &Tensor| {
@@ -54,7 +57,7 @@ fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tensor> {
 
 /// Zeros of `shape` with `x` in place of one part: the derivative of [`take`], as `take` is its derivative.
 #[track_caller]
-fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
+pub(super) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
     if x.dtype().is_complex() {
         let mut shape = shape.clone();
         shape.insert(shape.len(), 2);
@@ -173,7 +176,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, the size is 0 and the dimension's is not, or there would be more pieces than memory
     /// has room for.
-    #[op(samples = split_samples, errors = split_errors, outputs = [tensors], view)]
+    #[op(samples = split_samples, errors = split_errors, outputs = [tensors], aliases = ["unsafe_split"], view)]
     pub fn split(&self, split_size: usize, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("split", dim.0, self.rank())?;
         let whole = self.shape()[dim];
@@ -201,7 +204,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, the number is 0, or memory has no room for so many pieces.
-    #[op(samples = chunk_samples, errors = chunk_errors, outputs = [tensors], view)]
+    #[op(samples = chunk_samples, errors = chunk_errors, outputs = [tensors], aliases = ["unsafe_chunk"], view)]
     pub fn chunk(&self, chunks: usize, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("chunk", dim.0, self.rank())?;
         if chunks == 0 {

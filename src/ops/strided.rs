@@ -1,14 +1,16 @@
 //! Views by explicit strides, over all of the storage.
 
+use super::diagonal::replaced_at;
+use super::index::{lined_up, scatter};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
-use crate::layout::{Layout, Walk, checked_bytes};
+use crate::layout::{Layout, Strides, Walk, checked_bytes, resolve_dim};
 use crate::storage::Storage;
-use crate::{Result, Scalar, Shape, Tensor};
+use crate::{Dim, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 
 /// # Views by strides
@@ -49,6 +51,82 @@ impl Tensor {
             let own = self.layout().clone();
             move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(carry_back(g, &layout, &own)?)])
         })
+    }
+
+    /// All windows of `size` elements along a dimension, each `step` after the one before, without a copy. The windows'
+    /// elements are a new last dimension.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let windows = Tensor::arange(0, 5)?.unfold(0, 3, 2)?;
+    /// assert_eq!(windows.to_vec::<i64>()?, [0, 1, 2, 2, 3, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, the windows are longer than it, or the step is 0.
+    #[op(samples = unfold_samples, errors = unfold_errors, view)]
+    pub fn unfold(&self, dimension: impl Into<Dim>, size: usize, step: usize) -> Result<Tensor> {
+        let dim = resolve_dim("unfold", dimension.0, self.rank())?;
+        let whole = self.shape()[dim];
+        if size > whole || step == 0 {
+            bail!(
+                Shape,
+                "unfold",
+                "windows of {size} elements in steps of {step} do not fit dimension {dim} of shape {:?}",
+                self.shape()
+            );
+        }
+        let windows = (whole - size) / step + 1;
+        let (mut shape, mut strides) = (self.layout().shape().with(dim, windows), Strides::from(self.strides()));
+        shape.insert(self.rank(), size);
+        strides.push(strides[dim]);
+        // With one window the stride may be anything.
+        strides[dim] = strides[dim].saturating_mul(isize::try_from(step).unwrap_or(isize::MAX));
+        let len = self.storage().bytes() / self.dtype().size();
+        let layout = self.layout().as_strided("unfold", shape, &strides, self.offset(), len)?;
+        self.with_layout(layout).record("unfold", &[self], |_| {
+            let (shape, rank) = (self.layout().shape().clone(), self.rank());
+            move |_: &BackwardContext, g: &Tensor| {
+                // The windows one after the other, and where their elements came from.
+                let line = g.movedim(-1, dim + 1)?.flatten(dim, dim + 1)?;
+                let starts = Tensor::arange(0, windows)?.mul(step)?.unsqueeze(1)?;
+                let index = starts.add(&Tensor::arange(0, size)?)?.to_device(g.device())?;
+                Ok(smallvec![Some(scatter(&shape, dim, &lined_up(&index, dim, rank)?, &line)?)])
+            }
+        })
+    }
+
+    /// This tensor with `src` at the positions that a shape, strides and an offset name among its elements in row-major
+    /// order.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = Tensor::zeros([2, 2])?.as_strided_scatter(&tensor!([1.0, 2.0])?, [2], &[3], 0)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, 0.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a position is not one of this tensor's or occurs twice, or the source is of another shape.
+    #[op(samples = strided_scatter_samples, errors = strided_scatter_errors)]
+    pub fn as_strided_scatter(
+        &self,
+        src: &Tensor,
+        size: impl Into<Shape>,
+        stride: &[isize],
+        #[default(0)] storage_offset: usize,
+    ) -> Result<Tensor> {
+        const OP: &str = "as_strided_scatter";
+        let layout = self.layout().as_strided(OP, size, stride, storage_offset, self.numel())?;
+        backend::common_device(OP, self.device(), [src.device()])?;
+        if src.shape() != &layout.shape()[..] {
+            bail!(Shape, OP, "a source of shape {:?} does not fit shape {:?}", src.shape(), layout.shape());
+        }
+        if !layout.is_non_overlapping() {
+            bail!(Value, OP, "strides {stride:?} name elements of shape {:?} twice", layout.shape());
+        }
+        replaced_at(OP, self, src, &layout)
     }
 }
 
@@ -98,7 +176,7 @@ fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
 
 /// The elements at the positions of `layout` in a vector. Its derivative is [`add_up`].
 #[track_caller]
-fn read_out(x: &Tensor, layout: &Layout) -> Result<Tensor> {
+pub(super) fn read_out(x: &Tensor, layout: &Layout) -> Result<Tensor> {
     let x = x.contiguous()?;
     let (offset, len) = (x.offset() + layout.offset(), x.offset() + x.numel());
     let view = layout.as_strided("as_strided", layout.shape().clone(), layout.strides(), offset, len)?;
@@ -165,6 +243,48 @@ fn strided_errors() -> Result<Vec<ErrorCase>> {
         error!["before the storage", "from -1 to 0"; sample![&x, [2], [-1], 0]],
         error!["too few strides", "[2, 2]", "[1]"; sample![&x, [2, 2], [1], 0]],
         error!["a gradient that would be lost", "position 0", "detach"; sample![part, [3], [2], 0]],
+    ])
+}
+
+fn unfold_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    Ok(vec![
+        sample![x(&[5])?, 0, 3, 1],
+        sample![x(&[5])?, 0, 2, 2],
+        sample![x(&[2, 6, 2])?, 1, 3, 2],
+        sample![x(&[3, 5])?, -1, 2, 3],
+        sample![x(&[3, 4])?, 0, 3, 1],
+        sample![x(&[3])?, 0, 0, 1].zero_derivative(),
+        sample![x(&[2, 0])?, 0, 2, 1],
+        sample![x(&[3])?, 0, 3, isize::MAX],
+    ])
+}
+
+fn unfold_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["windows too long", "4", "[2, 3]"; sample![&x, 1, 4, 1]],
+        error!["a step of 0", "0"; sample![&x, 1, 2, 0]],
+        error!["no such dimension", "2"; sample![&x, 2, 1, 1]],
+    ])
+}
+
+fn strided_scatter_samples() -> Result<Vec<Sample>> {
+    let x = || spread([3, 4], -2.0, 2.0);
+    Ok(vec![
+        sample![x()?, spread([3], 3.0, 4.0)?, [3], [5], 1],
+        sample![x()?, spread([2, 2], 3.0, 4.0)?, [2, 2], [1, 4]],
+        sample![x()?, spread([], 3.0, 4.0)?, [], [], 7],
+        sample![x()?, spread([2, 0], 3.0, 4.0)?, [2, 0], [1, 1]],
+    ])
+}
+
+fn strided_scatter_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([6], 1)?;
+    Ok(vec![
+        error!["beyond the elements", "[2]", "[6]", "from 1 to 7"; sample![&x, normal([2], 1)?, [2], [6], 1]],
+        error!["another shape", "[3]", "[2]"; sample![&x, normal([3], 1)?, [2], [1]]],
+        error!["an element twice", "[0]", "twice"; sample![&x, normal([2], 1)?, [2], [0]]],
     ])
 }
 

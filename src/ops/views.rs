@@ -42,7 +42,7 @@ impl Tensor {
     /// # Errors
     /// If a dimension is missing, named twice or does not exist.
     #[doc(alias = "permute_dims")]
-    #[op(samples = permute_samples, errors = permute_errors, view)]
+    #[op(samples = permute_samples, errors = permute_errors, aliases = ["permute_dims"], view)]
     pub fn permute(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         let dims: Ints = dims.named.unwrap_or_else(|| (0..self.rank() as isize).collect());
         let layout = self.layout().permute("permute", &dims)?;
@@ -69,7 +69,7 @@ impl Tensor {
     /// If one of the dimensions does not exist.
     #[doc(alias = "swapaxes")]
     #[doc(alias = "swapdims")]
-    #[op(samples = transpose_samples, errors = transpose_errors, view)]
+    #[op(samples = transpose_samples, errors = transpose_errors, aliases = ["swapaxes", "swapdims"], view)]
     pub fn transpose(&self, dim0: impl Into<Dim>, dim1: impl Into<Dim>) -> Result<Tensor> {
         if self.rank() == 0 {
             resolve_dim_or_scalar("transpose", dim0.0, 0)?;
@@ -90,9 +90,9 @@ impl Tensor {
     /// # Errors
     /// If there are more than two dimensions.
     #[doc(alias = "T")]
-    #[doc(alias = "mT")]
+    #[doc(alias = "H")]
     #[op(samples = || samples(&[&[2, 3], &[0, 3], &[3], &[]], |x| sample![x]),
-        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), view)]
+        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), aliases = ["T", "H"], view)]
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
@@ -141,8 +141,6 @@ impl Tensor {
     ///
     /// # Errors
     /// If the number of elements differs.
-    #[doc(alias = "view_as")]
-    #[doc(alias = "reshape_as")]
     #[op(samples = reshape_samples, errors = reshape_errors)]
     pub fn reshape(&self, shape: impl Into<Sizes>) -> Result<Tensor> {
         let shape = self.layout().resolve_sizes("reshape", &shape)?;
@@ -168,7 +166,7 @@ impl Tensor {
     /// # Errors
     /// If one of the dimensions does not exist, or `end_dim` comes before `start_dim`.
     #[doc(alias = "ravel")]
-    #[op(samples = flatten_samples, errors = flatten_errors)]
+    #[op(samples = flatten_samples, errors = flatten_errors, aliases = ["ravel"])]
     pub fn flatten(
         &self,
         #[default(0)] start_dim: impl Into<Dim>,
@@ -218,7 +216,7 @@ impl Tensor {
     /// If there is no such place.
     #[doc(alias = "expand_dims")]
     #[doc(alias = "newaxis")]
-    #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, view)]
+    #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, aliases = ["expand_dims"], view)]
     pub fn unsqueeze(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         reshaped("unsqueeze", self, self.layout().unsqueeze("unsqueeze", dim.0)?)
     }
@@ -235,8 +233,7 @@ impl Tensor {
     /// # Errors
     /// If a size other than 1 would change.
     #[doc(alias = "broadcast_to")]
-    #[doc(alias = "expand_as")]
-    #[op(samples = expand_samples, errors = expand_errors, view)]
+    #[op(samples = expand_samples, errors = expand_errors, aliases = ["broadcast_to"], view)]
     pub fn expand(&self, size: impl Into<Sizes>) -> Result<Tensor> {
         let layout = self.layout().expand("expand", &size)?;
         // The engine sums a cotangent back to its tensor's shape.

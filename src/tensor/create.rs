@@ -247,6 +247,36 @@ impl Tensor {
         named("from_iter", Tensor::of_elements("from_iter", &data, len.into(), options.into()))
     }
 
+    /// A tensor of which a function gives each element from its index, in row-major order.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let table = Tensor::from_fn([2, 3], |at| (10 * at[0] + at[1]) as i64)?;
+    /// assert_eq!(table.to_vec::<i64>()?, [0, 1, 2, 10, 11, 12]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[track_caller]
+    pub fn from_fn<T: Element>(shape: impl Into<Shape>, mut f: impl FnMut(&[usize]) -> T) -> Result<Tensor> {
+        let shape = shape.into();
+        let mut index = vec![0; shape.len()];
+        let element = |_| {
+            let element = f(&index);
+            for (at, &size) in index.iter_mut().zip(shape.iter()).rev() {
+                *at += 1;
+                if *at < size {
+                    break;
+                }
+                *at = 0;
+            }
+            element
+        };
+        let out = Tensor::empty("from_fn", shape.clone(), T::DTYPE, Device::Cpu);
+        named("from_fn", out.and_then(|out| out.filled_from((0..shape.numel()).map(element))))
+    }
+
     fn of_elements<T: Element>(op: &'static str, data: &[T], shape: Shape, options: TensorOptions) -> Result<Tensor> {
         if check_shape(op, &shape)? != data.len() {
             bail!(Shape, op, "{} elements do not fill the shape {shape:?}", data.len());

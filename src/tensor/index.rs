@@ -3,9 +3,13 @@
 use super::Tensor;
 use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend;
+use crate::backend::Indices;
+use crate::backend::spec::IndexFold;
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Slice, ToSigned, broadcast};
-use crate::{DType, Device, Result, Scalar, SortOptions};
+use crate::ops::index::lined_up;
+use crate::ops::scatter::fold_at;
+use crate::{DType, Device, Result, Scalar};
 use smallvec::smallvec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -217,7 +221,7 @@ impl Index {
 }
 
 /// The integers that a tensor stands for along the dimensions of `x` from `dim` on: itself, or where a mask is true.
-fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor) -> Result<Vec<Tensor>> {
+pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor) -> Result<Vec<Tensor>> {
     if tensor.device() != x.device() {
         bail!(Device, op, "the tensor is on {}, its index on {}: use to_device", x.device(), tensor.device());
     }
@@ -239,6 +243,10 @@ fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor) -> Result
     }
     let size = x.shape()[dim];
     let wide = tensor.detach().to_dtype(DType::I64)?;
+    // Most indices count from the start, and are what they should be.
+    if x.device() == Device::Cpu && Indices::check(op, wide.as_view()?, size).is_ok() {
+        return Ok(vec![wide]);
+    }
     let from_end = wide.add(size as i64)?;
     let wrapped = wide.lt(0)?.where_(&from_end, &wide)?;
     if x.device() == Device::Cpu {
@@ -275,26 +283,16 @@ pub(crate) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
 
 /// For each dimension of a mask the indices of its true elements, in row-major order.
 fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
-    let flat = mask.detach().flatten(0, -1)?;
-    let mut numbers = if mask.device() == Device::Cpu {
-        let chosen = flat.to_vec::<bool>()?.into_iter().enumerate().filter(|(_, chosen)| *chosen);
-        Tensor::from_iter(chosen.map(|(at, _)| at as i64))?
-    } else {
-        // The true ones come first, in their order; how many they are has to be waited for.
-        let count = flat.sum(..)?.item::<i64>()?;
-        let (_, order) = flat.to_dtype(DType::U8)?.sort_with(0, SortOptions::new().descending(true))?;
-        order.narrow(0, 0, usize::try_from(count).unwrap_or(0))?
-    };
-    let mut all = Vec::with_capacity(mask.rank());
-    for &size in mask.shape().iter().rev() {
-        let size = size.max(1) as i64;
-        let quotient = numbers.div_with(size, crate::Rounding::Floor)?;
-        all.push(numbers.sub(&quotient.mul(size)?)?);
-        numbers = quotient;
-    }
-    let _ = op;
-    all.reverse();
-    Ok(all)
+    let indices = true_indices(op, mask, mask.layout().shape())?;
+    indices.unbind(1)
+}
+
+/// The indices of the true elements of a mask, as rows in row-major order. `shape` has as many elements as the mask, and need
+/// not be its own.
+pub(crate) fn true_indices(op: &'static str, mask: &Tensor, shape: &Shape) -> Result<Tensor> {
+    let mask = mask.detach().contiguous()?;
+    let (storage, count) = backend::nonzero(op, mask.as_view()?, shape)?;
+    Ok(Tensor::from_parts(storage, Layout::contiguous([count, shape.len()].into()), DType::I64))
 }
 
 impl Tensor {
@@ -330,19 +328,50 @@ impl Tensor {
             self.renew_leaf();
             return Ok(());
         }
-        // The numbers of the elements, as the same index finds them.
-        let numbers = Tensor::arange(0, self.numel())?.to_device(self.device())?.reshape(self.shape())?;
-        let positions = numbers.part(OP, index)?;
-        let value = fitting(OP, value, positions.layout().shape(), self)?;
+        let changed = put_index(OP, self, index, value, IndexFold::Replace)?.into_value();
         if recorded {
-            *self = put_at(self, &positions, &value)?;
+            *self = changed;
             return Ok(());
         }
-        let changed = written(self, &positions, &value)?;
         self.data = changed.data;
         self.renew_leaf();
         Ok(())
     }
+}
+
+/// A copy of `x` with `value` put where an index with tensors names elements, with its derivative: in their place, or added to
+/// them.
+#[track_caller]
+pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Tensor, by: IndexFold) -> Result<Tensor> {
+    let Resolved { basic, chosen, .. } = index.resolve(op, x)?;
+    let leading = chosen.iter().enumerate().all(|(at, (dim, _))| at == *dim);
+    if basic.is_empty() && !chosen.is_empty() && leading {
+        // Whole rows are chosen, by one number each.
+        let shapes: Vec<&Shape> = chosen.iter().map(|(_, tensor)| tensor.layout().shape()).collect();
+        let (common, rest) = (broadcast(op, &shapes)?, &x.shape()[chosen.len()..]);
+        let part: Shape = common.iter().chain(rest).copied().collect();
+        let value = fitting(op, value, &part, x)?;
+        let (count, rows) = (common.numel(), x.shape()[..chosen.len()].iter().product());
+        let shape = |first: usize| -> Shape { [first].iter().chain(rest).copied().collect() };
+        let numbers = row_numbers(x, &chosen)?.expand(&common)?.reshape([count])?;
+        let numbers = lined_up(&numbers, 0, 1 + rest.len())?;
+        let (flat, value) = (x.reshape(shape(rows))?, value.reshape(shape(count))?);
+        return fold_at(op, by, &flat, 0, &numbers, &value)?.reshape(x.shape());
+    }
+    // The numbers of the elements, as the same index finds them.
+    let numbers = Tensor::arange(0, x.numel())?.to_device(x.device())?.reshape(x.shape())?;
+    let positions = numbers.part(op, index)?;
+    let value = fitting(op, value, positions.layout().shape(), x)?;
+    let (positions, value) = (positions.flatten(0, -1)?, value.flatten(0, -1)?);
+    fold_at(op, by, &x.flatten(0, -1)?, 0, &positions, &value)?.reshape(x.shape())
+}
+
+/// The numbers, in row-major order, of the indices that integers along some dimensions name.
+fn row_numbers(x: &Tensor, integers: &[(usize, Tensor)]) -> Result<Tensor> {
+    let Some(((_, first), rest)) = integers.split_first() else {
+        return Tensor::scalar(Scalar::I64(0), DType::I64, x.device());
+    };
+    rest.iter().try_fold(first.clone(), |numbers, (dim, tensor)| numbers.mul(x.shape()[*dim])?.add(tensor))
 }
 
 /// A value in the shape of the part that it is for, in the tensor's dtype.
@@ -374,39 +403,6 @@ fn put_part(x: &Tensor, value: &Tensor, index: &Index) -> Result<Tensor> {
     })
 }
 
-/// A copy of `x` with the elements of `value` at these positions, counted in row-major order.
-#[track_caller]
-fn put_at(x: &Tensor, positions: &Tensor, value: &Tensor) -> Result<Tensor> {
-    written(&x.detach(), positions, &value.detach())?.record("set", &[x, value], |save| {
-        let positions = save.save(positions);
-        move |ctx: &BackwardContext, g: &Tensor| {
-            let flat = positions.flatten(0, -1)?;
-            let others = || {
-                let zeros = Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?.expand(positions.shape())?;
-                put_at(g, &positions, &zeros)
-            };
-            // Of elements that share a position only the last one stayed, and has its gradient.
-            let taken = || {
-                let numbers = Tensor::arange(0, flat.numel())?.to_device(g.device())?.reshape(positions.shape())?;
-                let last = written(&Tensor::full_with(g.shape(), -1, (DType::I64, g.device()))?, &positions, &numbers)?;
-                let stayed = last.flatten(0, -1)?.index_select(0, &flat)?.eq(&numbers.flatten(0, -1)?)?;
-                let chosen = g.flatten(0, -1)?.index_select(0, &flat)?;
-                stayed.where_(&chosen, 0.0)?.reshape(positions.shape())
-            };
-            Ok(smallvec![ctx.want(0, others)?, ctx.want(1, taken)?])
-        }
-    })
-}
-
-/// As [`put_at`], outside the graph.
-fn written(x: &Tensor, positions: &Tensor, value: &Tensor) -> Result<Tensor> {
-    const OP: &str = "set";
-    let mut out = x.detach().copied(OP)?;
-    let (positions, value) = (positions.flatten(0, -1)?.contiguous()?, value.detach().flatten(0, -1)?.contiguous()?);
-    backend::put(OP, &mut out.as_view_mut(OP)?, positions.as_view()?, value.as_view()?)?;
-    Ok(out)
-}
-
 /// The elements of `x` at integers along some dimensions, which broadcast against each other. What they choose comes at
 /// dimension `place` of the result.
 #[track_caller]
@@ -422,11 +418,7 @@ fn choose(op: &'static str, x: &Tensor, integers: &[(usize, Tensor)], place: usi
         let order: Vec<usize> = dims.iter().chain(&others).copied().collect();
         let mut sizes = vec![dims.iter().fold(1usize, |all, &dim| all.saturating_mul(x.shape()[dim]))];
         sizes.extend(others.iter().map(|&dim| x.shape()[dim]));
-        let mut numbers = Tensor::scalar(Scalar::I64(0), DType::I64, x.device())?;
-        for (dim, tensor) in integers {
-            numbers = numbers.mul(x.shape()[*dim])?.add(tensor)?;
-        }
-        (x.permute(order)?.reshape(sizes)?, 0, numbers)
+        (x.permute(order)?.reshape(sizes)?, 0, row_numbers(x, integers)?)
     };
     let numbers = numbers.expand(&common)?.flatten(0, -1)?;
     let taken = from.index_select(along, &numbers)?;

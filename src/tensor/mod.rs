@@ -13,8 +13,8 @@ mod read;
 
 pub use arguments::Operand;
 pub use create::NdArray;
-pub(crate) use index::unravel;
 pub use index::{Ellipsis, Index, IndexItem};
+pub(crate) use index::{integers, put_index, true_indices, unravel};
 pub use options::TensorOptions;
 pub use read::CloseOptions;
 

@@ -5,6 +5,7 @@ mod complex;
 mod derivative;
 mod formula;
 pub(crate) mod functions;
+mod index;
 mod kernel;
 mod nn;
 mod number;
@@ -23,6 +24,7 @@ pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym, SymMask};
 #[cfg(feature = "cuda")]
 pub(crate) use functions::Meaning;
 pub(crate) use functions::{Real, sinc_slope};
+pub(crate) use index::IndexFold;
 pub(crate) use kernel::Kernel;
 pub(crate) use nn::{AttentionInputs, SoftmaxKind, Targets};
 pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};

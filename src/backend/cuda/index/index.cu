@@ -25,9 +25,23 @@ extern "C" __global__ void __launch_bounds__(256) keys(
     }
 }
 
+#ifdef FOLD
+// An element and a new one become one. FOLD: 0 the sum, 1 the product, 2 the larger, 3 the smaller.
+__device__ inline T fold(T old, T next) {
+#if FOLD == 0
+    return old + next;
+#elif FOLD == 1
+    return old * next;
+#elif FOLD == 2
+    return next > old || next != next ? next : old;
+#else
+    return next < old || next != next ? next : old;
+#endif
+}
+
 // Elements of the same key follow each other in the order of their numbers, so that sums have one order. Whoever meets
-// the first of them adds up all: sources are (outer, n, inner), targets (outer, size, inner).
-extern "C" __global__ void __launch_bounds__(256) add_sorted(
+// the first of them takes all: sources are (outer, n, inner), targets (outer, size, inner).
+extern "C" __global__ void __launch_bounds__(256) fold_sorted(
     const I* key, const I* number, const T* source, T* target, u64 n, u64 last, u64 outer, u64 size, u64 inner
 ) {
     const u64 columns = outer * inner, all = (u64)gridDim.x * 256;
@@ -37,21 +51,24 @@ extern "C" __global__ void __launch_bounds__(256) add_sorted(
         const I own = key[i];
         if (own == (I)last || (i > 0 && key[i - 1] == own)) continue;
         T* to = target + (o * size + own) * inner + j;
-        T sum = *to;
-        for (; i < n && key[i] == own; ++i) sum += source[(o * n + number[i]) * inner + j];
-        *to = sum;
+        T result = *to;
+        for (; i < n && key[i] == own; ++i) result = fold(result, source[(o * n + number[i]) * inner + j]);
+        *to = result;
     }
 }
+#endif
 
-// Of elements of the same key, which follow each other in the order of their numbers, the last one stays.
+// Of elements of the same key, which follow each other in the order of their numbers, the last one stays. Sources and targets
+// are as above.
 extern "C" __global__ void __launch_bounds__(256) put_sorted(
-    const I* key, const I* number, const E* source, E* target, u64 n, u64 last
+    const I* key, const I* number, const E* source, E* target, u64 n, u64 last, u64 outer, u64 size, u64 inner
 ) {
-    const u64 all = (u64)gridDim.x * 256;
-    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
+    const u64 columns = outer * inner, all = (u64)gridDim.x * 256;
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < n * columns; work += all) {
+        const u64 i = work / columns, column = work % columns, o = column / inner, j = column % inner;
         const I own = key[i];
         if (own == (I)last || (i + 1 < n && key[i + 1] == own)) continue;
-        target[own] = source[number[i]];
+        target[(o * size + own) * inner + j] = source[(o * n + number[i]) * inner + j];
     }
 }
 

@@ -1,15 +1,15 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
+pub(crate) mod nonzero;
 pub(crate) mod sort;
 
 use crate::backend::cpu::index::{Indices, lanes};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::spec::Triangle;
+use crate::backend::spec::{IndexFold, Triangle};
 use crate::backend::{View, ViewMut};
-use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
@@ -35,12 +35,11 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     let moved = [DType::U8, DType::U16, DType::U32, DType::U64];
     let mut all: Vec<KernelSource> =
         moved.map(|dtype| KernelSource::new(FILES, DType::I64, false).dtype("E", dtype).set("R", 2)).into();
-    all.extend(
-        [DType::F32, DType::F64, DType::I64, DType::U64].map(|compute| {
-            KernelSource::new(FILES, compute, compute == DType::F64).dtype("E", bits(compute)).set("R", 1)
-        }),
-    );
+    for by in [IndexFold::Add, IndexFold::Multiply, IndexFold::Max, IndexFold::Min] {
+        all.extend([DType::F32, DType::F64, DType::I64, DType::U64].map(|dtype| fold_source(by, dtype, true, 1)));
+    }
     all.extend([false, true].map(|wide| KernelSource::new(SORT, DType::I64, wide)));
+    all.extend(nonzero::sources());
     all.extend(sort::sources());
     all
 }
@@ -84,14 +83,28 @@ pub(crate) fn gather(
     unsafe { arguments.launch(op, gpu, function, Grid::over(shape.numel(), 256, 256)) }
 }
 
-/// As the CPU's [`index_add`](crate::backend::cpu::index::index_add): sums have one order, so that they have the same
-/// bits every time.
+/// The source of kernels that put elements where indices say.
+fn fold_source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSource {
+    let which = match by {
+        // Elements are moved as they are: the dtype does not matter, but for its size.
+        IndexFold::Replace => return KernelSource::new(FILES, DType::I64, wide).dtype("E", bits(dtype)).set("R", rank),
+        IndexFold::Add => 0,
+        IndexFold::Multiply => 1,
+        IndexFold::Max => 2,
+        IndexFold::Min => 3,
+    };
+    KernelSource::new(FILES, dtype, wide).dtype("E", bits(dtype)).set("R", rank).set("FOLD", which)
+}
+
+/// As the CPU's [`index_fold`](crate::backend::cpu::index::fold::index_fold): what falls on one place has one order, so that
+/// sums have the same bits every time, and the last of several elements stays.
 ///
 /// # Errors
 /// If memory runs out, or a kernel cannot be compiled or started.
-pub(crate) fn index_add(
+pub(crate) fn index_fold(
     op: &'static str,
     ordinal: usize,
+    by: IndexFold,
     out: &mut ViewMut<'_>,
     dim: usize,
     indices: &Indices<'_>,
@@ -107,23 +120,23 @@ pub(crate) fn index_add(
     let alike =
         |d: usize| d == dim || (shape[d] == out.layout.shape()[d] && (shape[d] == 1 || chosen.strides()[d] == 0));
     // One index for whole slices, or one for each element.
-    let sums = if (0..shape.len()).all(alike) {
+    let places = if (0..shape.len()).all(alike) {
         let line = Layout::contiguous([shape[dim]].into());
         let still = Layout::contiguous([1].into()).broadcast_to(line.shape());
         let along =
             (0..shape.len()).filter(|&d| d != dim).try_fold(chosen, |layout, d| layout.narrow(op, d as isize, 0, 1))?;
         let (outer, inner) = (shape[..dim].iter().product(), shape[dim + 1..].iter().product());
         let along = along.reshape(line.shape()).unwrap_or(line);
-        Sums { to: still, chosen: along, step: 1, last: indices.size, outer, size: indices.size, inner }
+        Places { to: still, chosen: along, step: 1, last: indices.size, outer, size: indices.size, inner }
     } else {
         let (to, step) = (lanes(out.layout, dim, shape)?, out.layout.strides()[dim]);
-        Sums { to, chosen, step, last: out.layout.numel(), outer: 1, size: 1, inner: 1 }
+        Places { to, chosen, step, last: out.layout.numel(), outer: 1, size: 1, inner: 1 }
     };
-    sums.run(op, gpu, indices, from.first, out)
+    places.run(op, gpu, by, indices, from.first, out)
 }
 
-/// What is added where.
-struct Sums {
+/// What is put where.
+struct Places {
     /// Where each key's place begins, and how its index is found; layouts of one shape.
     to: Layout,
     chosen: Layout,
@@ -136,16 +149,18 @@ struct Sums {
     inner: usize,
 }
 
-impl Sums {
+impl Places {
     fn run(
         &self,
         op: &'static str,
         gpu: &Gpu,
+        by: IndexFold,
         indices: &Indices<'_>,
         from: *const u8,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
-        let sorted = self.sorted(op, gpu, indices, out.dtype)?;
+        let sorted = self.sorted(op, gpu, by, indices, out.dtype)?;
+        let kernel = if by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
         let (n, source) = (self.to.numel(), &sorted.source);
         let arguments = Arguments::new()
             .at(sorted.key.as_ptr())
@@ -159,18 +174,25 @@ impl Sums {
             .size(self.inner);
         let work = n * self.outer * self.inner;
         // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
-        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "add_sorted")?, Grid::over(work, 256, 256)) }
+        unsafe { arguments.launch(op, gpu, source.function(op, gpu, kernel)?, Grid::over(work, 256, 256)) }
     }
 
     /// The places of all elements, sorted, with the elements' numbers.
-    fn sorted(&self, op: &'static str, gpu: &Gpu, indices: &Indices<'_>, dtype: DType) -> Result<Sorted> {
+    fn sorted(
+        &self,
+        op: &'static str,
+        gpu: &Gpu,
+        by: IndexFold,
+        indices: &Indices<'_>,
+        dtype: DType,
+    ) -> Result<Sorted> {
         let n = self.to.numel();
         let wide = is_wide(n.max(self.last));
         let key_size = if wide { 8 } else { 4 };
         let memory = || Storage::new(op, Device::Cuda(gpu.ordinal), n * key_size);
         let (mut key, mut number) = (memory()?, memory()?);
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
-        let source = KernelSource::new(FILES, dtype, wide).dtype("E", bits(dtype)).set("R", walk.dims().len());
+        let source = fold_source(by, dtype, wide, walk.dims().len());
         let (own, taken, fault) = gpu.faults(op);
         let arguments = Arguments::new()
             .at(indices.view.first())
@@ -203,42 +225,6 @@ struct Sorted {
     key: Storage,
     number: Storage,
     source: KernelSource,
-}
-
-/// As the CPU's [`put`](crate::backend::cpu::index::put).
-///
-/// # Errors
-/// If memory runs out, or a kernel cannot be compiled or started.
-pub(crate) fn put(
-    op: &'static str,
-    ordinal: usize,
-    out: &mut ViewMut<'_>,
-    positions: View<'_>,
-    source: View<'_>,
-) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let (n, numel) = (positions.layout.numel(), out.layout.numel());
-    if n == 0 {
-        return Ok(());
-    }
-    if source.layout.numel() != n || source.dtype != out.dtype || positions.dtype != DType::I64 {
-        bail!(Backend, op, "{} values for {n} positions", source.layout.numel());
-    }
-    let line = Layout::contiguous([n].into());
-    let still = Layout::contiguous([1].into()).broadcast_to(line.shape());
-    let indices = Indices { view: positions, size: numel };
-    let places = Sums { to: still, chosen: line, step: 1, last: numel, outer: 1, size: 1, inner: 1 };
-    // Elements are moved as they are: the dtype does not matter, but for its size.
-    let sorted = places.sorted(op, gpu, &indices, bits(out.dtype))?;
-    let arguments = Arguments::new()
-        .at(sorted.key.as_ptr())
-        .at(sorted.number.as_ptr())
-        .at(source.first())
-        .at(out.first().cast_const())
-        .size(n)
-        .size(numel);
-    // SAFETY: keys below `last` are places of the target, and numbers are below `n`; all are contiguous.
-    unsafe { arguments.launch(op, gpu, sorted.source.function(op, gpu, "put_sorted")?, Grid::over(n, 256, 256)) }
 }
 
 /// One pass of a sort by keys, over eight bits of them.

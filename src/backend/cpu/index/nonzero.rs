@@ -1,0 +1,96 @@
+//! Where the elements of a mask are true.
+
+use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::threads::{Ptr, parallel};
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::layout::{Layout, checked_bytes};
+use crate::storage::Storage;
+use crate::{DType, Device, Result, Shape};
+
+/// Elements that are counted, and then written down, together.
+const BLOCK: usize = 1 << 14;
+/// Elements that are looked at before what was found is written.
+const TILE: usize = 256;
+
+/// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how
+/// many there are. `shape` has as many elements as the mask, and need not be its own.
+pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result<(Storage, usize)> {
+    let Some(mask) = mask.as_slice::<bool>().filter(|mask| mask.len() == shape.numel()) else {
+        bail!(Backend, op, "a mask of {} elements for shape {shape:?}", mask.layout.numel());
+    };
+    // How many there are before each block.
+    let mut starts = filled(op, 0_usize, mask.len().div_ceil(BLOCK))?;
+    let block = |at: usize| &mask[at * BLOCK..mask.len().min((at + 1) * BLOCK)];
+    let counts = Ptr::new(starts.as_mut_ptr());
+    parallel(starts.len(), 1, |blocks| {
+        for at in blocks {
+            let count = block(at).chunks(TILE).map(count).sum();
+            // SAFETY: there is a count for each block, and each belongs to one thread.
+            unsafe { counts.get().add(at).write(count) };
+        }
+    });
+    let mut total = 0;
+    for start in &mut starts {
+        (total, *start) = (total + *start, total);
+    }
+    let columns = shape.len();
+    let layout = Layout::contiguous([total, columns].into());
+    let mut storage = Storage::new(op, Device::Cpu, checked_bytes(op, layout.shape(), DType::I64.size())?)?;
+    if layout.numel() == 0 {
+        return Ok((storage, total));
+    }
+    let out = Ptr::new(ViewMut::new(op, &mut storage, &layout, DType::I64)?.first().cast::<i64>());
+    parallel(starts.len(), 1, |blocks| {
+        for at in blocks {
+            // SAFETY: the block's own rows begin there, and there is room for all of its true elements.
+            let mut to = unsafe { out.get().add(starts[at] * columns) };
+            for (tile, first) in block(at).chunks(TILE).zip((at * BLOCK..).step_by(TILE)) {
+                let mut found = [0_i64; TILE];
+                let mut n = 0;
+                // Every position is written, and stays if the element is true: a branch would be guessed wrong.
+                for (i, &yes) in tile.iter().enumerate() {
+                    found[n] = (first + i) as i64;
+                    n += usize::from(yes);
+                }
+                // SAFETY: as above; there are `n` true elements in this tile.
+                to = unsafe { write(&found[..n], shape, to) };
+            }
+        }
+    });
+    Ok((storage, total))
+}
+
+/// How many of at most 255 elements, or 256, are true.
+#[inline]
+fn count(tile: &[bool]) -> usize {
+    tile.iter().map(|&yes| u32::from(yes)).sum::<u32>() as usize
+}
+
+/// Writes the indices that belong to positions, and returns where the next one goes.
+///
+/// # Safety
+/// There is room for as many rows of indices.
+#[inline]
+unsafe fn write(positions: &[i64], shape: &[usize], mut to: *mut i64) -> *mut i64 {
+    let columns = shape.len();
+    if columns == 1 {
+        // SAFETY: the contract.
+        return unsafe {
+            to.copy_from_nonoverlapping(positions.as_ptr(), positions.len());
+            to.add(positions.len())
+        };
+    }
+    for &position in positions {
+        let mut rest = position as usize;
+        for (column, &size) in shape.iter().enumerate().rev() {
+            let next = rest / size;
+            // SAFETY: the contract; a column of the row.
+            unsafe { to.add(column).write((rest - next * size) as i64) };
+            rest = next;
+        }
+        // SAFETY: the contract; the next row, or the end.
+        to = unsafe { to.add(columns) };
+    }
+    to
+}
