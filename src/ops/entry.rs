@@ -116,6 +116,8 @@ pub enum ArgKind {
     Dims,
     Sizes,
     Ints,
+    /// Several numbers, or one.
+    Floats,
     Slice,
     Index,
     DType,
@@ -155,6 +157,8 @@ pub enum Arg {
     Scalar(Scalar),
     /// Dimensions, sizes, strides.
     Ints(Vec<isize>),
+    /// Numbers.
+    Floats(Vec<f64>),
     /// A range of a dimension.
     Slice(Slice),
     /// What stands between brackets in Python.
@@ -187,6 +191,7 @@ arg_from! {
     u64: |x| Arg::Scalar(x.into());
     bool: |x| Arg::Scalar(x.into());
     Vec<isize>: |x| Arg::Ints(x);
+    Vec<f64>: |x| Arg::Floats(x);
     &[isize]: |x| Arg::Ints(x.to_vec());
     &[usize]: |x| Arg::Ints(x.iter().map(|&i| i as isize).collect());
     Dim: |x| Arg::from(x.0);
@@ -292,6 +297,11 @@ from_arg! {
         parts => Some(Sections::from(int(parts)?)),
     };
     [] Vec<isize>: ArgKind::Ints, |arg| ints(arg).map(|ints| ints.to_vec());
+    [] Vec<f64>: ArgKind::Floats, |arg| match arg {
+        Arg::Floats(numbers) => Some(numbers.clone()),
+        Arg::Ints(ints) => Some(ints.iter().map(|&x| x as f64).collect()),
+        other => Some(vec![f64::from_arg(other)?]),
+    };
     [] &'a [isize]: ArgKind::Ints, |arg| if let Arg::Ints(ints) = arg { Some(ints) } else { None };
     [] Slice: ArgKind::Slice, |arg| if let Arg::Slice(slice) = arg { Some(slice.clone()) } else { None };
     [] Index: ArgKind::Index, |arg| match arg {
@@ -419,6 +429,12 @@ impl Outputs for (Tensor, Tensor) {
 impl Outputs for (Tensor, Tensor, Tensor) {
     fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
         result.map(|(a, b, c)| vec![a, b, c])
+    }
+}
+
+impl Outputs for (Tensor, Tensor, Tensor, Tensor) {
+    fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
+        result.map(|(a, b, c, d)| vec![a, b, c, d])
     }
 }
 
@@ -568,6 +584,7 @@ impl fmt::Display for Arg {
             Arg::Scalar(Scalar::F64(x)) => write!(f, "{x:?}"),
             Arg::Scalar(x) => write!(f, "{x}"),
             Arg::Ints(ints) => write!(f, "{ints:?}"),
+            Arg::Floats(numbers) => write!(f, "{numbers:?}"),
             Arg::Slice(slice) => write!(f, "{slice:?}"),
             Arg::Index(index) => write!(f, "{index:?}"),
             Arg::DType(dtype) => write!(f, "{dtype}"),

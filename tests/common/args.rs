@@ -19,6 +19,10 @@ pub fn arg(kind: ArgKind, value: &Value, leaf: &mut dyn FnMut(Tensor) -> Result<
         (ArgKind::DType, _) => Arg::DType(dtype(text(value))),
         (ArgKind::Device, _) => Arg::Device(Device::Cpu),
         (ArgKind::Choice(_) | ArgKind::Text, _) => Arg::Text(text(value).to_owned()),
+        (_, Value::Array(all)) if all.first().is_some_and(Value::is_object) => {
+            Arg::Tensors(all.iter().map(|x| leaf(tensor(x)?)).collect::<Result<_>>()?)
+        }
+        (ArgKind::Floats, Value::Array(all)) => Arg::from(all.iter().map(float).collect::<Vec<f64>>()),
         (_, Value::Array(_)) => Arg::Ints(signed(value)),
         (_, Value::Bool(x)) => Arg::Scalar(Scalar::Bool(*x)),
         (_, Value::Number(x)) if !x.is_f64() => Arg::from(integer(value) as i64),

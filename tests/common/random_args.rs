@@ -84,6 +84,11 @@ impl Args {
                 let count = self.dice.below(5);
                 Arg::Ints((0..count).map(|_| self.int() as isize).collect())
             }
+            ArgKind::Floats if self.dice.percent(40) => Arg::from(self.float()),
+            ArgKind::Floats => {
+                let count = self.dice.below(4);
+                Arg::from((0..count).map(|_| self.float()).collect::<Vec<f64>>())
+            }
             ArgKind::Slice => Arg::Slice(self.slice()),
             ArgKind::Index => Arg::Index(self.index()?),
             ArgKind::DType => Arg::DType(self.dice.choose(&DType::ALL)),
