@@ -50,10 +50,11 @@ macro_rules! files {
     };
 }
 files! {
-    activation arithmetic attention binary bits cast classify compare complex create diagonal distributions extreme
-    fft index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu linalg_norms linalg_products
-    linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm pad parts product reduce repeat rounding
-    scan scatter select sequences shape softmax sort special stacking strided trigonometry unary views
+    activation arithmetic attention binary bits calculus cast classify compare complex create diagonal distance
+    distributions extreme fft histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
+    linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
+    parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special
+    stacking statistics strided trigonometry unary views
 }
 
 /// The operation of this name, or with this alias.

@@ -132,7 +132,7 @@ impl ReducePlan {
 
 
 options! {
-    /// The options of [`Tensor::var_with`]. A number stands for the correction.
+    /// The options of [`Tensor::var_with`], [`Tensor::std_with`] and their like. A number stands for the correction.
     ///
     /// ```
     /// use cotangent::{VarOptions, tensor};
@@ -267,10 +267,10 @@ static VARIANCE_SLOPE: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("var_backward", 4, 1, |x, p| x[3] * p[0] * (x[0] - x[1] - x[2])));
 
 /// The variance over some dimensions, and what its derivative needs.
-struct Variance {
+pub(super) struct Variance {
     plan: ReducePlan,
     /// In the compute dtype, as the others.
-    out: Tensor,
+    pub out: Tensor,
     mean: Tensor,
     /// What the mean, which is rounded, lacks.
     lack: Tensor,
@@ -282,7 +282,7 @@ impl Variance {
     /// In several passes: the difference of the mean square and the squared mean would cancel where the mean is large. Half
     /// precision has neither the bits for the mean nor the range for the squares.
     #[track_caller]
-    fn new(op: &'static str, x: &Tensor, plan: ReducePlan, correction: f64) -> Result<Variance> {
+    pub fn new(op: &'static str, x: &Tensor, plan: ReducePlan, correction: f64) -> Result<Variance> {
         let count = plan.count() as f64;
         // Where nothing is left to divide by, the result is NaN or infinite.
         let freedom = (count - correction).max(0.0);
@@ -298,14 +298,14 @@ impl Variance {
         Ok(Variance { plan, out, mean, lack, freedom })
     }
 
-    fn slope(&self, save: &mut Saver<'_>, x: &Tensor) -> VarianceSlope {
+    pub fn slope(&self, save: &mut Saver<'_>, x: &Tensor) -> VarianceSlope {
         let (x, mean, lack) = (save.save(x), save.save(&self.mean), save.save(&self.lack));
         VarianceSlope { plan: self.plan.clone(), x, mean, lack, factor: 2.0 / self.freedom }
     }
 }
 
 /// The derivative of a variance.
-struct VarianceSlope {
+pub(super) struct VarianceSlope {
     plan: ReducePlan,
     x: Tensor,
     mean: Tensor,
@@ -315,7 +315,7 @@ struct VarianceSlope {
 
 impl VarianceSlope {
     /// The cotangent of the input from that of the variance.
-    fn times(&self, g: &Tensor) -> Result<Tensor> {
+    pub fn times(&self, g: &Tensor) -> Result<Tensor> {
         if !is_grad_enabled() {
             let call = (&*VARIANCE_SLOPE, &[Scalar::F64(self.factor)][..]);
             return self.plan.map("var", call, &self.x, &[&self.mean, &self.lack, g]);

@@ -11,7 +11,7 @@ use crate::{DType, Dim, Result, Tensor};
 use smallvec::smallvec;
 
 options! {
-    /// The options of [`Tensor::sort_with`].
+    /// The options of [`Tensor::sort_with`] and [`Tensor::argsort_with`].
     ///
     /// ```
     /// use cotangent::{SortOptions, tensor};
@@ -22,6 +22,8 @@ options! {
     pub struct SortOptions {
         /// Whether the greatest come first.
         descending: bool = false,
+        /// Whether elements that are equal have to stay in their order. They always do.
+        stable: bool = true,
     }
 }
 
@@ -43,7 +45,6 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[doc(alias = "argsort")]
     #[op(samples = sort_samples, errors = sort_errors, outputs = [values, indices])]
     pub fn sort(&self, #[default(-1)] dim: impl Into<Dim>, options: impl Into<SortOptions>) -> Result<(Tensor, Tensor)> {
         let dim = resolve_dim_or_scalar("sort", dim.0, self.rank())?;
@@ -55,7 +56,7 @@ impl Tensor {
         let mut values = Tensor::empty("sort", shape.clone(), self.dtype(), self.device())?;
         let mut indices = Tensor::empty("sort", shape.clone(), DType::I64, self.device())?;
         let (x, to, at) = (self.as_view()?, &mut values.as_view_mut("sort")?, &mut indices.as_view_mut("sort")?);
-        kernel!("sort" on [x, to, at]: index::sort::sort(x, dim, options.descending, to, at))?;
+        kernel!("sort" on [x, to, at]: index::sort::sort(x, dim, options.descending, Some(to), at))?;
         let order = indices.clone();
         let [values, indices] = Tensor::record_joint([values, indices], "sort", &[self], |save| {
             let order = save.save(&order);
@@ -66,6 +67,52 @@ impl Tensor {
         })?;
         Ok((values, indices))
     }
+
+    /// The indices of the elements along a dimension in ascending order: what [`sort`](Self::sort) gives beside the elements.
+    /// It has no derivative.
+    ///
+    /// ```
+    /// # use cotangent::{SortOptions, Tensor, tensor};
+    /// let x = tensor!([3.0, 1.0, 2.0])?;
+    /// assert_eq!(x.argsort(0)?.to_vec::<i64>()?, [1, 2, 0]);
+    /// assert_eq!(x.argsort_with(0, SortOptions::new().descending(true))?.to_vec::<i64>()?, [0, 2, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension.
+    #[op(samples = sort_samples, errors = sort_errors, derivative = none)]
+    pub fn argsort(&self, #[default(-1)] dim: impl Into<Dim>, options: impl Into<SortOptions>) -> Result<Tensor> {
+        let dim = resolve_dim_or_scalar("argsort", dim.0, self.rank())?;
+        if self.rank() == 0 {
+            return Tensor::filled("argsort", ().into(), 0.into(), DType::I64, self.device());
+        }
+        let indices = Tensor::build("argsort", self.layout().shape().clone(), DType::I64, self.device(), |at| {
+            let x = self.as_view()?;
+            kernel!("argsort" on [x, at]: index::sort::sort(x, dim, options.descending, None, at))
+        })?;
+        Ok(indices.record_barrier("argsort", &[self]))
+    }
+
+    /// The elements along the first dimension in ascending order, as [`sort`](Self::sort) gives them.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([[3, 1], [2, 4]])?.msort()?.to_vec::<i64>()?, [2, 1, 3, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = msort_samples)]
+    pub fn msort(&self) -> Result<Tensor> {
+        Ok(self.sort(0)?.0)
+    }
+}
+
+fn msort_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 4] = [&[7], &[3, 4], &[], &[0, 2]];
+    shapes.into_iter().map(|shape| Ok(sample![spread(shape, -2.0, 2.0)?])).collect()
 }
 
 fn sort_samples() -> Result<Vec<Sample>> {

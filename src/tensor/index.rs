@@ -282,7 +282,7 @@ pub(crate) fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
 }
 
 /// For each dimension of a mask the indices of its true elements, in row-major order.
-fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
+pub(crate) fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>> {
     let indices = true_indices(op, mask, mask.layout().shape())?;
     indices.unbind(1)
 }

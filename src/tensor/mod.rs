@@ -14,7 +14,7 @@ mod read;
 pub use arguments::Operand;
 pub use create::NdArray;
 pub use index::{Ellipsis, Index, IndexItem};
-pub(crate) use index::{integers, put_index, true_indices, unravel};
+pub(crate) use index::{integers, put_index, true_indices, unravel, where_true};
 pub use options::TensorOptions;
 pub use read::CloseOptions;
 

@@ -34,7 +34,7 @@ pub(crate) use reduce::{CenteredReduce, Extreme, Reduce, Scan};
 pub(crate) use rule::Rule;
 #[cfg(feature = "cuda")]
 pub(crate) use rule::RuleSteps;
-pub(crate) use sort::SortKey;
 #[cfg(feature = "cuda")]
 pub(crate) use sort::order_kind;
+pub(crate) use sort::{Rank, SortKey};
 pub(crate) use triangle::Triangle;

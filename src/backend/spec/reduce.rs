@@ -25,6 +25,9 @@ pub(crate) enum CenteredReduce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scan {
     Sum,
+    Prod,
+    /// The logarithm of the sum of the exponentials.
+    LogSumExp,
 }
 
 /// Which element is chosen.

@@ -2,6 +2,8 @@
 
 pub(crate) mod fold;
 pub(crate) mod nonzero;
+pub(crate) mod search;
+pub(crate) mod select;
 pub(crate) mod sort;
 
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};

@@ -1,78 +1,332 @@
-//! Stable sorts along a dimension.
+//! Stable sorts along a dimension: radix sorts of keys that have the place of their element behind them.
 
-use crate::backend::cpu::runtime::scratch::check_room;
-use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::cpu::runtime::scratch::{check_room, with_room};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel};
 use crate::backend::spec::SortKey;
 use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::bail;
-use crate::layout::Walk;
+use crate::layout::{Layout, Walk};
 use crate::{DType, Result};
 
-/// The elements along `dim` in order into `values`, and where each of them was into `indices`, which is `i64`. Both are
-/// contiguous and have the shape of `x`. Elements that are equal stay in their order; NaN counts as greater than all others.
+/// The key of an element and its place in the lane, as one number that is in order of both: no two are equal.
+pub(super) trait Entry: Copy + Ord + Send + Sync + Default + 'static {
+    /// How many bits the place takes, which are the lowest.
+    const PLACE: u32 = 32;
+    fn new(key: u64, place: u32) -> Self;
+    fn place(self) -> u32;
+    /// Eight bits of it, from bit `shift` on.
+    fn digit(self, shift: u32) -> usize;
+}
+
+/// For keys of up to 32 bits.
+impl Entry for u64 {
+    #[inline(always)]
+    fn new(key: u64, place: u32) -> u64 {
+        key << 32 | u64::from(place)
+    }
+    #[inline(always)]
+    fn place(self) -> u32 {
+        self as u32
+    }
+    #[inline(always)]
+    fn digit(self, shift: u32) -> usize {
+        (self >> shift) as usize & 255
+    }
+}
+
+impl Entry for u128 {
+    #[inline(always)]
+    fn new(key: u64, place: u32) -> u128 {
+        u128::from(key) << 32 | u128::from(place)
+    }
+    #[inline(always)]
+    fn place(self) -> u32 {
+        self as u32
+    }
+    #[inline(always)]
+    fn digit(self, shift: u32) -> usize {
+        (self >> shift) as usize & 255
+    }
+}
+
+/// Calls a function of the element type and of the entries that its keys fit into.
+macro_rules! with_entries {
+    ($dtype:expr, $t:ident, $e:ident => $body:expr) => {
+        with_dtype!($dtype, $t => {
+            if size_of::<$t>() == 8 {
+                type $e = u128;
+                $body
+            } else {
+                type $e = u64;
+                $body
+            }
+        })
+    };
+}
+pub(super) use with_entries;
+
+/// The elements along a dimension, lane by lane.
+pub(super) struct Lanes<T> {
+    start: Ptr<T>,
+    step: isize,
+    pub len: usize,
+}
+
+impl<T: SortKey> Lanes<T> {
+    /// The lanes of a layout along `dim`, and the first elements of all of them.
+    pub fn new(op: &'static str, x: View<'_>, dim: usize) -> Result<(Lanes<T>, Layout)> {
+        let len = x.layout.shape()[dim];
+        if u32::try_from(len).is_err() {
+            bail!(Backend, op, "{len} elements are too many to bring in order");
+        }
+        let lanes = Lanes { start: Ptr::new(x.ptr().cast_mut().cast::<T>()), step: x.layout.strides()[dim], len };
+        Ok((lanes, x.layout.select(op, dim as isize, 0)?))
+    }
+
+    /// The first element of a lane whose elements lie beside each other.
+    #[inline(always)]
+    pub fn contiguous(&self, first: isize) -> Option<*const T> {
+        (self.step == 1).then(|| self.start.get().wrapping_offset(first).cast_const())
+    }
+
+    /// Element `i` of the lane whose first element is at a position.
+    ///
+    /// # Safety
+    /// `first` is a position of the layout of the first elements, and `i` is below the length.
+    #[inline(always)]
+    pub unsafe fn element(&self, first: isize, i: u32) -> T {
+        debug_assert!((i as usize) < self.len);
+        // SAFETY: the caller's promise (L2), and the elements are of type T.
+        unsafe { self.start.get().offset(first + i as isize * self.step).read() }
+    }
+}
+
+/// The elements along `dim` in order into `values`, if they are asked for, and where each of them was into `indices`, which is
+/// `i64`. Both are contiguous and have the shape of `x`. Elements that are equal stay in their order; NaN counts as greater than
+/// all others.
 pub(crate) fn sort(
     op: &'static str,
     x: View<'_>,
     dim: usize,
     descending: bool,
-    values: &mut ViewMut<'_>,
+    values: Option<&mut ViewMut<'_>>,
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
     let shape = x.layout.shape();
-    if *values.layout.shape() != *shape || *indices.layout.shape() != *shape || indices.dtype != DType::I64 {
+    let fits = |view: &ViewMut<'_>, dtype: DType| *view.layout.shape() == *shape && view.dtype == dtype;
+    if !fits(indices, DType::I64) || values.as_ref().is_some_and(|values| !fits(values, x.dtype)) {
         bail!(Backend, op, "there is no room for {shape:?} sorted elements");
     }
     if shape.numel() == 0 {
         return Ok(());
     }
-    check_room::<(u64, u32)>(op, shape[dim])?;
-    with_dtype!(x.dtype, T => sort_as::<T>(op, x, dim, descending, values, indices))
+    let values = values.map(|values| values.ptr());
+    with_entries!(x.dtype, T, E => sort_as::<T, E>(op, x, dim, descending, values, indices))
 }
 
-fn sort_as<T: SortKey>(
+/// Lanes from here on are sorted by several threads together, if there are fewer lanes than threads.
+const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 16 };
+
+fn sort_as<T: SortKey, E: Entry>(
     op: &'static str,
     x: View<'_>,
     dim: usize,
     descending: bool,
-    values: &mut ViewMut<'_>,
+    values: Option<*mut u8>,
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let len = x.layout.shape()[dim];
-    let Ok(longest) = u32::try_from(len) else {
-        bail!(Backend, op, "{len} elements are too many to sort");
-    };
-    // The first element of each lane along the dimension.
-    let first = |layout: &crate::layout::Layout| layout.select(op, dim as isize, 0);
-    let (from, to) = (first(x.layout)?, first(values.layout)?);
-    let (step, out_step) = (x.layout.strides()[dim], values.layout.strides()[dim]);
+    let (lanes, from) = Lanes::<T>::new(op, x, dim)?;
+    let (len, to) = (lanes.len, indices.layout.select(op, dim as isize, 0)?);
+    let out_step = indices.layout.strides()[dim];
     let walk = Walk::new(from.shape(), [&from, &to]);
     let [across, out_across] = walk.inner();
-    let start = Ptr::new(x.ptr().cast_mut().cast::<T>());
-    let (values, indices) = (Ptr::new(values.ptr().cast::<T>()), Ptr::new(indices.ptr().cast::<i64>()));
-    let flip = if descending { u64::MAX } else { 0 };
+    let (values, indices) = (values.map(|to| Ptr::new(to.cast::<T>())), Ptr::new(indices.ptr().cast::<i64>()));
+    let flip = if descending { T::LAST } else { T::FIRST };
+    // SAFETY: of both, the callers' positions are those of lanes, and `i` and `rank` are below the length (L2). Of the outputs
+    // one thread has each position; they are contiguous, of one shape, and not shared.
+    let entry = |first: isize, i: u32| E::new((unsafe { lanes.element(first, i) }.key() ^ flip).into(), i);
+    // SAFETY: as above.
+    let write = |first: isize, to: isize, rank: usize, entry: E| unsafe {
+        let (to, place) = (to + rank as isize * out_step, entry.place());
+        if let Some(values) = &values {
+            values.get().offset(to).write(lanes.element(first, place));
+        }
+        indices.get().offset(to).write(i64::from(place));
+    };
+    if len >= LONG && walk.numel() < num_threads() {
+        let (mut entries, mut other) = (with_room::<E>(op, len)?, with_room::<E>(op, len)?);
+        entries.resize(len, E::default());
+        other.resize(len, E::default());
+        walk.runs(0, walk.numel(), |[from, to], lanes| {
+            for lane in 0..lanes as isize {
+                let (from, to) = (from + lane * across, to + lane * out_across);
+                fill(&mut entries, |i| entry(from, i));
+                radix_sort_together(&mut entries, &mut other, size_of::<T>());
+                parallel(len, GRAIN, |range| range.for_each(|rank| write(from, to, rank, entries[rank])));
+            }
+        });
+        return Ok(());
+    }
+    check_room::<[E; 2]>(op, len)?;
     parallel(walk.numel(), (GRAIN / len).max(1), |range| {
-        let mut order: Vec<(u64, u32)> = Vec::with_capacity(len);
+        let (mut entries, mut other) = (Vec::with_capacity(len), Vec::new());
         walk.runs(range.start, range.end, |[from, to], lanes| {
             for lane in 0..lanes as isize {
                 let (from, to) = (from + lane * across, to + lane * out_across);
-                // SAFETY: a lane of the layout, whose positions lie inside the storage (L2), and elements of type T.
-                let element = |i: u32| unsafe { start.get().offset(from + i as isize * step).read() };
-                order.clear();
-                order.extend((0..longest).map(|i| (element(i).key() ^ flip, i)));
-                // With the place as second key equal elements stay in their order.
-                order.sort_unstable();
-                for (rank, &(_, i)) in order.iter().enumerate() {
-                    let to = to + rank as isize * out_step;
-                    // SAFETY: a position of the outputs, which are contiguous, of one shape, and not shared; lanes of other
-                    // threads are others.
-                    unsafe {
-                        values.get().offset(to).write(element(i));
-                        indices.get().offset(to).write(i64::from(i));
-                    }
-                }
+                entries.clear();
+                entries.extend((0..len as u32).map(|i| entry(from, i)));
+                sort_entries(&mut entries, &mut other, size_of::<T>());
+                entries.iter().enumerate().for_each(|(rank, &entry)| write(from, to, rank, entry));
             }
         });
     });
     Ok(())
+}
+
+/// Writes all elements of a vector, by several threads.
+fn fill<E: Send>(to: &mut [E], element: impl Fn(u32) -> E + Sync) {
+    let (len, to) = (to.len(), Ptr::new(to.as_mut_ptr()));
+    parallel(len, GRAIN, |range| {
+        for i in range {
+            // SAFETY: `i` is below the length; threads have disjoint ranges. What was there needs no dropping: it is a number.
+            unsafe { to.get().add(i).write(element(i as u32)) };
+        }
+    });
+}
+
+/// Brings entries in order, whose keys have so many bytes and whose places are in order already.
+pub(super) fn sort_entries<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes: usize) {
+    // Fewer take longer by counting than by comparing; a pass for each byte has to be repaid.
+    if entries.len() < 48 * bytes {
+        entries.sort_unstable();
+        return;
+    }
+    other.resize(entries.len(), E::default());
+    let mut counts = [[0_u32; 256]; 8];
+    for &entry in entries.iter() {
+        for (byte, counts) in counts[..bytes].iter_mut().enumerate() {
+            counts[entry.digit(E::PLACE + 8 * byte as u32)] += 1;
+        }
+    }
+    for (byte, counts) in counts[..bytes].iter_mut().enumerate() {
+        // Where all have the same digit there is nothing to do.
+        if counts.iter().any(|&count| count as usize == entries.len()) {
+            continue;
+        }
+        let mut before = 0;
+        for count in counts.iter_mut() {
+            (*count, before) = (before, before + *count);
+        }
+        for &entry in entries.iter() {
+            let next = &mut counts[entry.digit(E::PLACE + 8 * byte as u32)];
+            other[*next as usize] = entry;
+            *next += 1;
+        }
+        std::mem::swap(entries, other);
+    }
+}
+
+/// As [`sort_entries`], by several threads: each has pieces of the entries, and counts and moves those.
+fn radix_sort_together<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, bytes: usize) {
+    let n = entries.len();
+    let piece = LONG / 2;
+    let mut counts = vec![[0_u32; 256]; n.div_ceil(piece)];
+    for byte in 0..bytes as u32 {
+        let (from, shift) = (&entries[..], E::PLACE + 8 * byte);
+        let each = Ptr::new(counts.as_mut_ptr());
+        let of_piece = |at: usize| &from[at * piece..n.min((at + 1) * piece)];
+        parallel(counts.len(), 1, |range| {
+            for at in range {
+                // SAFETY: the counts of this piece, which no other thread has.
+                let counts = unsafe { &mut *each.get().add(at) };
+                counts.fill(0);
+                of_piece(at).iter().for_each(|entry| counts[entry.digit(shift)] += 1);
+            }
+        });
+        let total = |digit: usize| counts.iter().map(|counts| counts[digit] as usize).sum::<usize>();
+        if (0..256).any(|digit| total(digit) == n) {
+            continue;
+        }
+        // Where the entries of each digit of each piece go: after those of smaller digits, and of earlier pieces.
+        let mut before = 0;
+        for digit in 0..256 {
+            for counts in &mut counts {
+                (counts[digit], before) = (before, before + counts[digit]);
+            }
+        }
+        let (each, to) = (Ptr::new(counts.as_mut_ptr()), Ptr::new(other.as_mut_ptr()));
+        parallel(counts.len(), 1, |range| {
+            for at in range {
+                // SAFETY: as above.
+                let next = unsafe { &mut *each.get().add(at) };
+                for &entry in of_piece(at) {
+                    let next = &mut next[entry.digit(shift)];
+                    // SAFETY: by the counts every entry has a place of its own, below their number.
+                    unsafe { to.get().add(*next as usize).write(entry) };
+                    *next += 1;
+                }
+            }
+        });
+        std::mem::swap(entries, other);
+    }
+}
+
+/// The order of the rows of a matrix by their first elements, then by their second, and so on, as their numbers in `order`, which
+/// is `i64`. Rows that are equal stay in their order.
+pub(crate) fn order_rows(op: &'static str, x: View<'_>, order: &mut ViewMut<'_>) -> Result<()> {
+    let [rows, columns] = x.layout.shape()[..] else {
+        bail!(Backend, op, "shape {:?} has no rows", x.layout.shape());
+    };
+    if order.layout.numel() != rows || order.dtype != DType::I64 || !order.layout.is_contiguous() {
+        bail!(Backend, op, "there is no room for {rows} numbers");
+    }
+    let mut numbers: Vec<usize> = with_room(op, rows)?;
+    numbers.extend(0..rows);
+    with_dtype!(x.dtype, T => {
+        let (start, strides) = (x.ptr().cast::<T>(), x.layout.strides());
+        let first = |row: usize| x.layout.offset() as isize + row as isize * strides[0];
+        // SAFETY: rows and columns of the layout (L2), and elements of type T.
+        let key = |first: isize, column: usize| unsafe { start.offset(first + column as isize * strides[1]).read() }.key();
+        numbers.sort_by(|&a, &b| {
+            let (a, b) = (first(a), first(b));
+            (0..columns).map(|column| key(a, column).cmp(&key(b, column))).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+        });
+    });
+    let to = order.first().cast::<i64>();
+    for (rank, &row) in numbers.iter().enumerate() {
+        // SAFETY: the output is contiguous and has as many elements (checked).
+        unsafe { to.add(rank).write(row as i64) };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers in no order, with repetitions.
+    fn entries<E: Entry>(n: u32, bits: u32) -> Vec<E> {
+        let key = |i: u32| (u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7) & (u64::MAX >> (64 - bits));
+        (0..n).map(|i| E::new(key(i), i)).collect()
+    }
+
+    fn sorts_like_the_standard_library<E: Entry + std::fmt::Debug>(bytes: usize) {
+        for (n, bits) in [(0, 8), (1, 8), (47, 8), (1000, 3), (1000, 8 * bytes as u32), (5000, 8 * bytes as u32)] {
+            let given = entries::<E>(n, bits.min(8 * bytes as u32));
+            let mut want = given.clone();
+            want.sort();
+            let (mut alone, mut together) = (given.clone(), given);
+            sort_entries(&mut alone, &mut Vec::new(), bytes);
+            radix_sort_together(&mut together, &mut vec![E::default(); n as usize], bytes);
+            assert_eq!(alone, want, "{n} of {bits} bits");
+            assert_eq!(together, want, "{n} of {bits} bits");
+        }
+    }
+
+    #[test]
+    fn radix_sorts_agree_with_comparisons() {
+        [1, 2, 4].into_iter().for_each(sorts_like_the_standard_library::<u64>);
+        sorts_like_the_standard_library::<u128>(8);
+    }
 }

@@ -2,20 +2,24 @@
 //! next waited for, and what it would have touched is left alone.
 
 pub(crate) mod nonzero;
+pub(crate) mod search;
+pub(crate) mod select;
 pub(crate) mod sort;
 
 use crate::backend::cpu::index::{Indices, lanes};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
-use crate::backend::spec::{IndexFold, Triangle};
+use crate::backend::spec::{IndexFold, Triangle, order_kind};
 use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
-const SORT: &[&str] = &[include_str!("sort.cu")];
+/// The order of elements, for sources that [`with_order`] sets.
+pub(crate) const ORDER: &str = include_str!("order.cu");
+const SORT: &[&str] = &[ORDER, include_str!("sort.cu")];
 /// Elements that a warp sorts, as in the source.
 const UNIT: usize = 1024;
 
@@ -27,6 +31,13 @@ fn bits(dtype: DType) -> DType {
         4 => DType::U32,
         _ => DType::U64,
     }
+}
+
+/// A source that compares elements of a dtype by their bits.
+pub(crate) fn with_order(source: KernelSource, dtype: DType) -> KernelSource {
+    // The bits of an infinity in half precision: all of the exponent.
+    let infinity = if dtype == DType::F16 { 0x7c00 } else { 0x7f80 };
+    source.dtype("E", bits(dtype)).set("ORDER", order_kind(dtype)).set("HALF_INFINITY", infinity)
 }
 
 /// Sources of every kind, to be compiled by a test.
@@ -41,6 +52,8 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     all.extend([false, true].map(|wide| KernelSource::new(SORT, DType::I64, wide)));
     all.extend(nonzero::sources());
     all.extend(sort::sources());
+    all.extend(select::sources());
+    all.extend(search::sources());
     all
 }
 

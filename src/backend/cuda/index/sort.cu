@@ -70,28 +70,13 @@ __device__ inline u64 position(u64 number, u64 len, u64 inner) {
     return (lane / inner * len + k) * inner + lane % inner;
 }
 
-// As an unsigned number in the order of the elements: ORDER is 0 for unsigned, 1 for signed numbers, 2 for floats. NaN comes
-// last, and -0 is 0.
-__device__ inline u64 sort_key(E x) {
-    const int width = sizeof(E) * 8;
-    const u64 sign = 1ull << (width - 1), ones = width == 64 ? ~0ull : (1ull << width) - 1;
-    u64 own = (u64)x;
-    if (ORDER == 0) return own;
-    if (ORDER == 1) return own ^ sign;
-    // All bits of the exponent, and one of the rest.
-    const u64 infinity = width == 64 ? 0x7ff0000000000000ull : width == 32 ? 0x7f800000ull : HALF_INFINITY;
-    if ((own & ~sign) > infinity) return ones;
-    if (own == sign) own = 0;
-    return (own & sign ? ~own : own | sign) & ones;
-}
-
 extern "C" __global__ void __launch_bounds__(256) sort_keys(
     const E* x, u64 n, u64 len, u64 inner, u64 descending, I* key, I* number
 ) {
-    const u64 all = (u64)gridDim.x * 256, ones = sizeof(E) == 8 ? ~0ull : (1ull << (sizeof(E) * 8)) - 1;
+    const u64 all = (u64)gridDim.x * 256;
     for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
         const u64 own = sort_key(x[position(i, len, inner)]);
-        key[i] = (I)(descending ? own ^ ones : own);
+        key[i] = (I)(descending ? own ^ ONES : own);
         number[i] = (I)i;
     }
 }
@@ -107,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) write_sorted(
     const u64 all = (u64)gridDim.x * 256;
     for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
         const u64 to = position(i, len, inner), from = number[i];
-        values[to] = x[position(from, len, inner)];
+        if (values) values[to] = x[position(from, len, inner)];
         indices[to] = from % len;
     }
 }

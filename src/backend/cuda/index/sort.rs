@@ -1,10 +1,9 @@
 //! Stable sorts along a dimension: a radix sort by the bits of the elements, and then by the lanes they belong to.
 
-use super::{SORT, bits, sort_pass};
+use super::{SORT, sort_pass, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide};
 use crate::backend::cuda::runtime::gpu::gpu;
-use crate::backend::spec::order_kind;
 use crate::backend::{View, ViewMut};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
@@ -16,12 +15,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
 }
 
 fn source(dtype: DType, wide: bool) -> KernelSource {
-    // The bits of an infinity in half precision: all of the exponent.
-    let infinity = if dtype == DType::F16 { 0x7c00 } else { 0x7f80 };
-    KernelSource::new(SORT, DType::I64, wide)
-        .dtype("E", bits(dtype))
-        .set("ORDER", order_kind(dtype))
-        .set("HALF_INFINITY", infinity)
+    with_order(KernelSource::new(SORT, DType::I64, wide), dtype)
 }
 
 /// As the CPU's [`sort`](crate::backend::cpu::index::sort::sort).
@@ -34,7 +28,7 @@ pub(crate) fn sort(
     x: View<'_>,
     dim: usize,
     descending: bool,
-    values: &mut ViewMut<'_>,
+    values: Option<&mut ViewMut<'_>>,
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
@@ -83,8 +77,8 @@ pub(crate) fn sort(
         .size(n)
         .size(len)
         .size(inner)
-        .at(values.first().cast_const())
+        .at_or_null(values.map(|values| values.first().cast_const()))
         .at(indices.first().cast_const());
-    // SAFETY: the numbers are those of the elements, each once; the outputs are contiguous and have as many.
+    // SAFETY: the numbers are those of the elements, each once; the outputs that there are are contiguous and have as many.
     unsafe { write.launch(op, gpu, source.function(op, gpu, "write_sorted")?, grid) }
 }

@@ -1,53 +1,131 @@
-// Running sums along the middle dimension of (outer, len, inner) elements of type X, as type Y; backwards from the last one on.
-// Floats are added up in f64. The order of additions depends on the sizes alone.
+// Running folds along the middle dimension of (outer, len, inner) elements of type X, as type Y; backwards from the last one on.
+// FOLD is 0 for sums, 1 for products, 2 for logarithms of sums of exponentials, 3 for y[k] = x[k] * y[k - 1] + other[k], and 4
+// for the index of the largest or smallest so far, of elements that are given by their bits. Floats are folded in f64. The
+// order of operations depends on the sizes alone.
 
 // A is f64 for floats, else T.
 template <class S> struct Wide { typedef S type; };
 template <> struct Wide<float> { typedef double type; };
 typedef typename Wide<T>::type A;
 
+__device__ inline A earlier(A x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+
+#if FOLD == 3
+// What a stretch of elements makes of a number: factor * number + term.
+struct State { A factor, term; };
+__device__ inline State start() { return {A(1), A(0)}; }
+__device__ inline State join(State a, State b) { return {a.factor * b.factor, b.factor * a.term + b.term}; }
+__device__ inline State earlier(State x, int step) { return {earlier(x.factor, step), earlier(x.term, step)}; }
+__device__ inline State element(const X* x, const X* other, u64 at, u64, bool) {
+    return {(A)(T)widen(x[at]), (A)(T)widen(other[at])};
+}
+__device__ inline void write(Y& to, State x) { narrow(to, (T)x.term); }
+#elif FOLD == 4
+struct State { u64 key; i64 at; };
+__device__ inline State start() { return {0, 0}; }
+// Of equal ones the later.
+__device__ inline State join(State a, State b) { return b.key >= a.key ? b : a; }
+__device__ inline State earlier(State x, int step) {
+    return {__shfl_up_sync(0xffffffffu, x.key, step), __shfl_up_sync(0xffffffffu, x.at, step)};
+}
+__device__ inline State element(const X* x, const X*, u64 at, u64 k, bool smallest) {
+    const u64 own = sort_key(x[at]);
+    // Only a NaN among floats has this key, and it is chosen in any case.
+    const bool nan = ORDER == 2 && own == ONES;
+    return {smallest && !nan ? own ^ ONES : own, (i64)k};
+}
+__device__ inline void write(Y& to, State x) { to = x.at; }
+#else
+typedef A State;
+__device__ inline State element(const X* x, const X*, u64 at, u64, bool) { return (A)(T)widen(x[at]); }
+__device__ inline void write(Y& to, State x) { narrow(to, (T)x); }
+#if FOLD == 0
+__device__ inline State start() { return A(0); }
+__device__ inline State join(State a, State b) { return a + b; }
+#elif FOLD == 1
+__device__ inline State start() { return A(1); }
+__device__ inline State join(State a, State b) { return a * b; }
+#else
+__device__ inline State start() { return __longlong_as_double(0xfff0000000000000ll); }
+__device__ inline State join(State a, State b) {
+    const double low = a < b ? a : b, high = a < b ? b : a;
+    // Equal infinities have no difference.
+    return low == high && isinf(high) ? high : high + log1p(exp(low - high));
+}
+#endif
+#endif
+
 __device__ inline u64 first_of(u64 lane, u64 len, u64 inner) { return lane / inner * len * inner + lane % inner; }
 
 extern "C" __global__ void __launch_bounds__(256) short_lanes(
-    const X* x, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest
 ) {
     for (u64 lane = (u64)blockIdx.x * 256 + threadIdx.x; lane < lanes; lane += (u64)gridDim.x * 256) {
         const u64 first = first_of(lane, len, inner);
-        A sum = A(0);
+        State state = start();
         for (u64 k = 0; k < len; ++k) {
             const u64 at = first + (backwards ? len - 1 - k : k) * inner;
-            sum += (A)(T)widen(x[at]);
-            narrow(y[at], (T)sum);
+            state = join(state, element(x, other, at, k, smallest));
+            write(y[at], state);
         }
     }
 }
 
-// A block has a lane: 256 elements at a time, each thread with the sum of those before it in its warp, in the warps before, and
-// in all earlier turns.
-extern "C" __global__ void __launch_bounds__(256) long_lanes(
-    const X* x, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards
-) {
-    __shared__ A totals[8];
+// The fold of the states of all threads before this one and its own; `all` becomes that of all threads.
+__device__ inline State folded(State own, State& all) {
+    __shared__ State totals[8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
+    for (int step = 1; step < 32; step <<= 1) {
+        const State left = earlier(own, step);
+        if (thread >= step) own = join(left, own);
+    }
+    __syncthreads();
+    if (thread == 31) totals[warp] = own;
+    __syncthreads();
+    all = start();
+    for (int each = 0; each < 8; ++each) {
+        if (each == warp) own = join(all, own);
+        all = join(all, totals[each]);
+    }
+    return own;
+}
+
+// A block has a piece of a lane: 256 elements at a time. `starts` are the folds of what comes before each of the `pieces` of all
+// lanes, which have `piece` elements each. Without `y`, and with `totals`, the folds of the pieces themselves go there. Threads
+// beyond the end come last, where nobody looks at their states.
+extern "C" __global__ void __launch_bounds__(256) long_lanes(
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
+    const State* starts, State* totals
+) {
+    for (u64 unit = blockIdx.x; unit < lanes * pieces; unit += gridDim.x) {
+        const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece;
+        const u64 end = begin + piece < len ? begin + piece : len;
+        State before = starts ? starts[unit] : start();
+        for (u64 turn = begin; turn < end; turn += 256) {
+            const u64 k = turn + threadIdx.x, at = first + (backwards ? len - 1 - k : k) * inner;
+            State all;
+            const State own = folded(k < end ? element(x, other, at, k, smallest) : start(), all);
+            if (y && k < end) write(y[at], join(before, own));
+            before = join(before, all);
+        }
+        if (totals && threadIdx.x == 0) totals[unit] = before;
+    }
+}
+
+// The folds of pieces become those of what comes before each. A block has a lane.
+extern "C" __global__ void __launch_bounds__(256) piece_starts(State* totals, u64 lanes, u64 pieces) {
     for (u64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {
-        const u64 first = first_of(lane, len, inner);
-        A before = A(0);
-        for (u64 start = 0; start < len; start += 256) {
-            const u64 k = start + threadIdx.x, at = first + (backwards ? len - 1 - k : k) * inner;
-            A sum = k < len ? (A)(T)widen(x[at]) : A(0);
-            for (int step = 1; step < 32; step <<= 1) {
-                const A other = __shfl_up_sync(0xffffffffu, sum, step);
-                if (thread >= step) sum += other;
-            }
-            if (thread == 31) totals[warp] = sum;
-            __syncthreads();
-            A all = A(0);
-            for (int other = 0; other < 8; ++other) {
-                if (other == warp) sum += all;
-                all += totals[other];
-            }
-            if (k < len) narrow(y[at], (T)(before + sum));
-            before += all;
+        State* const own = totals + lane * pieces;
+        State before = start();
+        for (u64 turn = 0; turn < pieces; turn += 256) {
+            const u64 k = turn + threadIdx.x;
+            // Each has what was folded before it, which is the element of the thread before.
+            const State total = k > turn && k - 1 < pieces ? own[k - 1] : start();
+            const State last = turn + 255 < pieces ? own[turn + 255] : start();
+            State all;
+            const State sum = folded(total, all);
+            if (k < pieces) own[k] = join(before, sum);
+            before = join(join(before, all), last);
             __syncthreads();
         }
     }

@@ -1,25 +1,59 @@
 //! Running folds along a dimension.
 
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::index::{ORDER, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::gpu;
-use crate::backend::spec::Scan;
+use crate::backend::spec::{Extreme, Scan};
 use crate::backend::{View, ViewMut};
-use crate::{DType, Result};
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
 
-const FILES: &[&str] = &[include_str!("scan.cu")];
+const FILES: &[&str] = &[ORDER, include_str!("scan.cu")];
+
+/// What is folded, by its number in the source.
+fn number(by: Scan) -> usize {
+    match by {
+        Scan::Sum => 0,
+        Scan::Prod => 1,
+        Scan::LogSumExp => 2,
+    }
+}
+const RECURRENCE: usize = 3;
+const INDEX: usize = 4;
+
+/// Blocks that keep any GPU busy.
+const BLOCKS: usize = 1024;
+/// Elements below which a piece is not worth a block.
+const SHORTEST: usize = 2048;
+/// Bytes of what is known of a piece, at most.
+const STATE: usize = 16;
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
-    let pairs =
-        [(DType::F32, DType::F32), (DType::BF16, DType::BF16), (DType::F64, DType::F64), (DType::U8, DType::I64)];
-    pairs.map(|(from, to)| source(from, to)).into()
+    let floats = [(DType::F32, DType::F32), (DType::BF16, DType::BF16), (DType::F64, DType::F64)];
+    let ints = [(DType::U8, DType::I64), (DType::U64, DType::U64)];
+    let mut all = Vec::new();
+    for fold in 0..4 {
+        all.extend(floats.map(|(from, to)| source(fold, from, to)));
+        if fold < 2 {
+            all.extend(ints.map(|(from, to)| source(fold, from, to)));
+        }
+    }
+    all.extend(DType::ALL.map(index_source));
+    all
 }
 
-fn source(from: DType, to: DType) -> KernelSource {
-    KernelSource::new(FILES, compute_dtype(to), true).dtype("X", from).dtype("Y", to)
+fn source(fold: usize, from: DType, to: DType) -> KernelSource {
+    KernelSource::new(FILES, compute_dtype(to), true).dtype("X", from).dtype("Y", to).set("FOLD", fold)
+}
+
+/// Elements are compared by their bits.
+fn index_source(dtype: DType) -> KernelSource {
+    let source = KernelSource::new(FILES, DType::I64, true).dtype("Y", DType::I64).set("FOLD", INDEX);
+    with_order(source, dtype).set("X", "E")
 }
 
 /// As the CPU's [`scan`](crate::backend::cpu::reduce::scan::scan).
@@ -35,28 +69,92 @@ pub(crate) fn scan(
     backwards: bool,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let Scan::Sum = by;
+    run(op, ordinal, &source(number(by), x.dtype, out.dtype), [x, x], dim, [backwards, false], out)
+}
+
+/// As the CPU's [`recurrence`](crate::backend::cpu::reduce::scan::recurrence).
+///
+/// # Errors
+/// As for [`scan`].
+pub(crate) fn recurrence(
+    op: &'static str,
+    ordinal: usize,
+    factor: View<'_>,
+    term: View<'_>,
+    dim: usize,
+    backwards: bool,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let source = source(RECURRENCE, factor.dtype, out.dtype);
+    run(op, ordinal, &source, [factor, term], dim, [backwards, false], out)
+}
+
+/// As the CPU's [`running_arg`](crate::backend::cpu::reduce::scan::running_arg).
+///
+/// # Errors
+/// As for [`scan`].
+pub(crate) fn running_arg(
+    op: &'static str,
+    ordinal: usize,
+    which: Extreme,
+    x: View<'_>,
+    dim: usize,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    run(op, ordinal, &index_source(x.dtype), [x, x], dim, [false, which == Extreme::Min], indices)
+}
+
+fn run(
+    op: &'static str,
+    ordinal: usize,
+    source: &KernelSource,
+    [x, other]: [View<'_>; 2],
+    dim: usize,
+    [backwards, smallest]: [bool; 2],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
     let (gpu, shape) = (gpu(op, ordinal)?, x.layout.shape());
     if shape.numel() == 0 {
         return Ok(());
     }
     let (len, inner) = (shape[dim], shape[dim + 1..].iter().product::<usize>());
     let lanes = shape.numel() / len;
-    let from = InOrder::new(op, ordinal, x)?;
-    let source = source(x.dtype, out.dtype);
-    let arguments = Arguments::new()
-        .at(from.first)
-        .at(out.first().cast_const())
-        .size(lanes)
-        .size(len)
-        .size(inner)
-        .word(u64::from(backwards));
-    // Long lanes are shared by the threads of a block; of short ones each thread has its own.
-    let (name, grid) = if len >= 256 {
-        ("long_lanes", Grid::over(lanes, 1, 256))
-    } else {
-        ("short_lanes", Grid::over(lanes, 256, 256))
+    let (from, other) = (InOrder::new(op, ordinal, x)?, InOrder::new(op, ordinal, other)?);
+    let arguments = |to: Option<*const u8>| {
+        Arguments::new()
+            .at(from.first)
+            .at(other.first)
+            .at_or_null(to)
+            .size(lanes)
+            .size(len)
+            .size(inner)
+            .word(u64::from(backwards))
+            .word(u64::from(smallest))
     };
-    // SAFETY: the elements lie in order, and the output, which is contiguous, has as many.
-    unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
+    let to = Some(out.first().cast_const());
+    // Of short lanes each thread has its own; long ones are shared by the threads of a block.
+    if len < 256 {
+        let function = source.function(op, gpu, "short_lanes")?;
+        // SAFETY: the elements lie in order, and the output, which is contiguous, has as many.
+        return unsafe { arguments(to).launch(op, gpu, function, Grid::over(lanes, 256, 256)) };
+    }
+    // A few long ones are cut into pieces, so that all of the GPU has work.
+    let pieces = (BLOCKS / lanes).min(len / SHORTEST).max(1);
+    let piece = len.div_ceil(pieces);
+    let pieces = len.div_ceil(piece);
+    let states = (pieces > 1).then(|| Storage::new(op, Device::Cuda(ordinal), lanes * pieces * STATE)).transpose()?;
+    let states = states.as_ref().map(Storage::as_ptr);
+    let (function, grid) = (source.function(op, gpu, "long_lanes")?, Grid::over(lanes * pieces, 1, 256));
+    if let Some(states) = states {
+        let totals = arguments(None).size(piece).size(pieces).at_or_null(None).at(states);
+        let starts = Arguments::new().at(states).size(lanes).size(pieces);
+        // SAFETY: as above; there is memory for a state of every piece.
+        unsafe {
+            totals.launch(op, gpu, function, grid)?;
+            starts.launch(op, gpu, source.function(op, gpu, "piece_starts")?, Grid::over(lanes, 1, 256))?;
+        }
+    }
+    let arguments = arguments(to).size(piece).size(pieces).at_or_null(states).at_or_null(None);
+    // SAFETY: as above.
+    unsafe { arguments.launch(op, gpu, function, grid) }
 }

@@ -1,0 +1,274 @@
+//! Elements by their place in the order along a dimension, without a sort.
+
+use super::sort::{Entry, Lanes, sort_entries, with_entries};
+use crate::backend::cpu::runtime::scratch::{check_room, filled, with_room};
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel};
+use crate::backend::spec::{Rank, SortKey};
+use crate::backend::{View, ViewMut};
+use crate::dtype::with_dtype;
+use crate::error::bail;
+use crate::layout::Walk;
+use crate::{DType, Result};
+use std::sync::{Mutex, PoisonError};
+
+/// Where the element is that a stable sort along `dim` would put at a place: into `indices`, which is `i64`, contiguous, and has
+/// the shape of `x` with size 1 in `dim`. There are elements to choose from.
+pub(crate) fn kth(op: &'static str, x: View<'_>, dim: usize, rank: Rank, indices: &mut ViewMut<'_>) -> Result<()> {
+    let shape = x.layout.shape();
+    if *indices.layout.shape() != shape.with(dim, 1) || indices.dtype != DType::I64 {
+        bail!(Backend, op, "there is no room for the indices of {shape:?}");
+    }
+    if matches!(rank, Rank::At(k) if k >= shape[dim]) || shape[dim] == 0 {
+        bail!(Backend, op, "{rank:?} of {} elements", shape[dim]);
+    }
+    if indices.layout.numel() == 0 {
+        return Ok(());
+    }
+    with_entries!(x.dtype, T, E => kth_as::<T, E>(op, x, dim, rank, indices))
+}
+
+/// Lanes from here on are looked through by several threads together, if there are fewer lanes than threads.
+const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 16 };
+
+fn kth_as<T: SortKey, E: Entry>(
+    op: &'static str,
+    x: View<'_>,
+    dim: usize,
+    rank: Rank,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (lanes, from) = Lanes::<T>::new(op, x, dim)?;
+    let (len, to) = (lanes.len, indices.layout.select(op, dim as isize, 0)?);
+    let walk = Walk::new(from.shape(), [&from, &to]);
+    let [across, out_across] = walk.inner();
+    let indices = Ptr::new(indices.ptr().cast::<i64>());
+    // SAFETY: of both, the positions are those of lanes, and `i` is below the length (L2). Every position of the output, which is
+    // contiguous and not shared, is one thread's.
+    let element = |first: isize, i: u32| unsafe { lanes.element(first, i) };
+    // SAFETY: as above.
+    let write = |to: isize, entry: E| unsafe { indices.get().offset(to).write(i64::from(entry.place())) };
+    let entry = |first: isize, i: u32| E::new(element(first, i).key().into(), i);
+    let nans = |first: isize| match rank {
+        Rank::At(_) => 0,
+        _ => (0..len as u32).filter(|&i| element(first, i).is_nan()).count(),
+    };
+    if len >= LONG && walk.numel() < num_threads() {
+        let mut outcome = Ok(());
+        walk.runs(0, walk.numel(), |[from, to], lanes| {
+            for lane in 0..lanes as isize {
+                let (from, to) = (from + lane * across, to + lane * out_across);
+                let before = rank.before(len, nans(from));
+                match kth_together(op, len, before, 8 * size_of::<T>() as u32, |i| entry(from, i)) {
+                    Ok(entry) => write(to, entry),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+        });
+        return outcome;
+    }
+    check_room::<E>(op, len)?;
+    parallel(walk.numel(), (GRAIN / len).max(1), |range| {
+        let mut entries = Vec::with_capacity(len);
+        walk.runs(range.start, range.end, |[from, to], lanes| {
+            for lane in 0..lanes as isize {
+                let (from, to) = (from + lane * across, to + lane * out_across);
+                entries.clear();
+                entries.extend((0..len as u32).map(|i| entry(from, i)));
+                let (_, &mut entry, _) = entries.select_nth_unstable(rank.before(len, nans(from)));
+                write(to, entry);
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The entry with so many before it, of a long lane: those that share their first bits with it are found by counting.
+fn kth_together<E: Entry>(
+    op: &'static str,
+    len: usize,
+    before: usize,
+    bits: u32,
+    entry: impl Fn(u32) -> E + Sync,
+) -> Result<E> {
+    let shift = E::PLACE + bits - 8;
+    // Two digits, but for keys that have only one.
+    let short = bits == 8;
+    let bucket = |entry: E| if short { entry.digit(shift) } else { entry.digit(shift) << 8 | entry.digit(shift - 8) };
+    let counts = Mutex::new(filled(op, 0_usize, 1 << 16)?);
+    let piece = (len / 64).max(LONG / 4);
+    parallel(len, piece, |range| {
+        let mut own = vec![0_u32; 1 << 16];
+        range.for_each(|i| own[bucket(entry(i as u32))] += 1);
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter_mut().zip(own).for_each(|(sum, own)| *sum += own as usize);
+    });
+    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut chosen, mut left) = (0, before);
+    while chosen + 1 < counts.len() && left >= counts[chosen] {
+        left -= counts[chosen];
+        chosen += 1;
+    }
+    let candidates = Mutex::new(with_room(op, counts[chosen])?);
+    parallel(len, piece, |range| {
+        let own: Vec<E> = range.map(|i| entry(i as u32)).filter(|&entry| bucket(entry) == chosen).collect();
+        // In whatever order: no two are equal.
+        candidates.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
+    });
+    let mut candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if left >= candidates.len() {
+        bail!(Backend, op, "{before} of {len} elements were not found");
+    }
+    let (_, &mut entry, _) = candidates.select_nth_unstable(left);
+    Ok(entry)
+}
+
+/// Where the elements are that a stable sort along `dim` would put first, in that order: into `indices`, which is `i64`,
+/// contiguous, and has the shape of `x` but for `dim`, where it is not longer.
+pub(crate) fn first_in_order(
+    op: &'static str,
+    x: View<'_>,
+    dim: usize,
+    descending: bool,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (shape, k) = (x.layout.shape(), indices.layout.shape()[dim]);
+    if *indices.layout.shape() != shape.with(dim, k) || k > shape[dim] || indices.dtype != DType::I64 {
+        bail!(Backend, op, "there is no room for the indices of {shape:?}");
+    }
+    if indices.layout.numel() == 0 {
+        return Ok(());
+    }
+    with_entries!(x.dtype, T, E => first_as::<T, E>(op, x, dim, descending, k, indices))
+}
+
+fn first_as<T: SortKey, E: Entry>(
+    op: &'static str,
+    x: View<'_>,
+    dim: usize,
+    descending: bool,
+    k: usize,
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (lanes, from) = Lanes::<T>::new(op, x, dim)?;
+    let (len, to) = (lanes.len, indices.layout.select(op, dim as isize, 0)?);
+    let out_step = indices.layout.strides()[dim];
+    let walk = Walk::new(from.shape(), [&from, &to]);
+    let [across, out_across] = walk.inner();
+    let indices = Ptr::new(indices.ptr().cast::<i64>());
+    let flip = if descending { T::LAST } else { T::FIRST };
+    check_room::<[E; 2]>(op, len)?;
+    parallel(walk.numel(), (GRAIN / len).max(1), |range| {
+        let (mut entries, mut other): (Vec<E>, Vec<E>) = (Vec::new(), Vec::new());
+        walk.runs(range.start, range.end, |[from, to], count| {
+            for lane in 0..count as isize {
+                let (first, to) = (from + lane * across, to + lane * out_across);
+                dispatch(First { lanes: &lanes, first, k, flip, entries: &mut entries });
+                sort_entries(&mut entries, &mut other, size_of::<T>());
+                for (rank, entry) in entries.iter().enumerate() {
+                    // SAFETY: a position of the output, which is contiguous and not shared (L2); lanes of other threads are
+                    // others.
+                    unsafe { indices.get().offset(to + rank as isize * out_step).write(i64::from(entry.place())) };
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The `k` first entries of a lane, in the order of their places. Made only by [`first_as`], with a lane of the layout.
+struct First<'a, T: SortKey, E> {
+    lanes: &'a Lanes<T>,
+    first: isize,
+    k: usize,
+    flip: T::Key,
+    entries: &'a mut Vec<E>,
+}
+
+impl<T: SortKey, E: Entry> Job for First<'_, T, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let First { lanes, first, k, flip, entries } = self;
+        // A lane without steps has a loop of its own, which vectorises.
+        match lanes.contiguous(first) {
+            // SAFETY: the lane is one of the layout, and `i` is below its length.
+            Some(start) => first_of(lanes.len, k, entries, |i| unsafe { start.add(i).read() }.key() ^ flip),
+            // SAFETY: as above.
+            None => first_of(lanes.len, k, entries, |i| unsafe { lanes.element(first, i as u32) }.key() ^ flip),
+        }
+    }
+}
+
+/// The `k` first of so many entries, in the order of their places, from their keys.
+#[inline(always)]
+fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: &mut Vec<E>, key: impl Fn(usize) -> K) {
+    /// Elements that are looked at together: most of the time none of them is among the first.
+    const TILE: usize = 64;
+    // Enough that they are seldom cut back to `k`.
+    let room = k.saturating_mul(4).max(256).min(len);
+    let cut = |entries: &mut Vec<E>| {
+        let (_, &mut last, _) = entries.select_nth_unstable(k - 1);
+        entries.truncate(k);
+        key(last.place() as usize)
+    };
+    entries.clear();
+    entries.extend((0..room).map(|i| E::new(key(i).into(), i as u32)));
+    if room < len {
+        // One with the key of the last comes after it.
+        let mut limit = cut(entries);
+        for start in (room..len).step_by(TILE) {
+            let end = len.min(start + TILE);
+            if (start..end).fold(key(start), |least, i| least.min(key(i))) >= limit {
+                continue;
+            }
+            for i in start..end {
+                let own = key(i);
+                if own < limit {
+                    entries.push(E::new(own.into(), i as u32));
+                }
+            }
+            if entries.len() > room {
+                limit = cut(entries);
+            }
+        }
+    }
+    if entries.len() > k {
+        cut(entries);
+    }
+    // As a sort by keys expects them.
+    entries.sort_unstable_by_key(|entry| entry.place());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tensor;
+
+    /// Numbers with ties, in no order.
+    fn numbers(n: usize, different: usize) -> Result<Tensor> {
+        let at = |i: usize| ((i * 7919) % 104_729 % different) as f32 - 3.0;
+        Tensor::from_vec((0..n).map(at).collect(), [n])
+    }
+
+    #[test]
+    fn what_is_selected_is_what_a_sort_puts_there() -> Result<()> {
+        for (n, different) in [(1, 5), (50, 7), (300, 1000), (5000, 3), (5000, 100_000)] {
+            let x = numbers(n, different)?;
+            let order = x.sort(0)?.1.to_vec::<i64>()?;
+            let descending = x.sort_with(0, crate::SortOptions::new().descending(true))?.1.to_vec::<i64>()?;
+            for k in [0, 1, n / 3, n / 2, n - 1].into_iter().filter(|&k| k < n) {
+                let mut at = Tensor::empty("test", [1].into(), DType::I64, crate::Device::Cpu)?;
+                kth("test", x.as_view()?, 0, Rank::At(k), &mut at.as_view_mut("test")?)?;
+                assert_eq!(at.item::<i64>()?, order[k], "{k} of {n}");
+                for (reverse, order) in [(false, &order), (true, &descending)] {
+                    let mut first = Tensor::empty("test", [k + 1].into(), DType::I64, crate::Device::Cpu)?;
+                    first_in_order("test", x.as_view()?, 0, reverse, &mut first.as_view_mut("test")?)?;
+                    assert_eq!(first.to_vec::<i64>()?, order[..=k], "{k} of {n}");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+// The order of elements, which are given by their bits: ORDER is 0 for unsigned, 1 for signed numbers, 2 for floats.
+
+#ifdef ORDER
+#define ONES (sizeof(E) == 8 ? ~0ull : (1ull << (sizeof(E) * 8)) - 1)
+
+// As an unsigned number in that order. NaN comes last, and -0 is 0.
+__device__ inline u64 sort_key(E x) {
+    const int width = sizeof(E) * 8;
+    const u64 sign = 1ull << (width - 1);
+    u64 own = (u64)x;
+    if (ORDER == 0) return own;
+    if (ORDER == 1) return own ^ sign;
+    // All bits of the exponent, and one of the rest.
+    const u64 infinity = width == 64 ? 0x7ff0000000000000ull : width == 32 ? 0x7f800000ull : HALF_INFINITY;
+    if ((own & ~sign) > infinity) return ONES;
+    if (own == sign) own = 0;
+    return (own & sign ? ~own : own | sign) & ONES;
+}
+#endif
