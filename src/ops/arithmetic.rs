@@ -143,7 +143,11 @@ impl Tensor {
     #[op(samples = || whole_pairs(false), errors = pair_errors)]
     pub fn remainder<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
-        if common_dtype("remainder", self.dtype(), other.dtype())?.is_float() {
+        let dtype = common_dtype("remainder", self.dtype(), other.dtype())?;
+        if dtype.is_complex() {
+            bail!(DType, "remainder", "not defined for {dtype}");
+        }
+        if dtype.is_float() {
             return REMAINDER.call(&[self, &other], &[]);
         }
         REMAINDER_OF_INTS.call(&[self, &other], &[])
@@ -163,7 +167,11 @@ impl Tensor {
     #[op(samples = || whole_pairs(false), errors = pair_errors)]
     pub fn fmod<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
-        if common_dtype("fmod", self.dtype(), other.dtype())?.is_float() {
+        let dtype = common_dtype("fmod", self.dtype(), other.dtype())?;
+        if dtype.is_complex() {
+            bail!(DType, "fmod", "not defined for {dtype}");
+        }
+        if dtype.is_float() {
             return FMOD.call(&[self, &other], &[]);
         }
         FMOD_OF_INTS.call(&[self, &other], &[])

@@ -253,6 +253,9 @@ fn divide_rounded(a: &Tensor, b: &Tensor, rounding: Rounding) -> Result<Tensor> 
         select(whole | !(a.lt(zero()).differs(b.lt(zero()))), quotient, quotient - 1.0)
     });
     let (compute, _) = TRUNC.dtypes(&[a, b])?;
+    if compute.is_complex() {
+        bail!(DType, "div", "quotients of {compute} cannot be rounded");
+    }
     let op = match (compute.is_float(), rounding) {
         (true, Rounding::Floor) => &FLOOR,
         (true, _) => &TRUNC,

@@ -479,7 +479,7 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
     let Some(weights) = weights else {
         let center = x.sub(x.mean(crate::keepdim(1))?)?;
         let freedom = (n as f64 - correction).max(0.0);
-        return center.matmul(&center.t()?)?.div(freedom)?.squeeze(..)?.to_dtype(dtype);
+        return center.matmul(&center.t()?.conj()?)?.div(freedom)?.squeeze(..)?.to_dtype(dtype);
     };
     let total = weights.sum(..)?;
     let mean = x.mul(&weights)?.sum(crate::keepdim(1))?.div(&total)?;
@@ -491,7 +491,7 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
     };
     let freedom = total.sub(&taken)?.maximum(0.0)?;
     let center = x.sub(&mean)?;
-    center.mul(&weights)?.matmul(&center.t()?)?.div(&freedom)?.squeeze(..)?.to_dtype(dtype)
+    center.mul(&weights)?.matmul(&center.t()?.conj()?)?.div(&freedom)?.squeeze(..)?.to_dtype(dtype)
 }
 
 fn diff_samples() -> Result<Vec<Sample>> {

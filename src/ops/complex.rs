@@ -193,6 +193,26 @@ impl Tensor {
         self.real()?.with_imaginary(&self.imag()?.neg()?)
     }
 
+    /// The matrices in the last two dimensions, transposed and conjugated.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([[Complex::new(3.0_f32, 4.0), Complex::I]])?;
+    /// assert_eq!(z.adjoint()?.to_vec::<Complex<f32>>()?, [Complex::new(3.0, -4.0), Complex::new(0.0, -1.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer than two dimensions.
+    #[op(samples = adjoint_samples, errors = adjoint_errors, aliases = ["mH"])]
+    #[doc(alias = "mH")]
+    pub fn adjoint(&self) -> Result<Tensor> {
+        if self.rank() < 2 {
+            bail!(Shape, "adjoint", "shape {:?} has no matrices", self.shape());
+        }
+        self.transpose(-2, -1)?.conj()
+    }
+
     /// The angle of each element in the complex plane: of real numbers 0 or π.
     ///
     /// ```
@@ -274,6 +294,17 @@ fn angle_samples() -> Result<Vec<Sample>> {
     all.push(sample![spread([2, 3], -2.0, 2.1)?].zero_derivative());
     all.push(sample![ints(&[1, -2], [2])?]);
     Ok(all)
+}
+
+fn adjoint_samples() -> Result<Vec<Sample>> {
+    let all: [&[usize]; 3] = [&[2, 3], &[2, 1, 3], &[0, 2]];
+    let mut samples = all.iter().map(|shape| Ok(sample![complex_spread(shape)?])).collect::<Result<Vec<_>>>()?;
+    samples.push(sample![spread([2, 3], -2.0, 2.1)?]);
+    Ok(samples)
+}
+
+fn adjoint_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
 }
 
 fn pair_samples() -> Result<Vec<Sample>> {

@@ -1,12 +1,7 @@
 //! What the operations of linear algebra share: checks of matrices, transposes and diagonals.
 
-use crate::autograd::BackwardContext;
-use crate::backend::{self, ViewMut};
 use crate::error::bail;
-use crate::layout::{Layout, checked_bytes};
-use crate::storage::Storage;
 use crate::{DType, Device, EyeOptions, Result, Shape, Tensor};
-use smallvec::smallvec;
 
 /// The conjugate transpose of the last two dimensions.
 #[track_caller]
@@ -66,62 +61,16 @@ pub(super) fn identity(n: usize, like: &Tensor) -> Result<Tensor> {
     Tensor::eye_with(n, EyeOptions::new().dtype(like.dtype()).device(like.device()))
 }
 
-/// The layout of a diagonal of two dimensions, which comes last.
-fn diagonal_layout(op: &'static str, layout: &Layout, offset: isize, dim1: usize, dim2: usize) -> Result<Layout> {
-    let (rows, columns) = (layout.shape()[dim1] as isize, layout.shape()[dim2] as isize);
-    let (down, right) = (offset.saturating_neg().max(0), offset.max(0));
-    let len = rows.saturating_sub(down).min(columns.saturating_sub(right)).max(0) as usize;
-    let keep = |d: &usize| *d != dim1 && *d != dim2;
-    let others = (0..layout.rank()).filter(keep);
-    let shape: Shape = others.clone().map(|d| layout.shape()[d]).chain([len]).collect();
-    let step = layout.strides()[dim1].saturating_add(layout.strides()[dim2]);
-    let strides: Vec<isize> = others.map(|d| layout.strides()[d]).chain([step]).collect();
-    let first = layout.offset() as isize;
-    // Without elements no position is read.
-    let (offset, end) = match (shape.numel(), layout.extent()) {
-        (1.., Some((_, high))) => {
-            ((first + down * layout.strides()[dim1] + right * layout.strides()[dim2]) as usize, high + 1)
-        }
-        _ => (layout.offset(), layout.offset()),
-    };
-    layout.as_strided(op, shape, &strides, offset, end)
-}
-
-/// The diagonal of two dimensions, as a view; it is the last dimension of the result.
-#[track_caller]
-pub(super) fn diagonal(op: &'static str, x: &Tensor, offset: isize, dim1: usize, dim2: usize) -> Result<Tensor> {
-    let layout = diagonal_layout(op, x.layout(), offset, dim1, dim2)?;
-    x.with_layout(layout).record(op, &[x], |_| {
-        let shape = x.layout().shape().clone();
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(embedded(g, &shape, offset, dim1, dim2)?)])
-    })
-}
-
-/// Zeros of `shape` with `x` on a diagonal: the derivative of [`diagonal`], as that is of this.
-#[track_caller]
-fn embedded(x: &Tensor, shape: &Shape, offset: isize, dim1: usize, dim2: usize) -> Result<Tensor> {
-    const OP: &str = "diag_embed";
-    let mut storage = Storage::zeroed(OP, x.device(), checked_bytes(OP, shape, x.dtype().size())?)?;
-    let whole = Layout::contiguous(shape.clone());
-    let target = diagonal_layout(OP, &whole, offset, dim1, dim2)?;
-    backend::copy(OP, x.as_view()?, &mut ViewMut::new(OP, &mut storage, &target, x.dtype())?)?;
-    Tensor::from_parts(storage, whole, x.dtype()).record(OP, &[x], |_| {
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(diagonal(OP, g, offset, dim1, dim2)?)])
-    })
-}
-
 /// The main diagonals of the matrices.
 #[track_caller]
 pub(super) fn diag(x: &Tensor) -> Result<Tensor> {
-    diagonal("diagonal", x, 0, x.rank() - 2, x.rank() - 1)
+    x.diagonal(0, -2, -1)
 }
 
 /// Matrices with the last dimension as their diagonals.
 #[track_caller]
 pub(super) fn diag_embed(x: &Tensor) -> Result<Tensor> {
-    let rank = x.rank();
-    let n = x.shape()[rank - 1];
-    embedded(x, &with(x.shape(), &[n]), 0, rank - 1, rank)
+    x.diag_embed(0, -2, -1)
 }
 
 /// A copy of the matrices that lies column by column, as decompositions take them, outside the graph.

@@ -1,6 +1,5 @@
 //! Contractions of several tensors: Einstein's sums, and what is written with them.
 
-use super::linalg::diagonal;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::error::{bail, err};
@@ -36,7 +35,7 @@ impl Named {
                 let (name, shape) = (text(label), self.x.shape());
                 bail!(Shape, op, "{name} stands for sizes {a} and {b} of one tensor of shape {shape:?}");
             }
-            self.x = diagonal(op, &self.x, 0, i, j)?;
+            self.x = self.x.diagonal(0, i, j)?;
             self.labels.remove(j);
             self.labels.remove(i);
             self.labels.push(label);

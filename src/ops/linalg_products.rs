@@ -89,7 +89,7 @@ impl Tensor {
         self.matmul(other)
     }
 
-    /// As [`dot`](Self::dot); of complex numbers the first vector would be conjugated.
+    /// As [`dot`](Self::dot); of complex numbers the first vector is conjugated.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -101,7 +101,7 @@ impl Tensor {
     /// If one of them is not a vector, or their sizes differ.
     #[op(samples = dot_samples, errors = dot_errors)]
     pub fn vdot(&self, other: &Tensor) -> Result<Tensor> {
-        self.dot(other)
+        self.conj()?.dot(other)
     }
 
     /// The sums of products along the last dimension, for every pair of the other dimensions of both. With a single number

@@ -3,7 +3,7 @@
 // PyTorch calls a parameter of `vander` N.
 #![allow(non_snake_case)]
 
-use super::linalg::{diagonal, sizes, with};
+use super::linalg::{sizes, with};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::error::bail;
@@ -66,7 +66,7 @@ impl Tensor {
         Tensor::cat(&[minor(1, 2)?, minor(2, 0)?, minor(0, 1)?], dim)
     }
 
-    /// The sums of products along a dimension; the others broadcast. Of complex numbers the first would be conjugated.
+    /// The sums of products along a dimension; the others broadcast. Of complex numbers the first is conjugated.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -88,7 +88,7 @@ impl Tensor {
             let (a, b) = (self.shape(), y.shape());
             bail!(Shape, OP, "{a:?} and {b:?} have sizes {} and {} along dimension {dim}", size(self), size(y));
         }
-        self.mul(y)?.sum(dim)
+        self.conj()?.mul(y)?.sum(dim)
     }
 
     /// The Kronecker product: each element of the one tensor times the whole other. Of matrices the blocks are laid out as
@@ -130,7 +130,7 @@ impl Tensor {
         if self.rank() != 2 {
             bail!(Shape, "trace", "a tensor of shape {:?} is not a matrix", self.shape());
         }
-        diagonal("trace", self, 0, 0, 1)?.sum(..)
+        self.diagonal(0, 0, 1)?.sum(..)
     }
 
     /// A diagonal of the matrices in a tensor, as a view; it is the last dimension of the result.
@@ -152,7 +152,7 @@ impl Tensor {
         if a == b {
             bail!(Index, OP, "the rows and the columns are both dimension {a}");
         }
-        diagonal(OP, self, offset, a, b)
+        self.diagonal(offset, a, b)
     }
 
     /// Vandermonde's matrix of a vector: the powers from 0 to `N - 1` of each element, as a row. Without `N` there are as

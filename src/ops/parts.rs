@@ -59,9 +59,7 @@ pub(super) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tens
 #[track_caller]
 pub(super) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        let mut shape = shape.clone();
-        shape.insert(shape.len(), 2);
-        return put(&x.view_as_real()?, &shape, part)?.view_as_complex();
+        return x.by_parts(|x| put(x, shape, part));
     }
     let bytes = checked_bytes("put", shape, x.dtype().size())?;
     let mut storage = Storage::zeroed("put", x.device(), bytes)?;

@@ -62,6 +62,23 @@ def add_cases(book):
         book.add(op, [draw.complex([3], dtype="c64"), draw.complex([3])], grad=False, note="c64 with c128", rtol=1e-5)
         draw = book.draw(op)
         book.add(op, [draw.integers([3], 1, 5), draw.complex([3], dtype="c64")], grad=False, note="i64 with c64")
+    for op in ("vdot", "dot", "inner"):
+        draw = book.draw(op)
+        book.add(op, [draw.complex([4]), draw.complex([4])], note="complex")
+    draw = book.draw("linalg_vecdot")
+    book.add("linalg_vecdot", [draw.complex([2, 3]), draw.complex([2, 3])], note="complex")
+    book.add("cov", [book.draw("cov").complex([2, 4])], note="complex")
+    book.define({"adjoint": lambda x: torch.adjoint(x).resolve_conj()})
+    for shape in ([2, 3], [2, 1, 3]):
+        book.add("adjoint", [book.draw("adjoint").complex(shape)])
+    for op in ("outer", "kron", "trace"):
+        if op in ("outer", "kron"):
+            draw = book.draw(op)
+            book.add(op, [draw.complex([2]), draw.complex([3])], note="complex")
+        else:
+            book.add(op, [book.draw(op).complex([3, 3])], note="complex")
+    draw = book.draw("einsum")
+    book.add("einsum", [draw.complex([2, 3]), draw.complex([3, 2])], {"equation": "ij,jk->ik"}, note="complex")
     for shape in ([3], [2, 3]):
         draw = book.draw("complex")
         book.add("complex", [draw.uniform(shape), draw.uniform(shape)])
