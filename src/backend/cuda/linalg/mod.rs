@@ -1,4 +1,5 @@
 //! Matrix products and factorizations.
 
 pub(crate) mod decompose;
+pub(crate) mod fft;
 pub(crate) mod matmul;
