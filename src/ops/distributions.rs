@@ -1,7 +1,7 @@
 //! Random numbers of many distributions. All are made from the counter-based draws of the generator, so that a seed gives the
 //! same ones on every device.
 
-use super::create::{Distribution, alike, of_options, random_tensor, where_and_what};
+use super::create::{Distribution, alike, random_tensor};
 use super::elementwise::common_dtype;
 use super::ops;
 use super::reduce::float_only;
@@ -33,23 +33,6 @@ impl From<f64> for BernoulliOptions {
         BernoulliOptions::new().p(p)
     }
 }
-
-options! {
-    /// The options of [`Tensor::randperm_with`].
-    ///
-    /// ```
-    /// use cotangent::{DType, RandpermOptions, Tensor};
-    /// assert_eq!(Tensor::randperm_with(4, RandpermOptions::new().dtype(DType::I32))?.dtype(), DType::I32);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub struct RandpermOptions {
-        /// The type of the elements: by default `i64`.
-        dtype: Option<DType> = None,
-        /// Where they are: by default on the CPU.
-        device: Option<Device> = None,
-    }
-}
-where_and_what!(RandpermOptions);
 
 /// Numbers above 0 and up to 1, in f64, of this tensor's shape and on its device.
 fn above_zero(op: &'static str, x: &Tensor) -> Result<Tensor> {
@@ -182,18 +165,19 @@ impl Tensor {
     /// The integers from 0 up to but without `n` in random order, as `i64`.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{DType, Tensor};
     /// let mut order = Tensor::randperm(5)?.to_vec::<i64>()?;
     /// order.sort();
     /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// assert_eq!(Tensor::randperm_with(5, DType::U8)?.dtype(), DType::U8);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the dtype does not have all of them, or memory runs out.
     #[op(samples = || Ok(vec![sample![7], sample![0], sample![5; dtype = DType::U8]]), errors = randperm_errors, derivative = none, random)]
-    pub fn randperm(n: usize, options: impl Into<RandpermOptions>) -> Result<Tensor> {
-        let (dtype, device) = of_options(options.dtype, options.device).or(DType::I64);
+    pub fn randperm(n: usize, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (dtype, device) = options.or(DType::I64);
         if (n as u64).saturating_sub(1) > greatest_integer(dtype) {
             bail!(DType, "randperm", "{dtype} does not have all integers below {n}");
         }
@@ -204,11 +188,12 @@ impl Tensor {
     }
 
     /// Numbers drawn from normal distributions with these means and standard deviations, each a tensor or a number. They
-    /// broadcast, together with `size`.
+    /// broadcast, together with `size`. Unless the options say otherwise, dtype and device are the tensors'.
     ///
     /// ```
-    /// # use cotangent::{Tensor, tensor};
+    /// # use cotangent::{DType, Tensor, tensor};
     /// assert_eq!(Tensor::normal(0.0, 2.0, [3, 4])?.shape(), [3, 4]);
+    /// assert_eq!(Tensor::normal_with(0.0, 2.0, [3], DType::F64)?.dtype(), DType::F64);
     /// assert_eq!(Tensor::normal(&tensor!([1.0, 2.0])?, 0.0, ())?.to_vec::<f32>()?, [1.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -220,16 +205,17 @@ impl Tensor {
         mean: impl Into<Operand<'a>>,
         std: impl Into<Operand<'a>>,
         #[default(())] size: impl Into<Shape>,
+        options: impl Into<TensorOptions>,
     ) -> Result<Tensor> {
         const OP: &str = "normal";
         let given: Vec<&Tensor> = [&mean, &std].into_iter().filter_map(as_tensor).collect();
-        let (mut dtype, mut device) = (None, Device::Cpu);
+        let mut common = None;
         for x in &given {
             float_only(OP, x)?;
-            dtype = Some(dtype.map_or(Ok(x.dtype()), |dtype| common_dtype(OP, dtype, x.dtype()))?);
-            device = x.device();
+            common = Some(common.map_or(Ok(x.dtype()), |dtype| common_dtype(OP, dtype, x.dtype()))?);
         }
-        let dtype = dtype.unwrap_or(DType::F32);
+        let device = options.device.or(given.first().map(|x| x.device()));
+        let (dtype, device) = options.device(device).or(common.unwrap_or(DType::F32));
         let (mean, std) = (mean.resolve(dtype, device)?, std.resolve(dtype, device)?);
         let shape = broadcast(OP, &[mean.layout().shape(), std.layout().shape(), &size])?;
         let options = TensorOptions::new().dtype(dtype).device(device);
@@ -421,6 +407,7 @@ fn randperm_errors() -> Result<Vec<ErrorCase>> {
 fn normal_samples() -> Result<Vec<Sample>> {
     Ok(vec![
         sample![0.5, 2.0, [2, 3]],
+        sample![0.5, 2.0, [4]; dtype = DType::F64],
         sample![spread([2, 3], -1.0, 1.0)?, spread([3], 0.5, 1.0)?],
         sample![spread([3], -1.0, 1.0)?, 0.5, [2, 3]],
         sample![1.0, spread([2, 1], 0.5, 1.0)?],

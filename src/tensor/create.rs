@@ -110,6 +110,7 @@ impl Tensor {
     /// If parts of a nested value differ in shape.
     #[doc(alias = "tensor")]
     #[doc(alias = "as_tensor")]
+    #[doc(alias = "asarray")]
     #[doc(alias = "array")]
     #[track_caller]
     pub fn new<A: NdArray>(data: A) -> Result<Tensor> {

@@ -25,7 +25,7 @@ pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result
     let counts = Ptr::new(starts.as_mut_ptr());
     parallel(starts.len(), 1, |blocks| {
         for at in blocks {
-            let count = block(at).chunks(TILE).map(count).sum();
+            let count = block(at).iter().map(|&yes| u32::from(yes)).sum::<u32>() as usize;
             // SAFETY: there is a count for each block, and each belongs to one thread.
             unsafe { counts.get().add(at).write(count) };
         }
@@ -59,12 +59,6 @@ pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result
         }
     });
     Ok((storage, total))
-}
-
-/// How many of at most 255 elements, or 256, are true.
-#[inline]
-fn count(tile: &[bool]) -> usize {
-    tile.iter().map(|&yes| u32::from(yes)).sum::<u32>() as usize
 }
 
 /// Writes the indices that belong to positions, and returns where the next one goes.
