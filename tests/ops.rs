@@ -148,6 +148,17 @@ fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
 }
 
 #[test]
+fn names_and_aliases_are_those_of_one_operation() {
+    let mut seen = std::collections::HashMap::new();
+    for op in list() {
+        for name in std::iter::once(&op.name).chain(op.aliases) {
+            let other = seen.insert(*name, op.name);
+            assert!(other.is_none(), "{name} is {} and {}", op.name, other.unwrap_or_default());
+        }
+    }
+}
+
+#[test]
 fn every_operation_with_a_derivative_has_a_sample_that_shows_it() {
     for op in list().iter().filter(|op| op.derivative == Derivative::Rule) {
         let shows = |sample: &Sample| {

@@ -204,7 +204,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[op(samples = adjoint_samples, errors = adjoint_errors, aliases = ["mH"])]
+    #[op(samples = adjoint_samples, errors = adjoint_errors, aliases = ["mH", "H"])]
     #[doc(alias = "mH")]
     pub fn adjoint(&self) -> Result<Tensor> {
         if self.rank() < 2 {

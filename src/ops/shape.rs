@@ -67,12 +67,10 @@ impl Tensor {
     /// # Errors
     /// If there are fewer than two dimensions.
     #[doc(alias = "mT")]
-    #[doc(alias = "mH")]
-    #[doc(alias = "adjoint")]
     #[doc(alias = "matrix_transpose")]
     #[op(name = "mT", samples = || samples(&[&[2, 3], &[2, 3, 4], &[0, 3]], |x| sample![x]),
         errors = || Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]]),
-        aliases = ["mH", "adjoint", "matrix_transpose"], view)]
+        aliases = ["matrix_transpose"], view)]
     pub fn mt(&self) -> Result<Tensor> {
         if self.rank() < 2 {
             bail!(Shape, "mT", "shape {:?} has no rows and columns", self.shape());

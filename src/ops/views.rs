@@ -90,9 +90,8 @@ impl Tensor {
     /// # Errors
     /// If there are more than two dimensions.
     #[doc(alias = "T")]
-    #[doc(alias = "H")]
     #[op(samples = || samples(&[&[2, 3], &[0, 3], &[3], &[]], |x| sample![x]),
-        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), aliases = ["T", "H"], view)]
+        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), aliases = ["T"], view)]
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
             0 | 1 => Ok(self.clone()),

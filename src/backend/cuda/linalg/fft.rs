@@ -85,9 +85,8 @@ fn with_plan(
             let mut sizes = [length];
             let none = std::ptr::null_mut();
             // SAFETY: there is one size; rows lie one after the other, which is what no embedding means.
-            let made = unsafe {
-                result::plan_many(1, sizes.as_mut_ptr(), none, 1, 0, none, 1, 0, kind.cufft(double), batch)
-            };
+            let made =
+                unsafe { result::plan_many(1, sizes.as_mut_ptr(), none, 1, 0, none, 1, 0, kind.cufft(double), batch) };
             let plan = made.map_err(|e| failed("planning", e))?;
             // SAFETY: the plan and the stream are valid.
             unsafe { result::set_stream(plan, gpu.stream().cast()) }.map_err(|e| failed("choosing a stream", e))?;
