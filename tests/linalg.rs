@@ -2,7 +2,8 @@
 
 use cotangent::autograd::{GradOptions, grad, grad_with};
 use cotangent::{
-    CholeskyOptions, DType, ErrorKind, Generator, LuSolveOptions, QrMode, Result, SvdOptions, Tensor, with_num_threads,
+    CholeskyOptions, DType, Device, ErrorKind, Generator, LuSolveOptions, QrMode, Result, SvdOptions, Tensor,
+    with_num_threads,
 };
 
 const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 161];
@@ -31,31 +32,38 @@ fn close(a: &Tensor, b: &Tensor, what: &str) -> Result<()> {
 }
 
 fn orthonormal(q: &Tensor, what: &str) -> Result<()> {
-    let one = Tensor::eye(q.shape()[q.rank() - 1])?.to_dtype(q.dtype())?;
+    let one = identity(q.shape()[q.rank() - 1], q)?;
     close(&q.transpose(-2, -1)?.matmul(q)?, &one, what)
 }
 
-fn each(check: impl Fn(usize, DType) -> Result<()>) -> Result<()> {
-    for dtype in [DType::F64, DType::F32] {
-        for n in SIZES {
-            check(n, dtype)?;
+/// Calls `check` for every size, dtype and device, with something that makes normal numbers there.
+fn each(check: impl Fn(usize, &dyn Fn(&[usize], u64) -> Result<Tensor>) -> Result<()>) -> Result<()> {
+    for device in [Device::Cpu, Device::cuda(0)].into_iter().filter(|device| device.is_available()) {
+        for dtype in [DType::F64, DType::F32] {
+            for n in SIZES {
+                check(n, &|shape, seed| normal(shape, seed, dtype)?.to_device(device))?;
+            }
         }
     }
     Ok(())
 }
 
+fn identity(n: usize, like: &Tensor) -> Result<Tensor> {
+    Tensor::eye(n)?.to_dtype(like.dtype())?.to_device(like.device())
+}
+
 #[test]
 fn lu_factors_make_the_matrix() -> Result<()> {
-    each(|n, dtype| {
+    each(|n, normal| {
         for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
-            let x = normal(&shape, 1, dtype)?;
+            let x = normal(&shape, 1)?;
             let (p, l, u) = x.linalg_lu()?;
             close(&p.matmul(&l)?.matmul(&u)?, &x, "P L U")?;
         }
-        let (x, b) = (normal(&[n, n], 2, dtype)?, normal(&[n, 5], 3, dtype)?);
-        let x = x.add(&Tensor::eye(n)?.to_dtype(dtype)?.mul(n as f64)?)?;
+        let (x, b) = (normal(&[n, n], 2)?, normal(&[n, 5], 3)?);
+        let x = x.add(&identity(n, &x)?.mul(n as f64)?)?;
         close(&x.matmul(&x.linalg_solve(&b)?)?, &b, "A X")?;
-        close(&x.matmul(&x.inverse()?)?, &Tensor::eye(n)?.to_dtype(dtype)?, "A A⁻¹")?;
+        close(&x.matmul(&x.inverse()?)?, &identity(n, &x)?, "A A⁻¹")?;
         let (lu, pivots) = x.linalg_lu_factor()?;
         let y = lu.linalg_lu_solve_with(&pivots, &b, LuSolveOptions::new().adjoint(true))?;
         close(&x.t()?.matmul(&y)?, &b, "Aᵀ X")
@@ -64,10 +72,10 @@ fn lu_factors_make_the_matrix() -> Result<()> {
 
 #[test]
 fn triangles_are_solved_from_both_sides() -> Result<()> {
-    each(|n, dtype| {
-        let one = Tensor::eye(n)?.to_dtype(dtype)?;
-        let x = normal(&[n, n], 1, dtype)?.mul(0.5 / n as f64)?.add(&one.mul(2.0)?)?;
-        let b = normal(&[n, 7], 2, dtype)?;
+    each(|n, normal| {
+        let x = normal(&[n, n], 1)?.mul(0.5 / n as f64)?;
+        let x = x.add(&identity(n, &x)?.mul(2.0)?)?;
+        let b = normal(&[n, 7], 2)?;
         for (a, upper) in [(x.tril(0)?, false), (x.triu(0)?, true)] {
             close(&a.matmul(&x.linalg_solve_triangular(&b, upper)?)?, &b, "a triangle")?;
             // As it lies after a transpose.
@@ -80,9 +88,9 @@ fn triangles_are_solved_from_both_sides() -> Result<()> {
 
 #[test]
 fn cholesky_factors_make_the_matrix() -> Result<()> {
-    each(|n, dtype| {
-        let x = normal(&[2, n, n], 1, dtype)?;
-        let one = Tensor::eye(n)?.to_dtype(dtype)?;
+    each(|n, normal| {
+        let x = normal(&[2, n, n], 1)?;
+        let one = identity(n, &x)?;
         let a = x.matmul(&x.transpose(-2, -1)?)?.div(n as f64)?.add(&one)?;
         let l = a.linalg_cholesky()?;
         close(&l.matmul(&l.transpose(-2, -1)?)?, &a, "L Lᵀ")?;
@@ -94,9 +102,9 @@ fn cholesky_factors_make_the_matrix() -> Result<()> {
 
 #[test]
 fn qr_factors_make_the_matrix() -> Result<()> {
-    each(|n, dtype| {
+    each(|n, normal| {
         for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n]] {
-            let x = normal(&shape, 1, dtype)?;
+            let x = normal(&shape, 1)?;
             for mode in [QrMode::Reduced, QrMode::Complete] {
                 let (q, r) = x.linalg_qr_with(mode)?;
                 orthonormal(&q, "Q")?;
@@ -110,8 +118,8 @@ fn qr_factors_make_the_matrix() -> Result<()> {
 
 #[test]
 fn eigenvectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
-    each(|n, dtype| {
-        let x = normal(&[n, n], 1, dtype)?;
+    each(|n, normal| {
+        let x = normal(&[n, n], 1)?;
         let a = x.add(&x.t()?)?.div((n as f64).sqrt())?;
         let (w, v) = a.linalg_eigh()?;
         orthonormal(&v, "V")?;
@@ -125,9 +133,9 @@ fn eigenvectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
 
 #[test]
 fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
-    each(|n, dtype| {
+    each(|n, normal| {
         for shape in [[n, n], [n, n / 2 + 1], [n / 2 + 1, n], [3 * n, n]] {
-            let x = normal(&shape, 1, dtype)?.div((n as f64).sqrt())?;
+            let x = normal(&shape, 1)?.div((n as f64).sqrt())?;
             let (u, s, v) = x.svd()?;
             orthonormal(&u, "U")?;
             orthonormal(&v, "V")?;

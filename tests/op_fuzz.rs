@@ -14,7 +14,7 @@ mod random_args;
 
 use cotangent::autograd::{BackwardOptions, GradOptions, grad_with};
 use cotangent::ops::{Arg, Op, Sample, list};
-use cotangent::{DType, Device, Generator, Result, Tensor, memory, with_generator};
+use cotangent::{DType, Device, ErrorKind, Generator, Result, Tensor, memory, with_generator};
 use dice::{Dice, setting};
 use random_args::Args;
 use std::io::Write;
@@ -222,12 +222,21 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
     Ok(Outcome::Answered)
 }
 
+/// Whether a derivative was refused because there is none, as of eigenvectors where two eigenvalues are the same.
+fn does_not_exist(error: &cotangent::Error) -> bool {
+    let message = error.message();
+    error.kind() == ErrorKind::Graph && ["does not exist", "no derivative"].iter().any(|words| message.contains(words))
+}
+
 fn differentiate(y: &Tensor, leaves: &[&Tensor], dice: &mut Dice) -> Result<(), String> {
     let text = |what: &'static str| move |error: cotangent::Error| format!("{what}: {error}");
     let twice = dice.percent(30);
     let gradient = y.ones_like().map_err(text("the cotangent"))?;
     let options = GradOptions::new().gradient(&gradient).create_graph(twice).retain_graph(true);
-    let grads = grad_with(y, leaves, options).map_err(text("the derivative"))?;
+    let grads = match grad_with(y, leaves, options) {
+        Err(error) if does_not_exist(&error) => return Ok(()),
+        grads => grads.map_err(text("the derivative"))?,
+    };
     for (leaf, grad) in leaves.iter().zip(&grads) {
         let Some(grad) = grad else { continue };
         if (grad.shape(), grad.dtype()) != (leaf.shape(), leaf.dtype()) {
@@ -241,7 +250,10 @@ fn differentiate(y: &Tensor, leaves: &[&Tensor], dice: &mut Dice) -> Result<(), 
         if twice && grad.requires_grad() {
             let second = grad.square().and_then(|g| g.sum(..));
             let second = second.and_then(|g| g.backward_with(BackwardOptions::new().retain_graph(true)));
-            second.map_err(text("the second derivative"))?;
+            match second {
+                Err(error) if does_not_exist(&error) => {}
+                second => second.map_err(text("the second derivative"))?,
+            }
             leaves.iter().for_each(|leaf| leaf.zero_grad());
         }
     }

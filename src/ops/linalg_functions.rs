@@ -167,6 +167,8 @@ fn exponential(x: &Tensor) -> Result<Tensor> {
     }
     // The largest sum of a column's absolute values bounds the matrix.
     let norm = x.abs()?.sum(keepdim(-2))?.max(keepdim(-1))?;
+    // Where it is infinite halving does not help.
+    let norm = norm.masked_fill(&norm.eq(f64::INFINITY)?, 1)?;
     // Not more than 1 leaves the first term that is left out below the rounding.
     let halvings = norm.log()?.mul(std::f64::consts::LOG2_E)?.clamp(0.0, 1100.0)?;
     let halvings = halvings.to_dtype(DType::I64)?.add(&norm.gt(1.0)?.to_dtype(DType::I64)?)?;

@@ -273,19 +273,16 @@ impl Tensor {
             let (q, r) = mh(self)?.linalg_qr()?;
             q.matmul(&triangular(&mh(&r)?, &b, false, false)?)?
         };
-        let values = self.linalg_svdvals();
-        let (rank, full) = if by_qr {
-            (empty(DType::I64)?, true)
-        } else {
-            let s = values.as_ref().map_err(|e| crate::error::err!(Value, OP, "{}", e.message()))?.detach();
-            let k = m.min(n);
-            let rank = if k == 0 {
-                s.sum(-1)?.to_dtype(DType::I64)?
-            } else {
-                s.gt(&s.narrow(-1, 0, 1)?.mul(rtol)?)?.to_dtype(DType::I64)?.sum(-1)?
-            };
-            let full = !super::linalg::any(&rank.lt(k as i64)?)?;
-            (rank, full)
+        let values = if by_qr { None } else { Some(self.linalg_svdvals()?) };
+        let (rank, full) = match &values {
+            None => (empty(DType::I64)?, true),
+            Some(s) => {
+                let (s, k) = (s.detach(), m.min(n));
+                let counted = if k == 0 { s.gt(0)? } else { s.gt(&s.narrow(-1, 0, 1)?.mul(rtol)?)? };
+                let rank = counted.to_dtype(DType::I64)?.sum(-1)?;
+                let full = !super::linalg::any(&rank.lt(k as i64)?)?;
+                (rank, full)
+            }
         };
         let residuals = if m > n && full && options.driver != LstsqDriver::Gelsy {
             let (a, b) = common_batch(OP, self, &b)?;
@@ -294,7 +291,10 @@ impl Tensor {
             empty(self.dtype())?
         };
         let given = matches!(options.driver, LstsqDriver::Gelsd | LstsqDriver::Gelss);
-        let values = if given { values? } else { empty(self.dtype())? };
+        let values = match values {
+            Some(values) if given => values,
+            _ => empty(self.dtype())?,
+        };
         let solution = if vector { solution.squeeze(-1)? } else { solution };
         Ok(vec![solution, residuals, rank, values])
     }

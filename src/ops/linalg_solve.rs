@@ -9,7 +9,7 @@ use super::linalg::{
 use super::linalg_lu::{Factors, factor};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
@@ -205,8 +205,8 @@ impl Tensor {
             move |ctx: &BackwardContext, g: &Tensor| {
                 let matrix = |numbers: &Tensor| numbers.unsqueeze(-1)?.unsqueeze(-1);
                 if !nearly_singular(&diagonal)? {
-                    let scaled = g.mul(&ctx.output(&det))?;
-                    return Ok(smallvec![Some(matrix(&scaled)?.mul(&mh(&x.inverse()?)?)?)]);
+                    let scaled = g.mul(ctx.output(&det))?;
+                    return Ok(smallvec![Some(matrix(&scaled)?.mul(&mh(&x.linalg_inv_ex()?.0)?)?)]);
                 }
                 // Cofactors without division, by the singular values: right for singular matrices, too.
                 let (u, s, vh) = x.linalg_svd()?;
@@ -243,7 +243,11 @@ impl Tensor {
             let x = save.save(self);
             move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
                 let Some(Some(g)) = cotangents.get(1) else { return Ok(smallvec![Some(x.zeros_like()?)]) };
-                Ok(smallvec![Some(g.unsqueeze(-1)?.unsqueeze(-1)?.mul(&mh(&x.inverse()?)?)?)])
+                let (inverse, info) = x.linalg_inv_ex()?;
+                if any(&info.ne(0)?)? {
+                    bail!(Graph, "slogdet", "the derivative of the logarithm does not exist: a matrix is singular");
+                }
+                Ok(smallvec![Some(g.unsqueeze(-1)?.unsqueeze(-1)?.mul(&mh(&inverse)?)?)])
             }
         })?;
         Ok((sign, log))
@@ -278,7 +282,8 @@ fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
     }
     let (n, size) = (diagonal.shape()[diagonal.rank() - 1], diagonal.abs()?);
     let epsilon = if diagonal.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    any(&size.min(-1)?.le(&size.max(-1)?.mul(8.0 * epsilon * n as f64)?)?)
+    let (least, most) = (size.min(-1)?, size.max(-1)?);
+    any(&least.le(&most.mul(8.0 * epsilon * n as f64)?)?.mul(&most.lt(f64::INFINITY)?)?)
 }
 
 /// The products of all other elements, along the last dimension.
@@ -353,17 +358,21 @@ pub(super) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(
 /// `A⁻¹ · B`, and what the factorization said.
 #[track_caller]
 fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
-    let factors = factor(&a.detach())?;
-    let value = factors.solve(&b.detach(), false)?;
+    // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
+    let factors = factor(&mh(&a.detach())?)?;
+    let value = factors.solve(&b.detach(), true)?;
+    let info = factors.info.clone();
     let x = value.record("linalg_solve", &[a, b], |save| {
-        let (a, x, factors) = (save.save(a), save.save_output(), factors.clone());
+        let (a, x) = (save.save(a), save.save_output());
+        let Factors { lu, pivots, info } = &factors;
+        let factors = Factors { lu: save.save(lu), pivots: save.save(pivots), info: info.clone() };
         move |ctx: &BackwardContext, g: &Tensor| {
-            let b = if crate::autograd::is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { factors.solve(g, true)? };
+            let b = if is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { factors.solve(g, false)? };
             let for_a = || b.matmul(&mh(&ctx.output(&x))?)?.neg();
             Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, || Ok(b.clone()))?])
         }
     })?;
-    Ok((x, factors.info))
+    Ok((x, info))
 }
 
 /// `A⁻¹`, and what the factorization said.

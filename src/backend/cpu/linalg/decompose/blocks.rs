@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
-use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use std::ops::{Div, Neg, Sub};
@@ -294,14 +294,21 @@ pub(super) unsafe fn subtract<T: Real>(
     if m == 0 || n == 0 || k == 0 {
         return Ok(());
     }
-    let mut negated = filled(op, T::ZERO, m * k)?;
-    for (i, row) in negated.chunks_exact_mut(k).enumerate() {
-        for (j, x) in row.iter_mut().enumerate() {
+    // The copy lies as the matrix does, so that both are walked in order.
+    let (lines, len, turned) = if a.row == 1 { (k, m, a.t()) } else { (m, k, a) };
+    let mut negated = with_room(op, m * k)?;
+    for i in 0..lines {
+        if turned.col == 1 {
+            // SAFETY: the caller's promise, for a line of elements side by side.
+            let line = unsafe { std::slice::from_raw_parts(turned.at(i, 0), len) };
+            negated.extend(line.iter().map(|&x| -x));
+        } else {
             // SAFETY: the caller's promise.
-            *x = -unsafe { a.at(i, j).read() };
+            negated.extend((0..len).map(|j| -unsafe { turned.at(i, j).read() }));
         }
     }
-    let a = Matrix { ptr: negated.as_ptr(), row: k as isize, col: 1 };
+    let copy = Matrix { ptr: negated.as_ptr(), row: len as isize, col: 1 };
+    let a = if a.row == 1 { copy.t() } else { copy };
     // SAFETY: the caller's promise; the copy has as many elements.
     unsafe { gemm(op, &Product { m, n, k, a, b, out, width, start: Start::Out }) }
 }

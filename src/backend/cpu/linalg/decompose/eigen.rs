@@ -1,12 +1,16 @@
 //! Eigenvalues and eigenvectors of symmetric matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
 //! one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, axpy2, dot, scale};
+use super::blocks::{Columns, Real, Rotated, axpy2, dot, scale, subtract};
 use super::reflect::{reflect, reflection};
 use crate::Result;
+use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
+
+/// Reflections that are applied to the rest of a matrix as one.
+const BLOCK: usize = 32;
 
 /// The eigenvalues of a symmetric matrix, of which the lower triangle is read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
@@ -80,43 +84,55 @@ unsafe fn tridiagonal<T: Real>(
     off: &mut [T],
     taus: &mut [T],
 ) -> Result<()> {
-    // `a -= v · wᵀ + w · vᵀ` is done a step later, when the columns are read again anyway.
-    let (mut v, mut w) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
-    let (mut next, mut product) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
-    for k in 0..n {
-        // SAFETY: the caller's promise, for columns of the matrix.
-        unsafe {
-            let column = a.column(k, k, n - k);
-            axpy2(-w[k], &v[k..], -v[k], &w[k..], column);
+    // Reflections change the matrix to `a - v · wᵀ - w · vᵀ`: that is done for a whole block of them at once, and until then for
+    // what is read.
+    let (mut vs, mut ws) = (filled(op, T::ZERO, n * BLOCK)?, filled(op, T::ZERO, n * BLOCK)?);
+    let mut product = filled(op, T::ZERO, n)?;
+    for start in (0..n).step_by(BLOCK) {
+        let end = n.min(start + BLOCK);
+        for k in start..end {
+            let (earlier, v) = vs.split_at_mut((k - start) * n);
+            let (earlier_w, w) = ws.split_at_mut((k - start) * n);
+            let pairs = || earlier.chunks_exact(n).zip(earlier_w.chunks_exact(n));
+            let (v, w, first) = (&mut v[..n], &mut w[..n], k + 1);
+            // SAFETY: the caller's promise, for a column of the matrix.
+            let column = unsafe { a.column(k, k, n - k) };
+            for (v, w) in pairs() {
+                axpy2(-w[k], &v[k..], -v[k], &w[k..], column);
+            }
             diagonal[k] = column[0];
-            if k + 1 == n {
-                break;
+            if first == n {
+                return Ok(());
             }
             let (tau, beta) = reflection(&mut column[1..]);
             (off[k], taus[k]) = (beta, tau);
-            next[k + 1] = T::ONE;
-            next[k + 2..].copy_from_slice(&column[2..]);
-        }
-        let first = k + 1;
-        let (to, known_v, known_w, new) = (Ptr::new(product.as_mut_ptr()), &v, &w, &next);
-        let matrix = Ptr::new(a.ptr);
-        parallel(n - first, (GRAIN / (n - first)).max(1), |range| {
-            let a = Columns { ptr: matrix.get(), ld: a.ld };
-            for j in range.start + first..range.end + first {
-                // SAFETY: the caller's promise; each column, and each element of the product, is one thread's.
-                unsafe {
-                    let column = a.column(j, first, n - first);
-                    axpy2(-known_w[j], &known_v[first..], -known_v[j], &known_w[first..], column);
-                    to.get().add(j).write(dot(column, &new[first..]));
+            v[first] = T::ONE;
+            v[first + 1..].copy_from_slice(&column[2..]);
+            let (to, matrix, v) = (Ptr::new(product.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
+            parallel(n - first, (GRAIN / (n - first)).max(1), |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld };
+                for j in range.start + first..range.end + first {
+                    // SAFETY: the caller's promise; each element of the product is one thread's.
+                    unsafe { to.get().add(j).write(dot(a.column(j, first, n - first), v)) };
                 }
+            });
+            let product = &mut product[first..];
+            for (earlier, earlier_w) in pairs() {
+                let (earlier, earlier_w) = (&earlier[first..], &earlier_w[first..]);
+                axpy2(-dot(earlier_w, v), earlier, -dot(earlier, v), earlier_w, product);
             }
-        });
-        let tau = taus[k];
-        scale(&mut product[first..], tau);
-        let half = T::from_f64(-0.5) * tau * dot(&product[first..], &next[first..]);
-        std::mem::swap(&mut v, &mut next);
-        for ((w, &p), &v) in w[first..].iter_mut().zip(&product[first..]).zip(&v[first..]) {
-            *w = p + half * v;
+            scale(product, tau);
+            let half = T::from_f64(-0.5) * tau * dot(product, v);
+            for ((w, &p), &v) in w[first..].iter_mut().zip(&*product).zip(v) {
+                *w = p + half * v;
+            }
+        }
+        let (rest, v, w) = (n - end, vs.as_ptr().wrapping_add(end), ws.as_ptr().wrapping_add(end));
+        let down = |ptr: *const T| Matrix { ptr, row: 1, col: n as isize };
+        // SAFETY: the caller's promise; the vectors have `n` elements each.
+        unsafe {
+            subtract(op, [rest, rest, end - start], down(v), down(w).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], down(w), down(v).t(), a.at(end, end), a.ld)?;
         }
     }
     Ok(())

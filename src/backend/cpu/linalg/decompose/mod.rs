@@ -1,5 +1,7 @@
 //! Factorizations of batches of matrices.
 //!
+//! Matrices without elements are left alone: a batch of them can be larger than all memory.
+//!
 //! Matrices lie column by column: a tensor of shape `[batch.., columns, rows]` in row-major order. Those of a batch are split
 //! over the threads; of few large ones each is factored by all, as far as it is made of products.
 
@@ -130,6 +132,9 @@ pub(crate) fn lu_solve(
     b: &mut ViewMut<'_>,
 ) -> Result<()> {
     let (count, columns, n) = sizes(op, b.layout.shape())?;
+    if columns == 0 || n == 0 {
+        return Ok(());
+    }
     let Some(pivots) = pivots.as_slice::<i32>() else { bail!(Backend, op, "pivots should be i32 in order") };
     real!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
@@ -175,6 +180,9 @@ pub(crate) fn solve_triangular(
     b: &mut ViewMut<'_>,
 ) -> Result<()> {
     let (count, columns, n) = sizes(op, b.layout.shape())?;
+    if columns == 0 || n == 0 {
+        return Ok(());
+    }
     real!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
         // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
@@ -188,6 +196,9 @@ pub(crate) fn solve_triangular(
 /// QR factorizations in place: R on and above the diagonals, the vectors of the reflections below, their factors in `taus`.
 pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) -> Result<()> {
     let (count, n, m) = sizes(op, a.layout.shape())?;
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
     real!(op, a.dtype, T => {
         let (a, taus) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(taus, m.min(n)));
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
@@ -199,6 +210,9 @@ pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) 
 pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMut<'_>) -> Result<()> {
     let (count, columns, m) = sizes(op, q.layout.shape())?;
     let k = taus.layout.shape().last().copied().unwrap_or(0);
+    if columns == 0 || m == 0 {
+        return Ok(());
+    }
     real!(op, q.dtype, T => {
         let (a, q) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, q)?);
         let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "factors should lie in order") };
@@ -227,6 +241,9 @@ fn check_finite<T: Real>(op: &'static str, a: Columns<T>, len: usize, number: us
 /// eigenvectors in place of the matrices, if they are wanted.
 pub(crate) fn eigh(op: &'static str, a: &mut ViewMut<'_>, values: &mut ViewMut<'_>, vectors: bool) -> Result<()> {
     let (count, n, _) = sizes(op, a.layout.shape())?;
+    if n == 0 {
+        return Ok(());
+    }
     real!(op, a.dtype, T => {
         let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
         each(count, work(n, n, n), |at| {
@@ -247,6 +264,9 @@ pub(crate) fn svd(
     v: Option<&mut ViewMut<'_>>,
 ) -> Result<()> {
     let (count, n, m) = sizes(op, a.layout.shape())?;
+    if n == 0 && u.as_ref().is_none_or(|u| u.layout.numel() == 0) {
+        return Ok(());
+    }
     real!(op, a.dtype, T => {
         let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
         let (u, v) = (u.map(|u| Batch::<T>::new(op, u)).transpose()?, v.map(|v| Batch::<T>::new(op, v)).transpose()?);

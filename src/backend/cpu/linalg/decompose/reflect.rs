@@ -18,7 +18,7 @@ pub(super) fn reflection<T: Real>(x: &mut [T]) -> (T, T) {
         return (T::ZERO, head);
     }
     let norm = (head * head + tail).sqrt();
-    let beta = if head > T::ZERO { -norm } else { norm };
+    let beta = if head < T::ZERO { norm } else { -norm };
     scale(rest, T::ONE / (head - beta));
     ((beta - head) / beta, beta)
 }
@@ -36,7 +36,7 @@ pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: u
         let end = k.min(start + BLOCK);
         // SAFETY: the caller's promise, for columns of the matrix.
         unsafe {
-            for j in start..end {
+            for (j, factor) in taus.iter_mut().enumerate().take(end).skip(start) {
                 let v = a.column(j, j, m - j);
                 let (tau, beta) = reflection(v);
                 for c in j + 1..end {
@@ -46,7 +46,7 @@ pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: u
                     axpy(-weight, &v[1..], &mut column[1..]);
                 }
                 v[0] = beta;
-                taus[j] = tau;
+                *factor = tau;
             }
             let block = Block::new(op, a, start..end, m, 0, taus)?;
             block.apply(op, true, a.from(start, end), n - end)?;

@@ -1,11 +1,15 @@
 //! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, axpy, dot, scale};
+use super::blocks::{Columns, Real, Rotated, axpy, axpy2, dot, scale, subtract};
 use super::reflect::{qr, reflect, reflection};
 use crate::Result;
+use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
+
+/// Reflections that are applied to the rest of a matrix as one.
+const BLOCK: usize = 32;
 
 /// Columns whose sums are made together, whatever the number of threads.
 const CHUNK: usize = 64;
@@ -111,69 +115,88 @@ unsafe fn bidiagonal<T: Real>(
     rows: Columns<T>,
     right: &mut [T],
 ) -> Result<()> {
-    // `a -= w · uᵀ`, by the reflection from the right, is done a step later, when the columns are read again anyway.
-    let mut vectors = filled(op, T::ZERO, 4 * n)?;
-    let (u, others) = vectors.split_at_mut(n);
-    let (w, others) = others.split_at_mut(n);
-    let (v, weights) = others.split_at_mut(n);
+    // Reflections change the matrix to `a - v · yᵀ - x · uᵀ`: that is done for a whole block of them at once, and until then for
+    // what is read.
+    let panel = || filled(op, T::ZERO, n * BLOCK);
+    let (mut vs, mut ys, mut xs, mut us) = (panel()?, panel()?, panel()?, panel()?);
     let mut partial = filled(op, T::ZERO, n.div_ceil(CHUNK) * n)?;
-    for k in 0..n {
-        // SAFETY: the caller's promise, for columns of the matrix.
-        unsafe {
-            let column = a.column(k, k, n - k);
-            axpy(-u[k], &w[k..], column);
+    for start in (0..n).step_by(BLOCK) {
+        let end = n.min(start + BLOCK);
+        for k in start..end {
+            let (known, first) = ((k - start) * n, k + 1);
+            let (earlier_v, v) = vs.split_at_mut(known);
+            let (earlier_y, y) = ys.split_at_mut(known);
+            let (earlier_x, x) = xs.split_at_mut(known);
+            let (earlier_u, u) = us.split_at_mut(known);
+            let all = [&*earlier_v, earlier_y, earlier_x, earlier_u];
+            let earlier = || (0..k - start).map(|t| all.map(|panel| &panel[t * n..(t + 1) * n]));
+            let (v, y, x, u) = (&mut v[..n], &mut y[..n], &mut x[..n], &mut u[..n]);
+            // SAFETY: the caller's promise, for a column of the matrix.
+            let column = unsafe { a.column(k, k, n - k) };
+            for [v, y, x, u] in earlier() {
+                axpy2(-y[k], &v[k..], -u[k], &x[k..], column);
+            }
             let (tau, beta) = reflection(column);
             (diagonal[k], left[k]) = (beta, tau);
             v[k] = T::ONE;
-            v[k + 1..].copy_from_slice(&column[1..]);
-        }
-        let (first, tau) = (k + 1, left[k]);
-        if first == n {
-            break;
-        }
-        let grain = (GRAIN / (n - k)).max(1);
-        let (matrix, to) = (Ptr::new(a.ptr), Ptr::new(weights.as_mut_ptr()));
-        let (known_u, known_w, new) = (&*u, &*w, &*v);
-        parallel(n - first, grain, |range| {
-            let a = Columns { ptr: matrix.get(), ld: a.ld };
-            for j in range.start + first..range.end + first {
-                // SAFETY: the caller's promise; each column, and each weight, is one thread's.
-                unsafe {
-                    let column = a.column(j, k, n - k);
-                    axpy(-known_u[j], &known_w[k..], column);
-                    to.get().add(j).write(tau * dot(column, &new[k..]));
-                }
+            v[first..].copy_from_slice(&column[1..]);
+            if first == n {
+                return Ok(());
             }
-        });
-        // SAFETY: as above.
-        unsafe {
-            (first..n).for_each(|j| u[j] = a.get(k, j) - weights[j]);
+            let grain = (GRAIN / (n - k)).max(1);
+            let (matrix, to, new) = (Ptr::new(a.ptr), Ptr::new(y.as_mut_ptr()), &v[k..]);
+            parallel(n - first, grain, |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld };
+                for j in range.start + first..range.end + first {
+                    // SAFETY: the caller's promise; each element of the product is one thread's.
+                    unsafe { to.get().add(j).write(dot(a.column(j, k, n - k), new)) };
+                }
+            });
+            for [v, known_y, x, u] in earlier() {
+                axpy2(-dot(&v[k..], new), &known_y[first..], -dot(&x[k..], new), &u[first..], &mut y[first..]);
+            }
+            scale(&mut y[first..], tau);
+            // Row `k`, as the reflections leave it.
+            // SAFETY: as above.
+            (first..n).for_each(|j| u[j] = unsafe { a.get(k, j) } - y[j]);
+            for [v, y, x, known_u] in earlier() {
+                axpy2(-v[k], &y[first..], -x[k], &known_u[first..], &mut u[first..]);
+            }
             let (tau, beta) = reflection(&mut u[first..]);
             (off[k], right[k]) = (beta, tau);
             u[first] = T::ONE;
-            rows.column(k, first, n - first).copy_from_slice(&u[first..]);
-        }
-        let (sums, new_u, weights) = (Ptr::new(partial.as_mut_ptr()), &*u, &*weights);
-        let chunks = (n - first).div_ceil(CHUNK);
-        parallel(chunks, (grain / CHUNK).max(1), |range| {
-            let a = Columns { ptr: matrix.get(), ld: a.ld };
-            for chunk in range {
-                // SAFETY: the caller's promise; each column, and each chunk's sums, are one thread's.
-                unsafe {
-                    let sum = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), n - first);
-                    sum.fill(T::ZERO);
-                    let start = first + chunk * CHUNK;
-                    for j in start..n.min(start + CHUNK) {
-                        let column = a.column(j, first, n - first);
-                        axpy(-weights[j], &new[first..], column);
-                        axpy(new_u[j], column, sum);
+            // SAFETY: as above.
+            unsafe { rows.column(k, first, n - first) }.copy_from_slice(&u[first..]);
+            let (sums, new) = (Ptr::new(partial.as_mut_ptr()), &*u);
+            let chunks = (n - first).div_ceil(CHUNK);
+            parallel(chunks, (grain / CHUNK).max(1), |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld };
+                for chunk in range {
+                    // SAFETY: the caller's promise; each chunk's sums are one thread's.
+                    unsafe {
+                        let sum = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), n - first);
+                        sum.fill(T::ZERO);
+                        let from = first + chunk * CHUNK;
+                        (from..n.min(from + CHUNK)).for_each(|j| axpy(new[j], a.column(j, first, n - first), sum));
                     }
                 }
+            });
+            let (x, u) = (&mut x[first..], &u[first..]);
+            x.fill(T::ZERO);
+            (0..chunks).for_each(|chunk| axpy(T::ONE, &partial[chunk * n..chunk * n + n - first], x));
+            axpy(-dot(&y[first..], u), &v[first..], x);
+            for [v, y, known_x, known_u] in earlier() {
+                axpy2(-dot(&y[first..], u), &v[first..], -dot(&known_u[first..], u), &known_x[first..], x);
             }
-        });
-        w[first..].fill(T::ZERO);
-        for chunk in 0..chunks {
-            axpy(right[k], &partial[chunk * n..chunk * n + n - first], &mut w[first..]);
+            scale(x, tau);
+        }
+        let rest = n - end;
+        let down = |panel: &[T]| Matrix { ptr: panel.as_ptr().wrapping_add(end), row: 1, col: n as isize };
+        // The transpose of what is left lies row by row.
+        // SAFETY: the caller's promise; the vectors have `n` elements each.
+        unsafe {
+            subtract(op, [rest, rest, end - start], down(&ys), down(&vs).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], down(&us), down(&xs).t(), a.at(end, end), a.ld)?;
         }
     }
     Ok(())
