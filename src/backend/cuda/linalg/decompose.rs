@@ -3,6 +3,7 @@
 //! Both count in columns, as do the matrices here: a tensor of shape `[batch.., columns, rows]` in row-major order.
 
 use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
 use crate::error::{bail, err};
@@ -25,8 +26,14 @@ struct Handles {
 unsafe impl Send for Handles {}
 
 impl Gpu {
-    /// The handles, which work for this thread's stream until the guard is dropped.
+    /// The handles for a decomposition, whose results the CPU looks at: that cannot be recorded.
     fn handles(&self, op: &'static str) -> Result<MutexGuard<'static, Handles>> {
+        capture::refuse(op, self.ordinal, "decompositions are looked at by the CPU")?;
+        self.libraries(op)
+    }
+
+    /// The handles, which work for this thread's stream until the guard is dropped.
+    fn libraries(&self, op: &'static str) -> Result<MutexGuard<'static, Handles>> {
         static HANDLES: [OnceLock<std::result::Result<Mutex<Handles>, String>>; 16] = [const { OnceLock::new() }; 16];
         let made = HANDLES[self.ordinal].get_or_init(|| open(op).map(Mutex::new).map_err(|e| e.message()));
         let handles = made.as_ref().map_err(|e| err!(Backend, op, "{e}"))?;
@@ -210,7 +217,7 @@ pub(crate) fn solve_triangular(
     if count == 0 || columns == 0 || n == 0 {
         return Ok(());
     }
-    let handles = gpu.handles(op)?;
+    let handles = gpu.libraries(op)?;
     // Read by columns, a matrix that lies by rows is its transpose, with the other triangle.
     let side = blas::cublasSideMode_t::CUBLAS_SIDE_LEFT;
     let fill = match upper != by_rows {
