@@ -276,7 +276,10 @@ impl Tensor {
         }
         let mut x = if parts.len() == 1 { self.clone() } else { Tensor::cat(&parts, dim)? };
         // After as many times as there are elements there are none.
-        for _ in 0..n.min(x.shape()[dim]) {
+        if n >= x.shape()[dim] {
+            return x.narrow(dim, 0, 0);
+        }
+        for _ in 0..n {
             let (left, right) = neighbours(&x, dim)?;
             x = if x.dtype() == DType::Bool { right.ne(&left)? } else { right.sub(&left)? };
         }
