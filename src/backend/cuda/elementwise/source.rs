@@ -118,6 +118,9 @@ pub(crate) struct Program {
     pub params: usize,
 }
 
+/// Calls of the functions in `special.cu`.
+const SPECIAL: [&str; 6] = [" digamma(", " zeta(", " igamma(", " igammac(", " i0e(", " i1e("];
+
 /// The name of a dtype's elements in the source.
 pub(crate) fn name(dtype: DType) -> &'static str {
     match dtype {
@@ -176,6 +179,9 @@ impl Program {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = self.body(&mut text, &parameters.join(", "));
+        if SPECIAL.iter().any(|name| text.contains(name)) {
+            text.insert_str(0, include_str!("special.cu"));
+        }
         text
     }
 
