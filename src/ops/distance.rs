@@ -164,11 +164,13 @@ impl Tensor {
         if self.numel() == 0 {
             return Ok(self.clone());
         }
+        // What there is no memory for is refused before anything is added up.
+        let x = self.contiguous()?;
         let others: Vec<usize> = (0..self.rank()).filter(|&d| d != dim).collect();
-        let norm = norm(&self.to_dtype(compute_dtype(self.dtype()))?, keepdim(others), p)?;
+        let norm = norm(&x.to_dtype(compute_dtype(self.dtype()))?, keepdim(others), p)?;
         // As PyTorch's, a little smaller than `maxnorm` after rounding.
         let scale = norm.add(1e-7)?.reciprocal()?.mul(maxnorm)?;
-        self.mul(norm.gt(maxnorm)?.where_(scale, 1.0)?)?.to_dtype(self.dtype())
+        x.mul(norm.gt(maxnorm)?.where_(scale, 1.0)?)?.to_dtype(self.dtype())
     }
 }
 

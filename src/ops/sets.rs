@@ -91,7 +91,8 @@ impl Groups {
             let new = different(&parts.reshape([-1, 1])?)?;
             return Ok(Groups { parts, dim: 0, new, order });
         };
-        let dim = resolve_dim(op, dim.0, x.rank())?;
+        // What there is no memory for is refused before anything is compared.
+        let (dim, x) = (resolve_dim(op, dim.0, x.rank())?, x.contiguous()?);
         let n = x.shape()[dim];
         if x.shape().iter().enumerate().any(|(d, &size)| d != dim && size == 0) {
             bail!(Shape, op, "the parts of {:?} along dimension {dim} have no elements", x.shape());
