@@ -209,8 +209,8 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
     };
     let leaves: Vec<&Tensor> = args.iter().flat_map(Arg::tensors).filter(|x| x.requires_grad()).collect();
     for y in results.iter().filter(|y| y.numel() <= SMALL) {
-        let values = y.to_dtype(DType::F64).and_then(|y| y.to_vec::<f64>()).map_err(|e| e.to_string())?;
-        if values.len() != y.numel() {
+        let values = parts(y).and_then(|y| y.to_dtype(DType::F64)?.to_vec::<f64>()).map_err(|e| e.to_string())?;
+        if values.len() != y.numel() * if y.dtype().is_complex() { 2 } else { 1 } {
             return Err(format!("{} values for shape {:?}", values.len(), y.shape()));
         }
         match if y.requires_grad() { differentiate(y, &leaves, dice) } else { Ok(()) } {
@@ -222,10 +222,18 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
     Ok(Outcome::Answered)
 }
 
-/// Whether a derivative was refused because there is none, as of eigenvectors where two eigenvalues are the same.
+/// Complex numbers as their parts.
+fn parts(x: &Tensor) -> cotangent::Result<Tensor> {
+    if x.dtype().is_complex() { x.detach().view_as_real() } else { Ok(x.clone()) }
+}
+
+/// Whether a derivative was refused because there is none, as of eigenvectors where two eigenvalues are the same, or because
+/// the matrices on the way to it have infinite elements.
 fn does_not_exist(error: &cotangent::Error) -> bool {
     let message = error.message();
-    error.kind() == ErrorKind::Graph && ["does not exist", "no derivative"].iter().any(|words| message.contains(words))
+    message.contains("not finite")
+        || error.kind() == ErrorKind::Graph
+            && ["does not exist", "no derivative"].iter().any(|words| message.contains(words))
 }
 
 fn differentiate(y: &Tensor, leaves: &[&Tensor], dice: &mut Dice) -> Result<(), String> {
@@ -248,7 +256,8 @@ fn differentiate(y: &Tensor, leaves: &[&Tensor], dice: &mut Dice) -> Result<(), 
         }
         grad.compute().map_err(text("the gradient"))?;
         if twice && grad.requires_grad() {
-            let second = grad.square().and_then(|g| g.sum(..));
+            let parts = if grad.dtype().is_complex() { grad.view_as_real() } else { Ok(grad.clone()) };
+            let second = parts.and_then(|g| g.square()?.sum(..));
             let second = second.and_then(|g| g.backward_with(BackwardOptions::new().retain_graph(true)));
             match second {
                 Err(error) if does_not_exist(&error) => {}

@@ -482,7 +482,7 @@ impl Tensor {
         float_only("gumbel_softmax", self)?;
         // Between 0 and 1, both excluded; the same for all dtypes.
         let uniform = self.rand_like_with(DType::F32)?.clamp(f64::from(f32::MIN_POSITIVE), 1.0 - f64::from(f32::EPSILON))?;
-        let noise = uniform.log()?.neg()?.log()?.neg()?.to_dtype(self.dtype())?;
+        let noise = uniform.to_dtype(DType::F64)?.log()?.neg()?.log()?.neg()?.to_dtype(self.dtype())?;
         let soft = self.add(&noise)?.div(tau)?.softmax(dim)?;
         if !hard {
             return Ok(soft);

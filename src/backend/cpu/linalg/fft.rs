@@ -82,6 +82,10 @@ fn complex_mut<T: Part>(parts: &mut [T]) -> &mut [Complex<T>] {
 
 /// The transform of rows of `n` complex numbers, given and written as pairs of parts.
 pub(crate) fn c2c(op: &'static str, x: View<'_>, n: usize, forward: bool, out: &mut ViewMut<'_>) -> Result<()> {
+    if out.layout.numel() == 0 {
+        // A plan takes memory by the length alone.
+        return Ok(());
+    }
     match out.dtype {
         DType::F64 => c2c_as::<f64>(op, x, n, forward, out),
         _ => c2c_as::<f32>(op, x, n, forward, out),
@@ -99,6 +103,10 @@ fn c2c_as<T: Part>(op: &'static str, x: View<'_>, n: usize, forward: bool, out: 
 
 /// The first half, `n / 2 + 1` complex numbers, of the transforms of rows of `n` real numbers.
 pub(crate) fn r2c(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    if out.layout.numel() == 0 {
+        // A plan takes memory by the length alone.
+        return Ok(());
+    }
     match out.dtype {
         DType::F64 => r2c_as::<f64>(op, x, n, out),
         _ => r2c_as::<f32>(op, x, n, out),
@@ -121,6 +129,10 @@ fn r2c_as<T: Part>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_
 
 /// The opposite: `n` real numbers from the first half of what would be their transforms.
 pub(crate) fn c2r(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    if out.layout.numel() == 0 {
+        // A plan takes memory by the length alone.
+        return Ok(());
+    }
     match out.dtype {
         DType::F64 => c2r_as::<f64>(op, x, n, out),
         _ => c2r_as::<f32>(op, x, n, out),
