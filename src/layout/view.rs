@@ -53,7 +53,7 @@ impl Layout {
             return Some(Layout::contiguous(shape.into()));
         }
         let even = |(size, stride): (&usize, &isize)| *size <= 1 || stride % 2 == 0;
-        if *last != 1 || self.offset % 2 != 0 || !shape.iter().zip(strides).all(even) {
+        if *last != 1 || !self.offset.is_multiple_of(2) || !shape.iter().zip(strides).all(even) {
             return None;
         }
         Some(Layout::new(shape.into(), strides.iter().map(|stride| stride / 2).collect(), self.offset / 2))

@@ -490,7 +490,7 @@ impl Tensor {
         let chosen = soft.detach().argmax(keepdim(dim))?;
         let one = Tensor::ones_with(chosen.shape(), (soft.dtype(), soft.device()))?;
         let choice = soft.detach().zeros_like()?.scatter_add(dim, &chosen, &one)?;
-        choice.sub(&soft.detach())?.add(&soft)
+        choice.sub(soft.detach())?.add(&soft)
     }
 }
 

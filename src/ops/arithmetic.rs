@@ -596,7 +596,7 @@ fn three_errors() -> Result<Vec<ErrorCase>> {
 fn rsub_samples() -> Result<Vec<Sample>> {
     let mut all = pairs(-2.0, 2.0)?;
     // The difference of a tensor and itself is 0 whatever it is.
-    all.retain(|sample| sample.is_of_two());
+    all.retain(Sample::is_of_two);
     all.push(sample![spread([2, 3], -2.0, 2.0)?, spread([3], -2.0, 2.0)?; alpha = 0.7]);
     all.push(sample![ints(&[1, 2], [2])?, 5; alpha = 3]);
     Ok(all)

@@ -137,7 +137,7 @@ impl Rows {
 
     /// The result of a transform, scaled, with the dimension where it was.
     #[track_caller]
-    fn finish(&self, y: Tensor, factor: f64) -> Result<Tensor> {
+    fn finish(&self, y: &Tensor, factor: f64) -> Result<Tensor> {
         let y = y.transpose(self.dim, -1)?;
         if factor == 1.0 { Ok(y) } else { y.mul(factor) }
     }
@@ -219,7 +219,7 @@ fn one_dim(op: &'static str, x: &Tensor, options: &FftOptions, forward: bool) ->
     let dim = resolve_dim(op, options.dim.0, x.rank())?;
     let n = options.n.unwrap_or(x.shape()[dim]);
     let rows = Rows::new(op, &complex_numbers(op, x)?, dim, n, n)?;
-    rows.finish(rows.c2c(forward)?, options.norm.factor(n, forward))
+    rows.finish(&rows.c2c(forward)?, options.norm.factor(n, forward))
 }
 
 /// Real numbers along the dimension of the options.
@@ -383,7 +383,7 @@ impl Tensor {
     #[doc(alias = "fft_rfft")]
     pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("rfft", self, &options)?;
-        x.finish(x.r2c()?, options.norm.factor(x.n, true))
+        x.finish(&x.r2c()?, options.norm.factor(x.n, true))
     }
 
     /// The inverse of [`rfft`](Self::rfft): real numbers from the first half of their transform. Their number is `n`,
@@ -402,7 +402,7 @@ impl Tensor {
     #[doc(alias = "fft_irfft")]
     pub fn irfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("irfft", self, &options)?;
-        x.finish(x.c2r()?, options.norm.factor(x.n, false))
+        x.finish(&x.c2r()?, options.norm.factor(x.n, false))
     }
 
     /// The transform of numbers that repeat as conjugates, of which the first half is given: real numbers, `n` of
@@ -421,7 +421,7 @@ impl Tensor {
     #[doc(alias = "fft_hfft")]
     pub fn hfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = half_rows("hfft", &self.conj()?, &options)?;
-        x.finish(x.c2r()?, options.norm.factor(x.n, true))
+        x.finish(&x.c2r()?, options.norm.factor(x.n, true))
     }
 
     /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real numbers.
@@ -439,7 +439,7 @@ impl Tensor {
     #[doc(alias = "fft_ihfft")]
     pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("ihfft", self, &options)?;
-        x.finish(x.r2c()?.conj()?, options.norm.factor(x.n, false))
+        x.finish(&x.r2c()?.conj()?, options.norm.factor(x.n, false))
     }
 
     /// The Fourier transform along the last two dimensions.
