@@ -10,7 +10,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 /// use cotangent::{Complex, Tensor};
 /// let z = Complex::new(3.0_f32, 4.0);
 /// assert_eq!((z * z.conj()).re, 25.0);
-/// let x = Tensor::new([z, Complex::I])?;
+/// let x = Tensor::new([z, Complex::<f32>::I])?;
 /// assert_eq!(x.abs()?.to_vec::<f32>()?, [5.0, 1.0]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```

@@ -65,6 +65,18 @@ impl DType {
         DType::C128,
     ];
 
+    /// Those that kernels know: all but the complex ones.
+    #[cfg(test)]
+    pub(crate) const REAL: [DType; 13] = {
+        let mut real = [DType::Bool; 13];
+        let mut at = 0;
+        while at < 13 {
+            real[at] = DType::ALL[at];
+            at += 1;
+        }
+        real
+    };
+
     /// Bytes an element takes.
     ///
     /// ```

@@ -59,11 +59,11 @@ fn assert_same(a: &StateDict, b: &StateDict) -> Result<()> {
     Ok(())
 }
 
-/// One tensor of every dtype, and shapes without elements and without dimensions.
+/// One tensor of every dtype that the format has, and shapes without elements and without dimensions.
 fn everything() -> Result<StateDict> {
     let mut dict = StateDict::new();
     let values = tensor!([[0.0, 1.0, 2.0], [3.0, -4.0, 100.0]])?;
-    for dtype in DType::ALL {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::C128) {
         let values = if dtype.is_float() { values.clone() } else { values.abs()? };
         dict.insert(format!("layer.{dtype}"), values.to_dtype(dtype)?);
     }
@@ -86,6 +86,11 @@ fn every_dtype_and_shape_comes_back() -> Outcome {
     assert_eq!(read, notes);
     assert_same(&dict, &load_mmap(&path)?)?;
     assert_eq!(folder.names()?, ["values"], "no temporary file is left");
+    let mut wide = StateDict::new();
+    wide.insert("z", Tensor::zeros_with([2], DType::C128)?);
+    let refused = safetensors::save(&path, &wide).map_err(|e| e.to_string());
+    assert!(refused.is_err_and(|e| e.contains("z") && e.contains("c128")));
+    assert_same(&dict, &safetensors::load(&path)?)?;
     safetensors::save(&path, &StateDict::new())?;
     assert!(safetensors::load(&path)?.is_empty());
     Ok(())

@@ -197,7 +197,7 @@ impl Tensor {
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
-    /// let z = Tensor::new([[Complex::new(3.0_f32, 4.0), Complex::I]])?;
+    /// let z = Tensor::new([[Complex::new(3.0_f32, 4.0), Complex::<f32>::I]])?;
     /// assert_eq!(z.adjoint()?.to_vec::<Complex<f32>>()?, [Complex::new(3.0, -4.0), Complex::new(0.0, -1.0)]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_dtype_is_sorted_by_value() -> Result<()> {
-        for dtype in DType::ALL {
+        for dtype in DType::REAL {
             let x = Tensor::from_vec(vec![3.0, 0.0, 7.0, 1.0, 5.0, 2.0], [6])?.to_dtype(dtype)?;
             let signed = x.to_dtype(DType::F64)?.neg()?.to_dtype(dtype)?;
             for x in [x, signed] {

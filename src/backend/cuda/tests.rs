@@ -153,7 +153,7 @@ fn every_cast_compiles() -> Result<()> {
         return Ok(());
     }
     static SUM: LazyLock<Formula> = LazyLock::new(|| Formula::new("sum", 2, 0, |x, _| x[0] + x[1]));
-    for from in DType::ALL {
+    for from in DType::REAL {
         for wide in [false, true] {
             let line = |&dtype: &DType| Line {
                 what: Compute::Formula {
@@ -171,8 +171,8 @@ fn every_cast_compiles() -> Result<()> {
                     Array { dtype: from, rank: None, packed: false },
                     Array { dtype: from, rank: Some(3), packed: wide },
                 ],
-                lines: DType::ALL.iter().map(line).collect(),
-                writes: DType::ALL
+                lines: DType::REAL.iter().map(line).collect(),
+                writes: DType::REAL
                     .iter()
                     .enumerate()
                     .map(|(k, &dtype)| (Array { dtype, rank: Some(k % 3 + 1), packed: k % 2 == 0 }, k))

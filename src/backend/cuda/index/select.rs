@@ -15,7 +15,7 @@ const FILES: &[&str] = &[ORDER, include_str!("select.cu")];
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
-    DType::ALL.map(source).into()
+    DType::REAL.map(source).into()
 }
 
 fn source(dtype: DType) -> KernelSource {

@@ -170,8 +170,8 @@ pub(crate) fn sources() -> Vec<KernelSource> {
         };
         by.iter().flat_map(each).collect()
     };
-    let mut all = some(&plain, &DType::ALL);
-    all.extend(some(&choices, &DType::ALL));
+    let mut all = some(&plain, &DType::REAL);
+    all.extend(some(&choices, &DType::REAL));
     all.extend(some(&shifted, &crate::backend::cuda::tests::floats()));
     all.extend([1, 256].map(|group| source(Fold::Choice(Extreme::Max), [DType::F32; 2], false, [2, 1], [group, 1])));
     all.extend(scan::sources());

@@ -42,7 +42,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
             all.extend(ints.map(|(from, to)| source(fold, from, to)));
         }
     }
-    all.extend(DType::ALL.map(index_source));
+    all.extend(DType::REAL.map(index_source));
     all
 }
 
