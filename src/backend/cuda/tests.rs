@@ -98,11 +98,14 @@ fn every_elementwise_operation_compiles() -> Result<()> {
     FORMULAS.take();
     for op in list() {
         for sample in op.samples()? {
-            let leaf = |x: &Tensor| if x.dtype().is_float() { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
+            let leaf = |x: &Tensor| {
+                if x.dtype().is_differentiable() { x.detach().requires_grad_(true) } else { Ok(x.clone()) }
+            };
             let args = sample.bind(op)?.iter().map(|arg| arg.map_tensors(leaf)).collect::<Result<Vec<_>>>()?;
             let wanted: Vec<&Tensor> = args.iter().flat_map(Arg::tensors).filter(|x| x.requires_grad()).collect();
             for y in op.call(&args)?.iter().filter(|y| y.requires_grad() && y.numel() > 0) {
-                autograd::grad_with(&y.sum(..)?, &wanted, autograd::GradOptions::new().retain_graph(true))?;
+                let parts = if y.dtype().is_complex() { y.view_as_real()? } else { y.clone() };
+                autograd::grad_with(&parts.sum(..)?, &wanted, autograd::GradOptions::new().retain_graph(true))?;
             }
         }
     }
