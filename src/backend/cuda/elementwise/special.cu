@@ -1,6 +1,6 @@
 // Special functions, in f64 for both compute dtypes. What they compute and why is said where the CPU's are. A kernel that
 // calls none of them does without: they take a while to compile.
-__device__ inline double digamma64(double x) {
+__device__ __noinline__ double digamma64(double x) {
     double sum = 0;
     if (x == 0) return copysign(1.0 / 0.0, -x);
     if (x < 0) {
@@ -15,7 +15,7 @@ __device__ inline double digamma64(double x) {
         + s * (-691.0 / 32760 + s * (1.0 / 12 + s * (-3617.0 / 8160))))))));
     return sum + log(x) - 0.5 / x - series;
 }
-__device__ inline double positive_zeta(double s, double q) {
+__device__ __noinline__ double positive_zeta(double s, double q) {
     double w = q, sum = 0;
     for (; w < 12; w += 1) {
         const double term = pow(w, -s);
@@ -34,7 +34,7 @@ __device__ inline double positive_zeta(double s, double q) {
     }
     return sum;
 }
-__device__ inline double zeta64(double s, double q) {
+__device__ __noinline__ double zeta64(double s, double q) {
     if (s == 1) return 1.0 / 0.0;
     if (!(s >= 1) || q != q) return 0.0 / 0.0;
     if (q > 0) return positive_zeta(s, q);
@@ -44,7 +44,7 @@ __device__ inline double zeta64(double s, double q) {
     const double below = positive_zeta(s, fraction) - positive_zeta(s, 1 - q);
     return positive_zeta(s, 1 - fraction) + (fmod(s, 2.0) == 0 ? below : -below);
 }
-__device__ inline double2 incomplete_gamma(double a, double x) {
+__device__ __noinline__ double2 incomplete_gamma(double a, double x) {
     const double inf = 1.0 / 0.0;
     if (!(a >= 0) || !(x >= 0) || (a == 0 && x == 0) || (a == inf && x == inf)) return make_double2(0.0 / 0.0, 0.0 / 0.0);
     if (a == 0 || x == inf) return make_double2(1, 0);
@@ -78,7 +78,7 @@ __device__ inline double2 incomplete_gamma(double a, double x) {
     }
     return make_double2(1 - front * value, front * value);
 }
-__device__ inline double scaled_bessel(double x, double order) {
+__device__ __noinline__ double scaled_bessel(double x, double order) {
     x = fabs(x);
     if (x == 1.0 / 0.0) return 0;
     if (x <= 20) {
