@@ -1,6 +1,6 @@
-//! Element types, their promotion table, and the numbers that may stand beside a tensor.
+//! Element types and their promotion table.
 
-use crate::{Complex, Result, error::bail};
+use crate::{Complex, Result, Scalar, error::bail};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -369,7 +369,8 @@ macro_rules! elements {
                     Scalar::I64($i) => $from_i,
                     Scalar::U64($u) => $from_u,
                     Scalar::Bool(b) => { let $i = i64::from(b); $from_i }
-                    Scalar::C128(Complex { re: $f, .. }) => $from_f,
+                    // Callers refuse it; a NaN shows where one has not.
+                    Scalar::C128(_) => { let $f = f64::NAN; $from_f }
                 }
             }
 
@@ -518,87 +519,6 @@ macro_rules! with_any_dtype {
     };
 }
 pub(crate) use {with_any_dtype, with_dtype};
-
-/// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
-///
-/// ```
-/// use cotangent::{Scalar, tensor};
-/// assert_eq!(Scalar::from(2_u8), Scalar::I64(2));
-/// assert_eq!(tensor!([1.5, 2.5])?.at(&[1])?, Scalar::F64(2.5));
-/// # Ok::<(), cotangent::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Scalar {
-    F64(f64),
-    I64(i64),
-    U64(u64),
-    Bool(bool),
-    C128(Complex<f64>),
-}
-
-impl Scalar {
-    /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64` or `bool`.
-    ///
-    /// ```
-    /// use cotangent::{DType, Scalar};
-    /// assert_eq!((Scalar::from(1.5).default_dtype(), Scalar::from(1).default_dtype()), (DType::F32, DType::I64));
-    /// ```
-    pub const fn default_dtype(self) -> DType {
-        match self {
-            Scalar::F64(_) => DType::F32,
-            Scalar::I64(_) => DType::I64,
-            Scalar::U64(_) => DType::U64,
-            Scalar::Bool(_) => DType::Bool,
-            Scalar::C128(_) => DType::C64,
-        }
-    }
-
-    /// The dtype of a result when this number meets a tensor of `dtype`: the tensor's, unless the number is of a
-    /// higher category (a float beside integers, a number beside bools).
-    pub(crate) fn beside(self, dtype: DType) -> DType {
-        match self {
-            // Beside f64 the parts are f64, too.
-            Scalar::C128(_) => dtype.to_complex(),
-            _ if self.default_dtype().category() > dtype.category() => self.default_dtype(),
-            _ => dtype,
-        }
-    }
-
-    /// This number as a float.
-    ///
-    /// ```
-    /// use cotangent::Scalar;
-    /// assert_eq!((Scalar::I64(3).to_f64(), Scalar::Bool(true).to_f64()), (3.0, 1.0));
-    /// ```
-    pub fn to_f64(self) -> f64 {
-        f64::from_scalar(self)
-    }
-}
-
-impl From<isize> for Scalar {
-    fn from(value: isize) -> Scalar {
-        Scalar::I64(value as i64)
-    }
-}
-
-impl From<usize> for Scalar {
-    fn from(value: usize) -> Scalar {
-        Scalar::I64(value as i64)
-    }
-}
-
-impl fmt::Display for Scalar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scalar::F64(x) => write!(f, "{x:?}"),
-            Scalar::I64(x) => write!(f, "{x}"),
-            Scalar::U64(x) => write!(f, "{x}"),
-            Scalar::Bool(x) => write!(f, "{x}"),
-            Scalar::C128(x) => write!(f, "{x}"),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -159,6 +159,7 @@ pub mod optim;
 mod options;
 mod place;
 mod random;
+mod scalar;
 mod storage;
 #[cfg(feature = "cuda")]
 mod stream;
@@ -170,13 +171,14 @@ pub use complex::Complex;
 #[cfg(feature = "cuda")]
 pub use cuda_graph::CudaGraph;
 pub use device::Device;
-pub use dtype::{DType, Element, Scalar};
+pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, OutOfMemory, Result};
 pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepdim};
 pub use ops::signatures::*;
 pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
 pub use place::{Name, Place, with_place};
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
+pub use scalar::Scalar;
 #[cfg(feature = "cuda")]
 pub use stream::Stream;
 pub use tensor::{CloseOptions, Ellipsis, Index, IndexItem, NdArray, Operand, Tensor, TensorOptions};

@@ -23,113 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Operations that look at every element for few results. With more elements than there is memory for, which take none
-/// since they are one element expanded, they would go on for days; they are called with such a tensor only where the
-/// result is as large.
-const LOOKS_AT_ALL: &[&str] = &[
-    "scaled_dot_product_attention",
-    "max",
-    "min",
-    "max_with_indices",
-    "min_with_indices",
-    "argmax",
-    "argmin",
-    "scatter_add",
-    "scatter",
-    "scatter_reduce",
-    "index_add",
-    "index_copy",
-    "index_reduce",
-    "index_fill",
-    "index_put",
-    "put",
-    "take_along_dim",
-    "sum_to_size",
-    "mse_loss",
-    "cross_entropy",
-    "nll_loss",
-    "matmul",
-    "linear",
-    "layer_norm",
-    "prod",
-    "sum",
-    "mean",
-    "var",
-    "var_mean",
-    "logsumexp",
-    "cumsum",
-    "sort",
-    "dot",
-    "vdot",
-    "inner",
-    "mv",
-    "mm",
-    "bmm",
-    "addmm",
-    "addmv",
-    "addbmm",
-    "baddbmm",
-    "einsum",
-    "tensordot",
-    "linalg_multi_dot",
-    "linalg_vecdot",
-    "trace",
-    "linalg_vector_norm",
-    "linalg_matrix_norm",
-    "linalg_norm",
-    "linalg_cond",
-    "matrix_power",
-    "matrix_exp",
-    "linalg_solve",
-    "linalg_solve_ex",
-    "linalg_solve_triangular",
-    "linalg_lu_solve",
-    "all",
-    "any",
-    "count_nonzero",
-    "nansum",
-    "nanmean",
-    "std",
-    "std_mean",
-    "aminmax",
-    "norm",
-    "dist",
-    "renorm",
-    "median",
-    "nanmedian",
-    "median_with_indices",
-    "nanmedian_with_indices",
-    "mode",
-    "kthvalue",
-    "quantile",
-    "nanquantile",
-    "topk",
-    "argsort",
-    "msort",
-    "searchsorted",
-    "bucketize",
-    "unique",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_consecutive",
-    "isin",
-    "bincount",
-    "histc",
-    "histogram",
-    "histogramdd",
-    "cumprod",
-    "logcumsumexp",
-    "cummax",
-    "cummin",
-    "cumulative_sum",
-    "cumulative_prod",
-    "trapezoid",
-    "cumulative_trapezoid",
-    "cov",
-    "corrcoef",
-];
-
 /// Results of up to so many elements are computed and differentiated.
 const SMALL: usize = 1 << 20;
 /// Bytes that all tensors may take. What asks for more is refused.
@@ -181,19 +74,26 @@ fn arguments(op: &Op, samples: &[Sample], dice: &Dice, large: usize) -> Result<W
     Ok(Written { positional, named, has_large: args.has_large })
 }
 
-/// How many elements the results of the call have with a size in place of the large ones.
-fn elements(op: &Op, samples: &[Sample], dice: &Dice, size: usize) -> Option<Vec<usize>> {
+/// How many elements the results of the call have with a size in place of the large ones, and how many the tensors that
+/// are given have when they are broadcast, if they can be.
+fn elements(op: &Op, samples: &[Sample], dice: &Dice, size: usize) -> Option<(Vec<usize>, Option<usize>)> {
     let Written { positional, named, .. } = arguments(op, samples, dice, size).ok()?;
-    let results = op.bind(&positional, &named).and_then(|args| op.call(&args)).ok()?;
-    Some(results.iter().map(Tensor::numel).collect())
+    let args = op.bind(&positional, &named).ok()?;
+    let results = op.call(&args).ok()?;
+    let given: Vec<&Tensor> = args.iter().flat_map(Arg::tensors).collect();
+    let broadcast = Tensor::broadcast_tensors(&given).ok().and_then(|all| all.first().map(Tensor::numel));
+    Some((results.iter().map(Tensor::numel).collect(), broadcast))
 }
 
-/// Whether a call with large tensors ends in good time: there is nothing to compute, or too much to begin.
+/// Whether a call with large tensors ends in good time: there is nothing to compute, or too much to begin. Tensors larger
+/// than memory are one element expanded, so an operation that looks at all of it for a small result would go on for
+/// days. Only where every element that is given has a place in the result is that impossible.
 fn is_quick(op: &Op, samples: &[Sample], dice: &Dice) -> bool {
-    let looks_at_all = LOOKS_AT_ALL.contains(&op.name);
     match (elements(op, samples, dice, 3), elements(op, samples, dice, 4)) {
-        (Some(a), Some(b)) => a.iter().zip(&b).all(|(a, b)| a < b) || !looks_at_all,
-        _ => !looks_at_all,
+        (Some((a, given)), Some((b, _))) => {
+            op.view || a.iter().zip(&b).all(|(a, b)| a < b && given.is_some_and(|given| *a >= given))
+        }
+        _ => op.view,
     }
 }
 

@@ -16,8 +16,8 @@ use cotangent::{DType, Device, ErrorKind, Result, Tensor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The devices that everything is tried on. On a GPU thousands of kernels would be compiled for that, which takes a quarter of
-/// an hour: `COTANGENT_TEST_GPU=all` asks for it. Otherwise one test compares its answers with the CPU's.
+/// The devices that everything is tried on. On a GPU thousands of kernels would be compiled for that, which takes many
+/// minutes: `COTANGENT_TEST_GPU=all` asks for it. Otherwise one test compares its answers with the CPU's.
 fn devices() -> Vec<Device> {
     let gpu = Device::cuda(0);
     let wanted = std::env::var("COTANGENT_TEST_GPU").is_ok_and(|wanted| wanted == "all");

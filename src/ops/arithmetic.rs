@@ -102,14 +102,6 @@ fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) -> Result<S
     Ok(number)
 }
 
-/// Refuses what is not of integers.
-fn whole_numbers(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
-    match [a, b].into_iter().find(|x| !x.dtype().is_int()) {
-        Some(x) => bail!(DType, op, "not defined for {}: integers are needed", x.dtype()),
-        None => Ok(()),
-    }
-}
-
 /// # More arithmetic
 #[ops]
 impl Tensor {
@@ -371,42 +363,6 @@ impl Tensor {
             |g, _y| [select(a.eq(zero()) & b.le(zero() - 1.0), zero(), g * b.log1p()), g * a / (b + 1.0)])
     }
 
-    /// The greatest common divisor of integers. It is never negative, and that of 0 and 0 is 0.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([12, -8])?.gcd(&tensor!([18, 4])?)?.to_vec::<i64>()?, [6, 4]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
-    pub fn gcd<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
-        whole_numbers("gcd", self, &other)?;
-        static GCD: Elementwise = Elementwise::new("gcd", Domain::Bits, 2, 0, |x, _| x[0].gcd(x[1]));
-        GCD.call(&[self, &other], &[])
-    }
-
-    /// The least common multiple of integers. It is never negative, and that of 0 and anything is 0.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([4, -8])?.lcm(&tensor!([6, 0])?)?.to_vec::<i64>()?, [12, 0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
-    pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
-        whole_numbers("lcm", self, &other)?;
-        static LCM: Elementwise = Elementwise::new("lcm", Domain::Bits, 2, 0, |x, _| (x[0] / x[0].gcd(x[1]) * x[1]).abs());
-        LCM.call(&[self, &other], &[])
-    }
-
     /// The point between this tensor and `end` that lies so much of the way: `self + weight · (end - self)`.
     ///
     /// ```
@@ -497,45 +453,6 @@ impl Tensor {
         static OP: Elementwise = Elementwise::new("rsub", Domain::Number, 2, 1, |x, p| x[1] - p[0] * x[0]);
         OP.call(&[self, &other], &[alpha])
     }
-
-    /// The bits moved to the left, with zeros behind them. By a negative number, or by as many as there are, nothing
-    /// is left.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([1, 3])?.bitwise_left_shift(&tensor!([4, 1])?)?.to_vec::<i64>()?, [16, 6]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["left_shift"])]
-    #[doc(alias = "left_shift")]
-    pub fn bitwise_left_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
-        whole_numbers("bitwise_left_shift", self, &other)?;
-        static OP: Elementwise = Elementwise::new("bitwise_left_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_left(x[1]));
-        OP.call(&[self, &other], &[])
-    }
-
-    /// The bits moved to the right, with the sign in front of them.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([16, -8])?.bitwise_right_shift(&tensor!([4, 1])?)?.to_vec::<i64>()?, [1, -4]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are not integers, or the shapes do not broadcast.
-    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["right_shift"])]
-    #[doc(alias = "right_shift")]
-    pub fn bitwise_right_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
-        whole_numbers("bitwise_right_shift", self, &other)?;
-        static OP: Elementwise = Elementwise::new("bitwise_right_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_right(x[1]));
-        OP.call(&[self, &other], &[])
-    }
 }
 
 /// Pairs whose quotients are no whole numbers; `flat` where the derivative is 0.
@@ -600,25 +517,6 @@ fn rsub_samples() -> Result<Vec<Sample>> {
     all.push(sample![spread([2, 3], -2.0, 2.0)?, spread([3], -2.0, 2.0)?; alpha = 0.7]);
     all.push(sample![ints(&[1, 2], [2])?, 5; alpha = 3]);
     Ok(all)
-}
-
-fn whole_numbers_samples() -> Result<Vec<Sample>> {
-    let (a, b) = (ints(&[12, -8, 0, 7], [4])?, ints(&[18, 4, 0, -21], [4])?);
-    Ok(vec![sample![&a, &b], sample![a.reshape([2, 2])?, ints(&[6, 9], [2])?], sample![&a, 6], sample![ints(&[4], [])?, &b]])
-}
-
-fn shift_samples() -> Result<Vec<Sample>> {
-    let (a, b) = (ints(&[12, -8, 0, 7], [4])?, ints(&[1, 2, 70, -1], [4])?);
-    Ok(vec![sample![&a, &b], sample![a.reshape([2, 2])?, ints(&[3, 0], [2])?], sample![&a, 2]])
-}
-
-fn whole_numbers_errors() -> Result<Vec<ErrorCase>> {
-    let x = ints(&[1, 2, 3], [3])?;
-    Ok(vec![
-        error!["floats", "f64"; sample![normal([3], 1)?, &x]],
-        error!["bools", "bool"; sample![&x, x.gt(1)?]],
-        error!["shapes that do not broadcast", "[3]", "[2]"; sample![&x, ints(&[1, 2], [2])?]],
-    ])
 }
 
 fn shape_errors() -> Result<Vec<ErrorCase>> {

@@ -1,7 +1,7 @@
 //! Arithmetic on two tensors, which broadcast against each other both ways.
 
 use super::elementwise::{Domain, Elementwise, elementwise, zero};
-use super::entry::choices;
+use super::arg::choices;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::backend::spec::{Ordered, Real, select};

@@ -1,9 +1,18 @@
-//! Bitwise operations, on integers and bools.
+//! Operations on integers: bits, shifts and divisors.
 
-use super::elementwise::elementwise;
+use super::elementwise::{Domain, Elementwise, elementwise};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::error::bail;
 use crate::{DType, Operand, Result, Tensor};
+
+/// Refuses what is not of integers.
+fn whole_numbers(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    match [a, b].into_iter().find(|x| !x.dtype().is_int()) {
+        Some(x) => bail!(DType, op, "not defined for {}: integers are needed", x.dtype()),
+        None => Ok(()),
+    }
+}
 
 /// # Bits
 #[ops]
@@ -79,6 +88,81 @@ impl Tensor {
         }
         elementwise!(Bits bitwise_not(self) |a| a.bitwise_not())
     }
+
+    /// The greatest common divisor of integers. It is never negative, and that of 0 and 0 is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([12, -8])?.gcd(&tensor!([18, 4])?)?.to_vec::<i64>()?, [6, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not integers, or the shapes do not broadcast.
+    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
+    pub fn gcd<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype(), self.device())?;
+        whole_numbers("gcd", self, &other)?;
+        static GCD: Elementwise = Elementwise::new("gcd", Domain::Bits, 2, 0, |x, _| x[0].gcd(x[1]));
+        GCD.call(&[self, &other], &[])
+    }
+
+    /// The least common multiple of integers. It is never negative, and that of 0 and anything is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([4, -8])?.lcm(&tensor!([6, 0])?)?.to_vec::<i64>()?, [12, 0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not integers, or the shapes do not broadcast.
+    #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
+    pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype(), self.device())?;
+        whole_numbers("lcm", self, &other)?;
+        static LCM: Elementwise = Elementwise::new("lcm", Domain::Bits, 2, 0, |x, _| (x[0] / x[0].gcd(x[1]) * x[1]).abs());
+        LCM.call(&[self, &other], &[])
+    }
+
+    /// The bits moved to the left, with zeros behind them. By a negative number, or by as many as there are, nothing
+    /// is left.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1, 3])?.bitwise_left_shift(&tensor!([4, 1])?)?.to_vec::<i64>()?, [16, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not integers, or the shapes do not broadcast.
+    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["left_shift"])]
+    #[doc(alias = "left_shift")]
+    pub fn bitwise_left_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype(), self.device())?;
+        whole_numbers("bitwise_left_shift", self, &other)?;
+        static OP: Elementwise = Elementwise::new("bitwise_left_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_left(x[1]));
+        OP.call(&[self, &other], &[])
+    }
+
+    /// The bits moved to the right, with the sign in front of them.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([16, -8])?.bitwise_right_shift(&tensor!([4, 1])?)?.to_vec::<i64>()?, [1, -4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not integers, or the shapes do not broadcast.
+    #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["right_shift"])]
+    #[doc(alias = "right_shift")]
+    pub fn bitwise_right_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype(), self.device())?;
+        whole_numbers("bitwise_right_shift", self, &other)?;
+        static OP: Elementwise = Elementwise::new("bitwise_right_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_right(x[1]));
+        OP.call(&[self, &other], &[])
+    }
 }
 
 fn bit_samples() -> Result<Vec<Sample>> {
@@ -108,4 +192,23 @@ fn bit_errors() -> Result<Vec<ErrorCase>> {
 
 fn not_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["floats", "f64"; sample![normal([3], 1)?]]])
+}
+
+fn whole_numbers_samples() -> Result<Vec<Sample>> {
+    let (a, b) = (ints(&[12, -8, 0, 7], [4])?, ints(&[18, 4, 0, -21], [4])?);
+    Ok(vec![sample![&a, &b], sample![a.reshape([2, 2])?, ints(&[6, 9], [2])?], sample![&a, 6], sample![ints(&[4], [])?, &b]])
+}
+
+fn shift_samples() -> Result<Vec<Sample>> {
+    let (a, b) = (ints(&[12, -8, 0, 7], [4])?, ints(&[1, 2, 70, -1], [4])?);
+    Ok(vec![sample![&a, &b], sample![a.reshape([2, 2])?, ints(&[3, 0], [2])?], sample![&a, 2]])
+}
+
+fn whole_numbers_errors() -> Result<Vec<ErrorCase>> {
+    let x = ints(&[1, 2, 3], [3])?;
+    Ok(vec![
+        error!["floats", "f64"; sample![normal([3], 1)?, &x]],
+        error!["bools", "bool"; sample![&x, x.gt(1)?]],
+        error!["shapes that do not broadcast", "[3]", "[2]"; sample![&x, ints(&[1, 2], [2])?]],
+    ])
 }

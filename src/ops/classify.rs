@@ -29,6 +29,11 @@ options! {
     }
 }
 
+/// One answer for every element.
+pub(super) fn everywhere(x: &Tensor, answer: bool) -> Result<Tensor> {
+    Tensor::full_with(x.shape(), answer, (DType::Bool, x.device()))
+}
+
 /// # Kinds of numbers, and logic
 #[ops]
 impl Tensor {
@@ -49,7 +54,7 @@ impl Tensor {
             return self.real()?.isnan()?.logical_or(&self.imag()?.isnan()?);
         }
         if !self.dtype().is_float() {
-            return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
+            return everywhere(self, false);
         }
         elementwise!(Compare isnan(self) |x| x.ne(x).0)
     }
@@ -71,7 +76,7 @@ impl Tensor {
             return self.real()?.isinf()?.logical_or(&self.imag()?.isinf()?);
         }
         if !self.dtype().is_float() {
-            return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
+            return everywhere(self, false);
         }
         elementwise!(Compare isinf(self) |x| x.abs().eq(infinity()).0)
     }
@@ -93,7 +98,7 @@ impl Tensor {
             return self.real()?.isfinite()?.logical_and(&self.imag()?.isfinite()?);
         }
         if !self.dtype().is_float() {
-            return Tensor::full_with(self.shape(), true, (DType::Bool, self.device()));
+            return everywhere(self, true);
         }
         elementwise!(Compare isfinite(self) |x| x.abs().lt(infinity()).0)
     }
@@ -113,7 +118,7 @@ impl Tensor {
     pub fn isposinf(&self) -> Result<Tensor> {
         real_only("isposinf", self)?;
         if !self.dtype().is_float() {
-            return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
+            return everywhere(self, false);
         }
         elementwise!(Compare isposinf(self) |x| x.eq(infinity()).0)
     }
@@ -133,7 +138,7 @@ impl Tensor {
     pub fn isneginf(&self) -> Result<Tensor> {
         real_only("isneginf", self)?;
         if !self.dtype().is_float() {
-            return Tensor::full_with(self.shape(), false, (DType::Bool, self.device()));
+            return everywhere(self, false);
         }
         elementwise!(Compare isneginf(self) |x| x.eq(-infinity()).0)
     }

@@ -267,7 +267,7 @@ impl Tensor {
     #[op(samples = any_samples, derivative = none)]
     pub fn isreal(&self) -> Result<Tensor> {
         if !self.dtype().is_complex() {
-            return Tensor::full_with(self.shape(), true, (DType::Bool, self.device()));
+            return super::classify::everywhere(self, true);
         }
         self.imag()?.eq(0)
     }

@@ -207,6 +207,7 @@ impl Tensor {
     #[op(samples = arange_samples, errors = arange_errors, derivative = none)]
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, options: impl Into<ArangeOptions>) -> Result<Tensor> {
         let ArangeOptions { step, dtype, device } = options;
+        // Complex ones are NaN here.
         let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
         if !(a.is_finite() && b.is_finite() && s.is_finite()) || s == 0.0 || (b - a) / s < 0.0 {
             bail!(Value, "arange", "no range from {start} to {end} in steps of {step}");

@@ -187,6 +187,9 @@ pub(crate) fn broadcasting(
     inputs: &[&Tensor],
     dtype: DType,
 ) -> Result<Tensor> {
+    if let Some(number) = call.1.iter().find(|number| matches!(number, Scalar::C128(_))) {
+        bail!(DType, op, "{number} is no parameter: it has to be real");
+    }
     let first = inputs[0].layout().shape();
     if inputs[1..].iter().all(|input| input.layout().shape() == first) {
         return map_alike(op, call, compute, inputs, dtype);

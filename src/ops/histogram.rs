@@ -4,6 +4,7 @@ use super::ops;
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::error::bail;
+use crate::layout::check_shape;
 use crate::options::options;
 use crate::{DType, Operand, Result, Scalar, Tensor};
 
@@ -87,6 +88,7 @@ fn extent(x: &Tensor) -> Result<[f64; 2]> {
 
 /// The edges of so many bins of equal width.
 fn even_edges(op: &'static str, x: &Tensor, bins: usize, range: Option<[f64; 2]>) -> Result<Tensor> {
+    check_shape(op, &[bins])?;
     let [mut low, mut high] = match range {
         Some(range) => range,
         None => extent(x)?,
@@ -193,6 +195,8 @@ impl Tensor {
     pub fn histc(&self, options: impl Into<HistcOptions>) -> Result<Tensor> {
         let HistcOptions { bins, min, max } = options;
         float_only("histc", self)?;
+        // Before all elements are looked at.
+        check_shape("histc", &[bins])?;
         let x = self.detach();
         let [mut low, mut high] = if min == max { extent(&x)? } else { [min, max] };
         if bins == 0 || !(low.is_finite() && high.is_finite() && low <= high) {

@@ -64,7 +64,7 @@ impl<'a> FromArg<'a> for NormOrd {
             Arg::Text(word) if word == "fro" => Some(NormOrd::Fro),
             Arg::Text(word) if word == "nuc" => Some(NormOrd::Nuc),
             Arg::Text(word) => word.parse().ok().map(NormOrd::Number),
-            Arg::Scalar(Scalar::Bool(_)) => None,
+            Arg::Scalar(Scalar::Bool(_) | Scalar::C128(_)) => None,
             Arg::Scalar(number) => Some(NormOrd::Number(number.to_f64())),
             _ => None,
         }

@@ -3,7 +3,7 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use super::entry::choices;
+use super::arg::choices;
 use super::linalg::{columns, diag, diag_embed, from_columns, full_precision, mh, sizes, with};
 use super::linalg_lu::matrix_errors;
 use super::linalg_solve::{common_batch, triangular};

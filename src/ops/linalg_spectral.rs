@@ -1,6 +1,6 @@
 //! Eigenvalues, singular values, and what follows from them.
 
-use super::entry::choices;
+use super::arg::choices;
 use super::linalg::{any, columns, diag_embed, from_columns, full_precision, identity, mh, refuse_non_finite, sizes, square, with};
 use super::linalg_cholesky::positive;
 use super::linalg_lu::matrix_errors;

@@ -179,6 +179,8 @@ impl Tensor {
             bail!(Value, OP, "{n} powers: at least 2 are needed");
         }
         let x = self.unsqueeze(-1)?;
+        // Refused before anything is computed, if there is not so much memory.
+        Tensor::empty(OP, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
         // Twice as many powers at a time.
         let (mut powers, mut next) = (x.ones_like()?, x);
         while powers.shape()[powers.rank() - 1] < n {

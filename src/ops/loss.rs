@@ -2,7 +2,7 @@
 
 use super::reduce::float_only;
 use super::elementwise::{Domain, Elementwise, common_dtype};
-use super::entry::choices;
+use super::arg::choices;
 use super::map::map_alike;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};

@@ -18,6 +18,7 @@
 #![cfg_attr(doc, doc = include_str!("TABLE.md"))]
 #![forbid(unsafe_code)]
 
+mod arg;
 pub(crate) mod elementwise;
 mod entry;
 mod linalg;
@@ -50,8 +51,8 @@ macro_rules! files {
     };
 }
 files! {
-    activation arithmetic attention binary bits calculus cast classify compare complex create diagonal distance
-    distributions extreme fft histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
+    activation arithmetic attention binary bits calculus cast classify compare complex covariance create diagonal distance
+    distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
     linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
     parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special
     stacking statistics strided trigonometry unary views
@@ -69,9 +70,10 @@ pub fn find(name: &str) -> Option<&'static Op> {
     list().iter().find(|op| op.name == name).or_else(by_alias).copied()
 }
 
+pub use arg::{Arg, ArgKind, FromArg};
 pub(crate) use cotangent_macros::ops;
-pub use entry::{Arg, ArgKind, Derivative, FromArg, Op, Param, ParamGroup};
 pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one};
+pub use entry::{Derivative, Op, Param, ParamGroup};
 pub use sample::{ErrorCase, Sample};
 
 pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};

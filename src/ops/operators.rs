@@ -3,7 +3,7 @@
 
 use super::binary::{ADD, DIV, MUL, SUB};
 use crate::nn::Parameter;
-use crate::{Operand, Result, Scalar, Tensor};
+use crate::{Complex, Operand, Result, Scalar, Tensor};
 use std::ops;
 
 #[track_caller]
@@ -24,7 +24,7 @@ fn reversed(op: &'static super::elementwise::Elementwise, left: Scalar, right: &
 }
 
 /// One implementation for all right-hand sides: with one for each number, the type of `&x + 1` would not be known until the
-/// type of the 1 is. On the left of a tensor stand `f64` and `i64` alone, for the same reason.
+/// type of the 1 is. On the left of a tensor stand `f64`, `i64` and `Complex<f64>` alone, for the same reason.
 macro_rules! operators {
     ($($trait:ident $method:ident $named:ident;)+) => {$(
         operators!(@ $trait $method $named &Tensor);
@@ -52,14 +52,17 @@ operators! {
 
 macro_rules! numbers_on_the_left {
     ($($trait:ident $method:ident $static:ident;)+) => {$(
-        numbers_on_the_left!(@ $trait $method $static f64 &Tensor);
-        numbers_on_the_left!(@ $trait $method $static f64 Tensor);
-        numbers_on_the_left!(@ $trait $method $static f64 &Parameter);
-        numbers_on_the_left!(@ $trait $method $static i64 &Tensor);
-        numbers_on_the_left!(@ $trait $method $static i64 Tensor);
-        numbers_on_the_left!(@ $trait $method $static i64 &Parameter);
+        numbers_on_the_left!(@ $trait $method $static f64, &Tensor);
+        numbers_on_the_left!(@ $trait $method $static f64, Tensor);
+        numbers_on_the_left!(@ $trait $method $static f64, &Parameter);
+        numbers_on_the_left!(@ $trait $method $static i64, &Tensor);
+        numbers_on_the_left!(@ $trait $method $static i64, Tensor);
+        numbers_on_the_left!(@ $trait $method $static i64, &Parameter);
+        numbers_on_the_left!(@ $trait $method $static Complex<f64>, &Tensor);
+        numbers_on_the_left!(@ $trait $method $static Complex<f64>, Tensor);
+        numbers_on_the_left!(@ $trait $method $static Complex<f64>, &Parameter);
     )+};
-    (@ $trait:ident $method:ident $static:ident $number:ident $right:ty) => {
+    (@ $trait:ident $method:ident $static:ident $number:ty, $right:ty) => {
         impl ops::$trait<$right> for $number {
             type Output = Tensor;
             #[track_caller]

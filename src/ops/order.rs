@@ -1,7 +1,7 @@
 //! Elements by their place in the order, and where numbers belong in it.
 
 use super::elementwise::common_dtype;
-use super::entry::choices;
+use super::arg::choices;
 use super::index::{at_least_1d, gather};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};

@@ -1,6 +1,6 @@
 //! Padding: dimensions made longer, or shorter, at both ends.
 
-use super::entry::choices;
+use super::arg::choices;
 use super::index::index_vector;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};

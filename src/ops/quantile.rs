@@ -1,6 +1,6 @@
 //! Medians, modes and quantiles.
 
-use super::entry::choices;
+use super::arg::choices;
 use super::index::at_least_1d;
 use super::ops;
 use super::order::{chosen, named_or_last, reduced};

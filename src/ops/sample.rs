@@ -1,6 +1,7 @@
 //! What the tests know about an operation: calls, as data.
 
-use super::entry::{Arg, Op};
+use super::arg::Arg;
+use super::entry::Op;
 use crate::{DType, Device, Generator, Result, Shape, Tensor};
 use std::fmt;
 

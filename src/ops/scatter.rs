@@ -1,6 +1,6 @@
 //! Elements put where indices say: in place of what is there, or together with it.
 
-use super::entry::choices;
+use super::arg::choices;
 use super::index::{add_at, along_dim, as_indices, at_least_1d, check_fits, gather, lined_up};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};

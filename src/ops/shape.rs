@@ -344,7 +344,7 @@ impl Tensor {
     }
 }
 
-super::entry::choices! {
+super::arg::choices! {
     /// Which dimension of [`Tensor::meshgrid`]'s results belongs to which vector.
     ///
     /// ```

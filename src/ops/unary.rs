@@ -1,7 +1,7 @@
 //! Elementwise functions of one tensor.
 
 use super::elementwise::{Domain, Elementwise, elementwise, zero};
-use super::entry::choices;
+use super::arg::choices;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::backend::spec::{Ordered, Real, Sym, select};

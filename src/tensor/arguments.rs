@@ -1,7 +1,7 @@
 //! The right-hand side of a binary operation: a tensor or a number.
 
 use super::Tensor;
-use crate::{DType, Device, Result, Scalar};
+use crate::{Complex, DType, Device, Result, Scalar};
 
 /// What may stand on the other side of a binary operation.
 ///
@@ -67,4 +67,4 @@ macro_rules! from_numbers {
         }
     )+};
 }
-from_numbers!(f64, f32, i64, i32, i16, i8, u8, u16, u32, u64, usize, isize, bool);
+from_numbers!(f64, f32, i64, i32, i16, i8, u8, u16, u32, u64, usize, isize, bool, Complex<f32>, Complex<f64>);

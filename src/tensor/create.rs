@@ -317,6 +317,7 @@ impl Tensor {
             let part = |x: f64| Tensor::filled(op, shape.clone(), x.into(), dtype.to_real(), device);
             return part(z.re)?.with_imaginary(&part(z.im)?);
         }
+        value.check_real(op, dtype)?;
         if device == Device::Cpu || shape.numel() == 0 {
             return Tensor::build(op, shape, dtype, device, |out| backend::fill(op, out, value));
         }

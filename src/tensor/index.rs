@@ -311,8 +311,22 @@ impl Tensor {
     /// Puts `value` into the part that an index names. The caller has checked that the tensor may be changed.
     pub(super) fn assign(&mut self, index: &Index, value: &Tensor) -> Result<()> {
         const OP: &str = "set";
-        let resolved = index.resolve(OP, self)?;
         let recorded = is_grad_enabled() && (self.requires_grad() || value.requires_grad());
+        if self.dtype().is_complex() {
+            let value = value.to_dtype(self.dtype())?;
+            let (mut re, mut im) = (self.real()?, self.imag()?);
+            re.assign(index, &value.real()?)?;
+            im.assign(index, &value.imag()?)?;
+            let changed = re.with_imaginary(&im)?;
+            if recorded {
+                *self = changed;
+            } else {
+                self.data = changed.data;
+                self.renew_leaf();
+            }
+            return Ok(());
+        }
+        let resolved = index.resolve(OP, self)?;
         if resolved.chosen.is_empty() {
             let basic = resolved.basic;
             let part = basic.iter().try_fold(self.layout().clone(), |layout, basic| basic.of(OP, &layout))?;

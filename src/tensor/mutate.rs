@@ -107,6 +107,10 @@ impl Tensor {
         let value = value.into();
         let mut fill = || {
             self.check_change("fill_")?;
+            if self.dtype().is_complex() {
+                return self.take_values("fill_", &Tensor::scalar(value, self.dtype(), self.device())?);
+            }
+            value.check_real("fill_", self.dtype())?;
             backend::fill("fill_", &mut self.as_view_mut("fill_")?, value)?;
             self.forget_history();
             Ok(())

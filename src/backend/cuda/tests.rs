@@ -33,11 +33,23 @@ pub(crate) fn remember(formula: &'static Formula) {
     });
 }
 
-fn compiles(what: &str, source: &str, fused: bool) {
-    for arch in ARCHITECTURES {
-        let image = compile("test", source, arch, fused);
-        assert!(image.is_ok(), "{what} for {arch}: {}", image.map(|_| ()).unwrap_err());
-    }
+fn compiles(what: &str, source: &str, arch: u32, fused: bool) {
+    let image = compile("test", source, arch, fused);
+    assert!(image.is_ok(), "{what} for {arch}: {}", image.map(|_| ()).unwrap_err());
+}
+
+/// Does something with each of many sources, on all cores: the compiler, which takes most of the time, uses one.
+fn with_each<T: Sync>(all: &[T], f: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            scope.spawn(|| {
+                while let Some(source) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    f(source);
+                }
+            });
+        }
+    });
 }
 
 /// False, with a word about it, where there is no compiler; where `COTANGENT_WANT_NVRTC` is set, that is a failure.
@@ -63,16 +75,8 @@ fn every_written_kernel_compiles() -> Result<()> {
             .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
             .collect();
     assert!(all.len() > 50, "only {} sources", all.len());
-    // Most of the time of this test goes into the compiler, which takes one core.
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
-            scope.spawn(|| {
-                while let Some(source) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    compiles(source.settings(), &source.text(), source.is_fused());
-                }
-            });
-        }
+    with_each(&all, |source| {
+        ARCHITECTURES.iter().for_each(|&arch| compiles(source.settings(), &source.text(), arch, source.is_fused()));
     });
     Ok(())
 }
@@ -119,35 +123,40 @@ fn every_elementwise_operation_compiles() -> Result<()> {
         (DType::I64, DType::I64),
         (DType::U64, DType::U64),
     ];
+    let mut sources = Vec::new();
     for (compute, dtype) in KINDS {
-        let defined: Vec<&'static Formula> = formulas.iter().copied().filter(|f| f.has_kernel(compute)).collect();
+        // Derivatives are those of floats.
+        let met =
+            |f: &&Formula| f.has_kernel(compute) && (compute.is_float() || !f.name.to_string().ends_with("_backward"));
+        let defined: Vec<&'static Formula> = formulas.iter().copied().filter(met).collect();
         assert!(!defined.is_empty(), "nothing is defined for {compute}");
-        for some in defined.chunks(24) {
-            let operands = some.iter().map(|formula| formula.inputs).max().unwrap_or(0);
-            let array = |rank| Array { dtype: compute, rank, packed: rank == Some(2) };
-            let line = |formula: &&'static Formula| Line {
-                what: Compute::Formula {
-                    formula,
-                    inputs: (0..formula.inputs).map(Input::Element).collect(),
-                    first_param: 0,
-                },
-                dtype,
-            };
-            let program = Program {
-                compute,
-                wide: false,
-                pack: 2,
-                reads: (0..operands).map(|k| array([None, Some(0), Some(2)][k % 3])).collect(),
-                writes: (0..some.len()).map(|k| (array(None), k)).collect(),
-                lines: some.iter().map(line).collect(),
-                params: 8,
-            };
-            let names: Vec<String> = some.iter().map(|formula| formula.name.to_string()).collect();
-            let what = format!("{} of {compute}, results of {dtype}", names.join(", "));
-            compiles(&what, &(opening(compute, false) + &program.kernel()), false);
-        }
+        sources.extend(defined.chunks(24).map(|some| formulas_source(some, compute, dtype)));
     }
+    // Nothing in a formula depends on the GPU.
+    with_each(&sources, |(what, source)| compiles(what, source, ARCHITECTURES[0], false));
     Ok(())
+}
+
+/// One kernel of some formulas, and what they are.
+fn formulas_source(some: &[&'static Formula], compute: DType, dtype: DType) -> (String, String) {
+    let operands = some.iter().map(|formula| formula.inputs).max().unwrap_or(0);
+    let array = |rank| Array { dtype: compute, rank, packed: rank == Some(2) };
+    let line = |formula: &&'static Formula| Line {
+        what: Compute::Formula { formula, inputs: (0..formula.inputs).map(Input::Element).collect(), first_param: 0 },
+        dtype,
+    };
+    let program = Program {
+        compute,
+        wide: false,
+        pack: 2,
+        reads: (0..operands).map(|k| array([None, Some(0), Some(2)][k % 3])).collect(),
+        writes: (0..some.len()).map(|k| (array(None), k)).collect(),
+        lines: some.iter().map(line).collect(),
+        params: 8,
+    };
+    let names: Vec<String> = some.iter().map(|formula| formula.name.to_string()).collect();
+    let what = format!("{} of {compute}, results of {dtype}", names.join(", "));
+    (what, opening(compute, false) + &program.kernel())
 }
 
 #[test]
@@ -183,7 +192,7 @@ fn every_cast_compiles() -> Result<()> {
                 params: 0,
             };
             let source = opening(compute_dtype(from), wide) + &program.kernel();
-            compiles(&format!("casts of {from}"), &source, false);
+            ARCHITECTURES.iter().for_each(|&arch| compiles(&format!("casts of {from}"), &source, arch, false));
         }
     }
     Ok(())
