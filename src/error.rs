@@ -70,6 +70,8 @@ pub enum ErrorKind {
     Value,
     /// A file or a saved state whose contents do not fit.
     Format,
+    /// The values of a tensor were asked for inside of a [`vmap`](crate::vmap), where there are those of many examples.
+    Batched,
     /// A failure below this crate: a driver, a compiler, a library.
     Backend,
     /// Memory ran out, or the limit set for the device was reached, even after the cache was flushed.

@@ -164,6 +164,7 @@ mod storage;
 #[cfg(feature = "cuda")]
 mod stream;
 mod tensor;
+mod vmap;
 
 pub use backend::DeviceProperties;
 pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
@@ -182,6 +183,7 @@ pub use scalar::Scalar;
 #[cfg(feature = "cuda")]
 pub use stream::Stream;
 pub use tensor::{CloseOptions, Ellipsis, Index, IndexItem, NdArray, Operand, Tensor, TensorOptions};
+pub use vmap::{VmapFallback, VmapOptions, VmapRandomness, vmap, vmap_all, vmap_with};
 
 /// An [`Index`] as Python writes it between brackets: integers, ranges with negative ends and, after a semicolon, a step,
 /// `..` for a whole dimension, `...` for as many as it takes, `None` for a new one, integer tensors and masks.

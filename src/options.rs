@@ -74,6 +74,10 @@ macro_rules! options {
                 }),
             }),+];
 
+            fn to_args(&self) -> Vec<$crate::ops::Arg> {
+                vec![$($crate::ops::Arg::from(self.$field.clone())),+]
+            }
+
             fn from_args(op: &'static str, args: &$lifetime [$crate::ops::Arg]) -> $crate::Result<Self> {
                 #[allow(unused_assignments)]
                 {

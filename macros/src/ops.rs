@@ -18,8 +18,8 @@
 //!
 //! `#[op(..)]` knows `name` (where the method's is not the operation's), `samples` and `errors` (functions), `derivative = rule |
 //! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
-//! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused) and `in_f64` (the result is of f64 whatever
-//! the dtype).
+//! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
+//! dtype) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 
@@ -41,7 +41,7 @@ pub fn expand(list: Option<Ident>, mut block: ItemImpl) -> Result<Tokens> {
         match item {
             ImplItem::Fn(method) if method.attrs.iter().any(|attr| attr.path().is_ident("op")) => {
                 let op = Op::parse(method)?;
-                items.extend(op.methods());
+                items.extend(op.methods(Some((&list, entries.len()))));
                 entries.push(op.entry(&own));
             }
             other => items.push(quote!(#other)),
@@ -71,7 +71,7 @@ pub fn expand_layer(mut block: ItemImpl) -> Result<Tokens> {
             ImplItem::Fn(method) if method.sig.ident == "new" => {
                 let mut op = Op::parse(method)?;
                 op.settings.name = Some(LitStr::new(&kind, own.span()));
-                items.extend(op.methods());
+                items.extend(op.methods(None));
                 items.push(op.layer(&own));
             }
             other => items.push(quote!(#other)),
@@ -105,7 +105,7 @@ impl Parse for Settings {
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             match key.to_string().as_str() {
-                "view" | "random" | "reads_layout" | "full_precision" | "in_f64" => settings.flags.push(key),
+                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" => settings.flags.push(key),
                 name => {
                     input.parse::<Token![=]>()?;
                     match name {
@@ -208,8 +208,8 @@ impl Op {
         format_ident!("__{}", self.method.sig.ident)
     }
 
-    /// The public method or methods, and the body.
-    fn methods(&self) -> Vec<Tokens> {
+    /// The public method or methods, and the body. `entry` is the place of the operation in the list.
+    fn methods(&self, entry: Option<(&Ident, usize)>) -> Vec<Tokens> {
         let sig = &self.method.sig;
         let (ident, inner, name) = (&sig.ident, self.inner_name(), self.name());
         let (generics, output, vis, block) = (&sig.generics, &sig.output, &self.method.vis, &self.method.block);
@@ -222,14 +222,25 @@ impl Op {
         };
         let passed = |params: &[Param]| -> Vec<Tokens> {
             let pass = |Param { name, how, .. }: &Param| match how {
-                Passing::AsIs => quote!(#name),
-                Passing::Into => quote!(#name.into()),
+                Passing::AsIs => quote!(),
+                Passing::Into => quote!(let #name = #name.into();),
                 Passing::Tensors => {
-                    quote!(&#name.iter().map(::core::convert::AsRef::as_ref).collect::<::std::vec::Vec<&crate::Tensor>>())
+                    quote!(let #name = &#name.iter().map(::core::convert::AsRef::as_ref).collect::<::std::vec::Vec<&crate::Tensor>>()[..];)
                 }
             };
             params.iter().map(pass).collect()
         };
+        let names: Vec<&Ident> = self.params.iter().map(|param| &param.name).collect();
+        let batched = format_ident!("__{}_batched", sig.ident);
+        let intercepted = entry.map(|_| {
+            quote! {
+                if crate::vmap::is_used()
+                    && let Some(done) = Self::#batched(#this #(&#names),*)
+                {
+                    return crate::error::named(#name, done);
+                }
+            }
+        });
         let body_params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner));
         let body = quote! {
             #[track_caller]
@@ -237,6 +248,7 @@ impl Op {
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
             fn #inner #generics (#receiver #(#body_params),*) #output #block
         };
+        let intercept = entry.map(|(list, at)| self.intercept(list, at, &batched));
         let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
             quote! {
                 #docs
@@ -244,7 +256,9 @@ impl Op {
                 #[track_caller]
                 #[inline]
                 #vis fn #ident #generics (#receiver #(#declared),*) #output {
-                    crate::error::named(#name, Self::#inner(#this #(#passed),*))
+                    #(#passed)*
+                    #intercepted
+                    crate::error::named(#name, Self::#inner(#this #(#names),*))
                 }
             }
         };
@@ -255,7 +269,7 @@ impl Op {
                 // Without the options their lifetime may be nobody's.
                 let short = short_generics(&sig.generics, required);
                 let mut passed_short = passed(required);
-                passed_short.push(quote!(::core::default::Default::default()));
+                passed_short.push(quote!(let options = ::core::default::Default::default();));
                 let kind = last_segment(&options.inner).map(|segment| segment.ident.to_string()).unwrap_or_default();
                 let doc = format!("As [`{ident}`](Self::{ident}), with options: see [`{kind}`].");
                 let example = examples(&documentation(docs), &format!("{with}("));
@@ -270,9 +284,41 @@ impl Op {
                         &passed(&self.params),
                     ),
                     body,
+                    quote!(#intercept),
                 ]
             }
-            _ => vec![public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)), body],
+            _ => vec![
+                public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)),
+                body,
+                quote!(#intercept),
+            ],
+        }
+    }
+
+    /// The way to `vmap`, with the arguments as data. Nothing is done there for a call without batched tensors.
+    fn intercept(&self, list: &Ident, at: usize, batched: &Ident) -> Tokens {
+        let (generics, output) = (&self.method.sig.generics, &self.method.sig.output);
+        let receiver = self.receiver.then(|| quote!(&self,));
+        let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
+        let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner));
+        let args = self.params.iter().map(|Param { name, inner, .. }| {
+            if is_group(inner) {
+                return quote!(args.extend(crate::ops::ParamGroup::to_args(#name)););
+            }
+            quote!(args.push(crate::ops::Arg::from(::core::clone::Clone::clone(#name)));)
+        });
+        let syn::ReturnType::Type(_, output) = output else { return quote!() };
+        quote! {
+            #[cold]
+            #[inline(never)]
+            #[track_caller]
+            #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, clippy::ptr_arg, non_snake_case, unused_mut)]
+            fn #batched #generics (#receiver #(#params),*) -> ::core::option::Option<#output> {
+                let mut args = ::std::vec::Vec::new();
+                #this
+                #(#args)*
+                crate::vmap::intercept(&#list[#at], &args).map(crate::ops::typed)
+            }
         }
     }
 
@@ -369,7 +415,7 @@ impl Op {
         let tolerance = tolerance.as_ref().map_or_else(|| quote!(1.0), |lit| quote!(#lit));
         let flag = |name: &str| flags.iter().any(|flag| flag == name);
         let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
-        let (full_precision, in_f64) = (flag("full_precision"), flag("in_f64"));
+        let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
         quote! {
             crate::ops::Op {
                 name: #name,
@@ -382,6 +428,7 @@ impl Op {
                 random: #random,
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
+                batch: #batch,
                 full_precision: #full_precision,
                 tolerance: #tolerance,
                 samples: #samples,

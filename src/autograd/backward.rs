@@ -135,6 +135,15 @@ impl Tensor {
         let mode = PassMode { retain_graph: options.retain_graph, create_graph: false };
         mode.pass("backward").run(vec![(node.clone(), cotangent)], |node, cotangent| {
             if node.kind == NodeKind::Leaf || node.extras.get().is_some_and(|e| e.retains_grad()) {
+                if cotangent.is_batched() {
+                    bail!(
+                        Graph,
+                        "backward",
+                        "inside vmap the gradient for a leaf of shape {:?} is one for each example: use autograd::grad, or \
+                         call backward after vmap",
+                        node.shape
+                    );
+                }
                 found.push((node.clone(), cotangent.clone().into_value()));
             }
             Ok(true)

@@ -16,8 +16,9 @@ use crate::error::{bail, err};
 use crate::layout::Shape;
 use crate::memory::{Shared, Vacant};
 use crate::place::{Name, Place};
+use crate::vmap::Level;
 use crate::{DType, Device, Error, ErrorKind, Result, Tensor};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -339,6 +340,38 @@ impl Tensor {
         inputs: &[&Tensor],
         rule: &mut dyn FnMut(&mut Saver<'_>) -> Option<Rule>,
     ) -> Result<Tensor> {
+        if self.is_batched() {
+            let all = self.spread_inputs(inputs)?;
+            return self.record_spread(name, &all.iter().collect::<Vec<_>>(), rule);
+        }
+        self.record_spread(name, inputs, rule)
+    }
+
+    /// Makes this tensor depend on one that shows the same values inside or outside of a `vmap`.
+    #[track_caller]
+    pub(crate) fn record_across(
+        self,
+        name: &'static str,
+        input: &Tensor,
+        rule: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
+        if input.node().is_none() || !mode::is_grad_enabled() {
+            return Ok(self);
+        }
+        let mut rule = Some(move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(rule(g)?)]));
+        self.record_spread(name.into(), &[input], &mut |_| {
+            rule.take().map(|rule| Rule::One(Shared::new_unsized(rule, |inner| inner)))
+        })
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn record_spread(
+        self,
+        name: Name,
+        inputs: &[&Tensor],
+        rule: &mut dyn FnMut(&mut Saver<'_>) -> Option<Rule>,
+    ) -> Result<Tensor> {
         let (edges, tape) = match edges_of(&name, inputs)? {
             Ok(found) => found,
             // Only barriers: hand the oldest reason on.
@@ -406,6 +439,10 @@ impl Tensor {
             }
             return Ok(outputs);
         }
+        let batched = outputs.first().filter(|first| first.is_batched());
+        let spread = batched.map(|first| first.spread_inputs(inputs)).transpose()?;
+        let spread: Option<Vec<&Tensor>> = spread.as_ref().map(|all| all.iter().collect());
+        let inputs = spread.as_deref().unwrap_or(inputs);
         let (edges, tape) = match edges_of(&name, inputs)? {
             Ok(found) => found,
             Err(barrier) => return Ok(outputs.into_iter().map(|output| output.with_node(barrier.clone())).collect()),
@@ -444,6 +481,20 @@ impl Tensor {
         let tape = joint.tape.as_ref().map(TapeEntry::beside);
         let node = new_node(&self, joint.name.clone(), NodeKind::Op, tape, 0, Some(body))?;
         Ok(self.with_node(Some(node)))
+    }
+
+    /// The inputs of this result, of which those that require a gradient have one for each of its examples.
+    #[cold]
+    #[track_caller]
+    fn spread_inputs(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let levels: Vec<Level> = self.batch_dims().map(|dims| dims.iter().map(Level::of).collect()).unwrap_or_default();
+        let spread = |x: &&Tensor| {
+            if x.grad_node().is_none() {
+                return Ok((*x).clone());
+            }
+            levels.iter().try_fold((*x).clone(), |x, &level| x.spread_over(level))
+        };
+        inputs.iter().map(spread).collect()
     }
 
     /// Marks the result of an operation that has no derivative, so that asking for one is refused by its name.

@@ -59,6 +59,19 @@ impl Layout {
         Some(Layout::new(shape.into(), strides.iter().map(|stride| stride / 2).collect(), self.offset / 2))
     }
 
+    /// With one more dimension in front.
+    pub fn with_leading(&self, size: usize, stride: isize) -> Layout {
+        let shape = std::iter::once(size).chain(self.shape.iter().copied()).collect();
+        Layout::new(shape, std::iter::once(stride).chain(self.strides.iter().copied()).collect(), self.offset)
+    }
+
+    /// Without the first dimension, at its first element, and the stride that it had.
+    pub fn without_leading(&self) -> (Layout, isize) {
+        let (shape, strides) =
+            (self.shape.iter().skip(1).copied().collect(), self.strides.iter().skip(1).copied().collect());
+        (Layout::new(shape, strides, self.offset), self.strides.first().copied().unwrap_or(0))
+    }
+
     /// Two dimensions exchanged.
     pub fn transpose(&self, op: &'static str, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (resolve_dim(op, a, self.rank())?, resolve_dim(op, b, self.rank())?);

@@ -452,7 +452,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools, or there is no such dimension.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors)]
+    #[op(samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors, batch)]
     pub fn softmin(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         self.neg()?.softmax(dim)
     }

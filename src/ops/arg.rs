@@ -1,6 +1,6 @@
 //! Arguments of operations, as data: what a caller from elsewhere gives, and what becomes of it in Rust.
 
-use crate::layout::Ints;
+use crate::layout::{Cuts, Ints};
 use crate::tensor::Index;
 use crate::{At, DType, Device, Dim, Dims, Operand, Scalar, Sections, Shape, Sizes, Slice, Tensor};
 use std::fmt;
@@ -116,7 +116,28 @@ arg_from! {
     DType: |x| Arg::DType(x);
     Device: |x| Arg::Device(x);
     &str: |x| Arg::Text(x.to_string());
+    &[&Tensor]: |x| Arg::Tensors(x.iter().map(|&x| x.clone()).collect());
+    &[Tensor]: |x| Arg::Tensors(x.to_vec());
     (): |_x| Arg::None;
+}
+
+impl From<Sections> for Arg {
+    fn from(sections: Sections) -> Arg {
+        match sections.0 {
+            Cuts::Parts(parts) => Arg::from(parts),
+            Cuts::At(at) => Arg::Ints(at.to_vec()),
+        }
+    }
+}
+
+impl From<Operand<'_>> for Arg {
+    fn from(operand: Operand<'_>) -> Arg {
+        match operand {
+            Operand::Borrowed(x) => Arg::from(x),
+            Operand::Owned(x) => Arg::Tensor(x),
+            Operand::Scalar(x) => Arg::Scalar(x),
+        }
+    }
 }
 
 impl<const N: usize> From<[isize; N]> for Arg {

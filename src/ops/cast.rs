@@ -42,10 +42,7 @@ impl Tensor {
         if self.dtype().is_complex() || dtype.is_complex() {
             return complex_cast(self, dtype);
         }
-        let shape = self.layout().shape().clone();
-        let out = Tensor::build("to_dtype", shape, dtype, self.device(), |out| {
-            backend::copy("to_dtype", self.as_view()?, out)
-        })?;
+        let out = self.copied_as("to_dtype", dtype)?;
         if !dtype.is_float() {
             return Ok(out.record_barrier("to_dtype", &[self]));
         }
@@ -179,8 +176,16 @@ impl Tensor {
         if self.dtype().is_complex() {
             return self.detach().view_as_real()?.copied(op)?.view_as_complex();
         }
+        self.copied_as(op, self.dtype())
+    }
+
+    /// A contiguous copy with elements of another dtype; both are real.
+    fn copied_as(&self, op: &'static str, dtype: DType) -> Result<Tensor> {
+        if self.is_batched() {
+            return Tensor::over_batch(&[self], |_, all| all[0].copied_as(op, dtype));
+        }
         let shape = self.layout().shape().clone();
-        Tensor::build(op, shape, self.dtype(), self.device(), |out| backend::copy(op, self.as_view()?, out))
+        Tensor::build(op, shape, dtype, self.device(), |out| backend::copy(op, self.as_view()?, out))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::error::bail;
 use crate::layout::{Layout, resolve_dim};
+use crate::vmap::innermost;
 use crate::{At, Dim, Result, Scalar, Shape, Slice, Tensor};
 use smallvec::smallvec;
 
@@ -27,6 +28,9 @@ fn replaced(op: &'static str, x: &Tensor, src: &Tensor, part: &SubRange) -> Resu
     let expected = part.of(op, x.layout())?;
     if src.shape() != &expected.shape()[..] {
         bail!(Shape, op, "a source of shape {:?} does not fit the part of shape {:?}", src.shape(), expected.shape());
+    }
+    if let Some(level) = innermost([x, src]) {
+        return replaced(op, &x.unbatch(level)?, &src.unbatch(level)?, &part.behind_another())?.batch(level);
     }
     let src = &src.to_dtype(x.dtype())?;
     let mut out = x.detach().copied(op)?;

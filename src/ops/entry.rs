@@ -37,6 +37,8 @@ pub struct Op {
     pub in_f64: bool,
     /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.
     pub full_precision: bool,
+    /// Whether it treats dimensions that it is not told of alike, so that all tensors can have another one in front.
+    pub batch: bool,
     /// How many times as large as usual its rounding errors may be.
     pub tolerance: f64,
     pub(crate) samples: fn() -> Result<Vec<Sample>>,
@@ -104,6 +106,9 @@ pub trait ParamGroup<'a>: Sized {
     /// # Errors
     /// If one of them is of the wrong kind.
     fn from_args(op: &'static str, args: &'a [Arg]) -> Result<Self>;
+
+    /// The arguments that this one stands for.
+    fn to_args(&self) -> Vec<Arg>;
 }
 
 impl<'a> ParamGroup<'a> for ReduceDims {
@@ -115,6 +120,10 @@ impl<'a> ParamGroup<'a> for ReduceDims {
     fn from_args(op: &'static str, args: &'a [Arg]) -> Result<ReduceDims> {
         Ok(ReduceDims { dims: one(op, Self::PARAMS, args, 0)?, keepdim: one(op, Self::PARAMS, args, 1)? })
     }
+
+    fn to_args(&self) -> Vec<Arg> {
+        vec![Arg::from(self.dims.clone()), Arg::from(self.keepdim)]
+    }
 }
 
 impl<'a> ParamGroup<'a> for TensorOptions {
@@ -125,6 +134,10 @@ impl<'a> ParamGroup<'a> for TensorOptions {
 
     fn from_args(op: &'static str, args: &'a [Arg]) -> Result<TensorOptions> {
         Ok(TensorOptions { dtype: one(op, Self::PARAMS, args, 0)?, device: one(op, Self::PARAMS, args, 1)? })
+    }
+
+    fn to_args(&self) -> Vec<Arg> {
+        vec![Arg::from(self.dtype), Arg::from(self.device)]
     }
 }
 
@@ -176,36 +189,56 @@ impl<'a> Args<'a> {
 /// What an operation returns.
 pub(crate) trait Outputs: Sized {
     fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>>;
-}
 
-impl Outputs for Tensor {
-    fn into_tensors(result: Result<Tensor>) -> Result<Vec<Tensor>> {
-        result.map(|tensor| vec![tensor])
-    }
-}
-
-impl Outputs for (Tensor, Tensor) {
-    fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
-        result.map(|(a, b)| vec![a, b])
-    }
-}
-
-impl Outputs for (Tensor, Tensor, Tensor) {
-    fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
-        result.map(|(a, b, c)| vec![a, b, c])
-    }
-}
-
-impl Outputs for (Tensor, Tensor, Tensor, Tensor) {
-    fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
-        result.map(|(a, b, c, d)| vec![a, b, c, d])
-    }
+    /// `None` if there are more or fewer tensors.
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<Self>;
 }
 
 impl Outputs for Vec<Tensor> {
     fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
         result
     }
+
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<Self> {
+        Some(tensors)
+    }
+}
+
+/// The results of an operation as its method gives them.
+pub(crate) fn typed<T: Outputs>(results: Result<Vec<Tensor>>) -> Result<T> {
+    let results = results?;
+    let count = results.len();
+    T::from_tensors(results).ok_or_else(|| err!(Value, "vmap", "{count} results are not as many as the operation has"))
+}
+
+impl Outputs for Tensor {
+    fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
+        result.map(|tensor| vec![tensor])
+    }
+
+    fn from_tensors(mut tensors: Vec<Tensor>) -> Option<Self> {
+        tensors.pop().filter(|_| tensors.is_empty())
+    }
+}
+
+macro_rules! outputs {
+    ($($ty:ty: $($name:ident)+;)+) => {$(
+        impl Outputs for $ty {
+            fn into_tensors(result: Result<Self>) -> Result<Vec<Tensor>> {
+                result.map(|($($name),+)| vec![$($name),+])
+            }
+
+            fn from_tensors(tensors: Vec<Tensor>) -> Option<Self> {
+                let [$($name),+] = tensors.try_into().ok()?;
+                Some(($($name),+))
+            }
+        }
+    )+};
+}
+outputs! {
+    (Tensor, Tensor): a b;
+    (Tensor, Tensor, Tensor): a b c;
+    (Tensor, Tensor, Tensor, Tensor): a b c d;
 }
 
 impl ParamSpec {
@@ -332,6 +365,11 @@ impl Op {
     /// As the operation's; also if an argument is of the wrong kind.
     #[track_caller]
     pub fn call(&self, args: &[Arg]) -> Result<Vec<Tensor>> {
+        if crate::vmap::is_used()
+            && let Some(done) = crate::vmap::intercept(self, args)
+        {
+            return done;
+        }
         crate::error::named(self.name, (self.call)(args))
     }
 }

@@ -134,7 +134,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
     #[doc(alias = "max")]
-    #[op(samples = along_dim, errors = along_dim_errors, outputs = [values, indices])]
+    #[op(samples = along_dim, errors = along_dim_errors, outputs = [values, indices], batch)]
     pub fn max_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         with_indices("max_with_indices", Extreme::Max, self, &over)
     }
@@ -153,7 +153,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
     #[doc(alias = "min")]
-    #[op(samples = along_dim, errors = along_dim_errors, outputs = [values, indices])]
+    #[op(samples = along_dim, errors = along_dim_errors, outputs = [values, indices], batch)]
     pub fn min_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         with_indices("min_with_indices", Extreme::Min, self, &over)
     }
@@ -171,7 +171,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
-    #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none)]
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none, batch)]
     pub fn argmax(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         place("argmax", Extreme::Max, self, &over)
     }
@@ -189,7 +189,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
-    #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none)]
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = choice_errors, derivative = none, batch)]
     pub fn argmin(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         place("argmin", Extreme::Min, self, &over)
     }

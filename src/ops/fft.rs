@@ -125,6 +125,9 @@ impl Rows {
 /// The transform of the last dimension of complex numbers; without a factor.
 #[track_caller]
 fn c2c(x: &Tensor, forward: bool) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2c(x, forward)) {
+        return done;
+    }
     let (pairs, n) = (x.detach().view_as_real()?.contiguous()?, x.shape()[x.rank() - 1]);
     let shape = pairs.layout().shape().clone();
     let out = Tensor::build("fft", shape, pairs.dtype(), x.device(), |out| {
@@ -140,6 +143,9 @@ fn c2c(x: &Tensor, forward: bool) -> Result<Tensor> {
 /// The first half of the transform of the last dimension of real numbers; without a factor.
 #[track_caller]
 fn r2c(x: &Tensor) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(r2c) {
+        return done;
+    }
     let (whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
     let mut shape = whole.layout().shape().with(x.rank() - 1, n / 2 + 1);
     shape.insert(x.rank(), 2);
@@ -159,6 +165,9 @@ fn r2c(x: &Tensor) -> Result<Tensor> {
 /// `n` real numbers from the first half of what would be their transform, along the last dimension; without a factor.
 #[track_caller]
 fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2r(x, n)) {
+        return done;
+    }
     let pairs = x.detach().view_as_real()?.contiguous()?;
     let shape = x.layout().shape().with(x.rank() - 1, n);
     let out = Tensor::build("irfft", shape, pairs.dtype(), x.device(), |out| {

@@ -161,7 +161,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes do not fit.
-    #[op(samples = gather_samples, errors = gather_errors)]
+    #[op(samples = gather_samples, errors = gather_errors, batch)]
     pub fn gather(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 || (self.rank() == 1 && index.rank() == 0) {
             let chosen = at_least_1d(self)?.gather(dim.0, &*at_least_1d(index)?)?;
@@ -220,7 +220,7 @@ impl Tensor {
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
     #[doc(alias = "scatter_add_")]
-    #[op(samples = scatter_add_samples, errors = scatter_add_errors)]
+    #[op(samples = scatter_add_samples, errors = scatter_add_errors, batch)]
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
@@ -265,7 +265,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors)]
+    #[op(samples = triangles, errors = triangle_errors, batch)]
     pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         triangle("tril", self, Triangle { upper: false, diagonal })?
             .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
@@ -283,7 +283,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors)]
+    #[op(samples = triangles, errors = triangle_errors, batch)]
     pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
         triangle("triu", self, Triangle { upper: true, diagonal })?
             .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))

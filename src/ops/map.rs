@@ -25,6 +25,9 @@ pub(crate) fn map_alike(
     dtype: DType,
 ) -> Result<Tensor> {
     let shape = inputs[0].layout().shape();
+    if inputs.iter().any(|input| input.is_batched()) {
+        return map_batched(op, call, compute, inputs, shape, dtype);
+    }
     debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
     if defers(op, call.0, compute, inputs, inputs[0].numel())? {
         return defer(op, call, compute, inputs, shape, dtype);
@@ -52,6 +55,9 @@ pub(crate) fn map(
     shape: &Shape,
     dtype: DType,
 ) -> Result<Tensor> {
+    if inputs.iter().any(|input| input.is_batched()) {
+        return map_batched(op, call, compute, inputs, shape, dtype);
+    }
     if inputs.iter().all(|input| input.layout().shape() == shape) {
         return map_alike(op, call, compute, inputs, dtype);
     }
@@ -64,6 +70,29 @@ pub(crate) fn map(
         let views = inputs.iter().zip(&layouts);
         let views = views.map(|(input, layout)| backend::View { layout, ..input.materialized_view() });
         backend::map(op, call, compute, &views.collect::<SmallVec<[_; 3]>>(), out)
+    })
+}
+
+/// As [`map`], for all examples of a `vmap` at once: these come before the dimensions of the shape.
+#[cold]
+fn map_batched(
+    op: &'static str,
+    call: FormulaCall<'_>,
+    compute: DType,
+    inputs: &[&Tensor],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Tensor> {
+    let rank = shape.len();
+    Tensor::over_batch(inputs, |level, inputs| {
+        let filled = |x: &&Tensor| {
+            let ones = (1 + rank).saturating_sub(x.rank());
+            let layout = (0..ones).try_fold(x.layout().clone(), |layout, _| layout.unsqueeze(op, 1))?;
+            Ok(x.with_layout(layout))
+        };
+        let inputs = inputs.iter().map(filled).collect::<Result<SmallVec<[Tensor; 3]>>>()?;
+        let inputs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
+        map(op, call, compute, &inputs, &crate::vmap::behind(level.size, shape), dtype)
     })
 }
 

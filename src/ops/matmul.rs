@@ -9,6 +9,7 @@ use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::{broadcast, check_shape};
+use crate::vmap::innermost;
 use crate::{DType, Device, Error, Result, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
 
@@ -83,7 +84,8 @@ impl Tensor {
         }
         let dtype = number_dtype("linear", self, weight)?;
         let dtype = bias.map_or(Ok(dtype), |bias| common_dtype("linear", dtype, bias.dtype()))?;
-        if dtype.is_complex() {
+        let batched = self.is_batched() || weight.is_batched() || bias.is_some_and(Tensor::is_batched);
+        if dtype.is_complex() || batched {
             let out = self.matmul(&weight.t()?)?;
             return bias.map_or_else(|| Ok(out.clone()), |bias| out.add(bias));
         }
@@ -117,6 +119,9 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if dtype.is_complex() {
         return complex_matrices(a, b, dtype.to_real());
     }
+    if a.is_batched() || b.is_batched() {
+        return matrices_of_examples(a, b);
+    }
     let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
     let one_matrix = b.rank() == 2 && a.rank() > 2;
     product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
@@ -131,6 +136,23 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
             with_matmul_precision(precision, || Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, for_b)?]))
         }
     })
+}
+
+/// The products of all examples of a `vmap`, whose dimension comes before all others.
+#[cold]
+#[track_caller]
+fn matrices_of_examples(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let Some(level) = innermost([a, b]) else { return matrices(a, b) };
+    let rank = a.rank().max(b.rank());
+    let all = |x: &Tensor| -> Result<Tensor> {
+        // One without a gradient may be the same for all examples, and is multiplied as one matrix.
+        let shared = !x.requires_grad() && x.batch_dims().is_none_or(|dims| dims.iter().all(|dim| dim.level != level.number));
+        if shared {
+            return Ok(x.clone());
+        }
+        (x.rank()..rank).try_fold(x.unbatch(level)?, |all, _| all.unsqueeze(1))
+    };
+    matrices(&all(a)?, &all(b)?)?.batch(level)
 }
 
 /// From the products of the parts, in the dtype that these have.

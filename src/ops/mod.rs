@@ -72,7 +72,7 @@ pub fn find(name: &str) -> Option<&'static Op> {
 
 pub use arg::{Arg, ArgKind, FromArg};
 pub(crate) use cotangent_macros::ops;
-pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one};
+pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one, typed};
 pub use entry::{Derivative, Op, Param, ParamGroup};
 pub use sample::{ErrorCase, Sample};
 

@@ -10,7 +10,7 @@ use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{Draw, Ordered, Sym, select};
 use crate::error::bail;
 use crate::options::options;
-use crate::{DType, Device, Dims, Result, Scalar, Shape, Tensor, keepdim, random};
+use crate::{DType, Operand, Device, Dims, Result, Scalar, Shape, Tensor, keepdim, random};
 use smallvec::{SmallVec, smallvec};
 
 options! {
@@ -94,6 +94,11 @@ impl Tensor {
             dtype = common_dtype("layer_norm", dtype, t.dtype())?;
         }
         let x = self.to_dtype(dtype)?;
+        if [Some(self), weight, bias].into_iter().flatten().any(Tensor::is_batched) {
+            let plain = |x: &Tensor| norm(x, &normalized, None, None, eps);
+            let scaled = x.with_examples(plain).unwrap_or_else(|| plain(&x))?.mul(weight.map_or(1.0.into(), Operand::from))?;
+            return scaled.add(bias.map_or(0.0.into(), Operand::from));
+        }
         let [weight, bias] = [weight, bias].map(|t| t.map(|t| t.to_dtype(dtype)).transpose());
         norm(&x, &normalized, weight?.as_ref(), bias?.as_ref(), eps)
     }

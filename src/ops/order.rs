@@ -139,7 +139,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or it has fewer elements.
-    #[op(samples = topk_samples, errors = topk_errors, outputs = [values, indices])]
+    #[op(samples = topk_samples, errors = topk_errors, outputs = [values, indices], batch)]
     pub fn topk(
         &self,
         k: usize,
@@ -174,7 +174,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, several are named, `k` is 0, or there are fewer elements.
-    #[op(samples = kthvalue_samples, errors = kthvalue_errors, outputs = [values, indices])]
+    #[op(samples = kthvalue_samples, errors = kthvalue_errors, outputs = [values, indices], batch)]
     pub fn kthvalue(&self, k: usize, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         let (dim, x) = (named_or_last("kthvalue", self, &over)?, at_least_1d(self)?);
         if k == 0 || k > x.shape()[dim] {

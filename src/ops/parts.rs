@@ -10,6 +10,7 @@ use crate::backend::{self, ViewMut};
 use crate::error::{bail, err, named};
 use crate::layout::{Layout, checked_bytes, resolve_dim, resolve_dims};
 use crate::storage::Storage;
+use crate::vmap::behind;
 use crate::{At, Dim, Dims, Result, Shape, Slice, Tensor};
 use smallvec::smallvec;
 
@@ -29,6 +30,15 @@ impl SubRange {
         SubRange::Range(dim, Slice::new(start as isize, (start + len) as isize))
     }
 
+    /// The same part of a tensor with one more dimension in front.
+    pub(super) fn behind_another(&self) -> SubRange {
+        match self {
+            SubRange::Range(dim, range) => SubRange::Range(dim + 1, range.clone()),
+            SubRange::Index(dim, index) => SubRange::Index(dim + 1, *index),
+            SubRange::Diagonal(offset, dim1, dim2) => SubRange::Diagonal(*offset, dim1 + 1, dim2 + 1),
+        }
+    }
+
     pub(super) fn of(&self, op: &'static str, layout: &Layout) -> Result<Layout> {
         match self {
             SubRange::Range(dim, range) => layout.slice(op, *dim as isize, range),
@@ -46,7 +56,7 @@ pub(super) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Result<Tens
         move |ctx: &BackwardContext, g: &Tensor| {
             // Of many parts only the first makes a whole: the others are added where they belong.
             let whole = match ctx.take_accumulated(0) {
-                Some(whole) if !whole.dtype().is_complex() => add_to(whole, g, &part)?,
+                Some(whole) if !(whole.dtype().is_complex() || whole.is_batched() || g.is_batched()) => add_to(whole, g, &part)?,
                 Some(whole) => put(g, &shape, &part)?.add(&whole)?,
                 None => put(g, &shape, &part)?,
             };
@@ -61,12 +71,21 @@ pub(super) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> 
     if x.dtype().is_complex() {
         return x.by_parts(|x| put(x, shape, part));
     }
+    if x.is_batched() {
+        let whole = Tensor::over_batch(&[x], |level, x| put(x[0], &behind(level.size, shape), &part.behind_another()))?;
+        return record_put(whole, x, part);
+    }
     let bytes = checked_bytes("put", shape, x.dtype().size())?;
     let mut storage = Storage::zeroed("put", x.device(), bytes)?;
     let whole = Layout::contiguous(shape.clone());
     let target = part.of("put", &whole)?;
     backend::copy("put", x.as_view()?, &mut ViewMut::new("put", &mut storage, &target, x.dtype())?)?;
-    Tensor::from_parts(storage, whole, x.dtype()).record("put", &[x], |_| {
+    record_put(Tensor::from_parts(storage, whole, x.dtype()), x, part)
+}
+
+#[track_caller]
+fn record_put(whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
+    whole.record("put", &[x], |_| {
         let part = part.clone();
         move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(take("slice", g, &part)?)])
     })

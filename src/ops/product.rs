@@ -4,7 +4,6 @@ use super::ops;
 use super::reduce::{ReducePlan, dim_errors, over_dims};
 use super::sample::{Sample, sample};
 use crate::autograd::BackwardContext;
-use crate::backend;
 use crate::backend::spec::Reduce;
 use crate::layout::Sizes;
 use crate::{ReduceDims, Result, Tensor};
@@ -44,12 +43,8 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     if rows == m {
         return Ok(x.clone());
     }
-    let mut out = Tensor::filled("prod", [m, x.shape()[1]].into(), 1.0.into(), x.dtype(), x.device())?;
-    let mut all = out.as_view_mut("prod")?;
-    let top = all.layout.narrow("prod", 0, 0, rows)?;
-    all.layout = &top;
-    backend::copy("prod", x.as_view()?, &mut all)?;
-    out.record("prod", &[x], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.narrow(0, 0, rows)?)]))
+    let ones = Tensor::filled("prod", [m - rows, x.shape()[1]].into(), 1.0.into(), x.dtype(), x.device())?;
+    Tensor::cat(&[x, &ones], 0)
 }
 
 /// # Products

@@ -209,7 +209,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, one is named twice, or there are no elements to choose from.
-    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors)]
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors, batch)]
     pub fn median(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         median("median", Rank::Median, self, &over)
     }
@@ -225,7 +225,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, one is named twice, or there are no elements to choose from.
-    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors)]
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors, batch)]
     pub fn nanmedian(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         median("nanmedian", Rank::NanMedian, self, &over)
     }
@@ -244,7 +244,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
     #[doc(alias = "median")]
-    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices])]
+    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices], batch)]
     pub fn median_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         median_with_indices("median_with_indices", Rank::Median, self, &over)
     }
@@ -262,7 +262,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or no elements to choose from.
     #[doc(alias = "nanmedian")]
-    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices])]
+    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices], batch)]
     pub fn nanmedian_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         median_with_indices("nanmedian_with_indices", Rank::NanMedian, self, &over)
     }
@@ -279,7 +279,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, several are named, or there are no elements to choose from.
-    #[op(samples = mode_samples, errors = mode_errors, outputs = [values, indices])]
+    #[op(samples = mode_samples, errors = mode_errors, outputs = [values, indices], batch)]
     pub fn mode(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         let (dim, x) = (named_or_last("mode", self, &over)?, at_least_1d(self)?);
         let n = x.shape()[dim];

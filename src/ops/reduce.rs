@@ -10,6 +10,7 @@ use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
 use crate::options::options;
+use crate::vmap::{Level, behind};
 use crate::{DType, Dims, ReduceDims, Result, Scalar, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::sync::LazyLock;
@@ -48,8 +49,18 @@ impl ReducePlan {
         self.dims.iter().fold(1, |n: usize, &d| n.saturating_mul(self.from[d]))
     }
 
+    /// The same for each example of a `vmap`, which come first.
+    fn of_examples(&self, level: Level) -> ReducePlan {
+        let with = |shape: &Shape| behind(level.size, shape);
+        let dims = self.dims.iter().map(|dim| dim + 1).collect();
+        ReducePlan { dims, from: with(&self.from), kept: with(&self.kept), to: with(&self.to) }
+    }
+
     /// The reduction itself, outside the graph.
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
+        if x.is_batched() {
+            return Tensor::over_batch(&[x], |level, x| self.of_examples(level).reduce(op, by, x[0], dtype));
+        }
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         let mut to = out.as_view_mut(op)?;
         let pending = View { storage: x.storage(), layout: x.layout(), dtype: x.dtype() };
@@ -76,6 +87,13 @@ impl ReducePlan {
         center: &Tensor,
         dtype: DType,
     ) -> Result<Tensor> {
+        if x.is_batched() || center.is_batched() {
+            return Tensor::over_batch(&[x, center], |level, inputs| {
+                let plan = self.of_examples(level);
+                let (x, center) = (inputs[0].expand(&plan.from)?, inputs[1].expand(behind(level.size, center.layout().shape()))?);
+                plan.reduce_centered(op, by, &x, &center, dtype)
+            });
+        }
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         backend::reduce_centered(op, by, x.as_view()?, &self.dims, center.as_view()?, &mut out.as_view_mut(op)?)?;
         Ok(out)

@@ -142,7 +142,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dimension does not exist, or there are not as many numbers as dimensions.
-    #[op(samples = roll_samples, errors = roll_errors)]
+    #[op(samples = roll_samples, errors = roll_errors, batch)]
     pub fn roll(&self, shifts: impl Into<Sizes>, #[default(..)] dims: impl Into<Dims>) -> Result<Tensor> {
         let shifts = shifts.0;
         let Some(dims) = dims.named else {

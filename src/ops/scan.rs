@@ -45,7 +45,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = scan_samples, errors = scan_errors)]
+    #[op(samples = scan_samples, errors = scan_errors, batch)]
     pub fn cumsum(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let dim = resolve_dim_or_scalar("cumsum", dim.0, self.rank())?;
         sums(self, dim, false)
@@ -62,7 +62,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumprod_samples, errors = scan_errors)]
+    #[op(samples = cumprod_samples, errors = scan_errors, batch)]
     pub fn cumprod(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let (dim, dtype) = (resolve_dim_or_scalar("cumprod", dim.0, self.rank())?, self.dtype().to_sum());
         if self.rank() == 0 {
@@ -94,7 +94,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = scan_samples, errors = scan_errors)]
+    #[op(samples = scan_samples, errors = scan_errors, batch)]
     pub fn logcumsumexp(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let (dim, dtype) =
             (resolve_dim_or_scalar("logcumsumexp", dim.0, self.rank())?, self.dtype().to_float());
@@ -130,7 +130,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = extreme_samples, errors = scan_errors, outputs = [values, indices])]
+    #[op(samples = extreme_samples, errors = scan_errors, outputs = [values, indices], batch)]
     pub fn cummax(&self, dim: impl Into<Dim>) -> Result<(Tensor, Tensor)> {
         running_extreme("cummax", Extreme::Max, self, dim)
     }
@@ -148,7 +148,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = extreme_samples, errors = scan_errors, outputs = [values, indices])]
+    #[op(samples = extreme_samples, errors = scan_errors, outputs = [values, indices], batch)]
     pub fn cummin(&self, dim: impl Into<Dim>) -> Result<(Tensor, Tensor)> {
         running_extreme("cummin", Extreme::Min, self, dim)
     }
@@ -167,7 +167,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumulative_samples, errors = scan_errors)]
+    #[op(samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_sum(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
         let sums = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumsum(dim)?;
         if options.include_initial { with_initial(&sums, dim, 0.0) } else { Ok(sums) }
@@ -187,7 +187,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumulative_samples, errors = scan_errors)]
+    #[op(samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_prod(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
         let products = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumprod(dim)?;
         if options.include_initial { with_initial(&products, dim, 1.0) } else { Ok(products) }

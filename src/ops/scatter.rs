@@ -384,7 +384,7 @@ impl Tensor {
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
     #[doc(alias = "scatter_")]
-    #[op(samples = scatter_samples, errors = scatter_errors)]
+    #[op(samples = scatter_samples, errors = scatter_errors, batch)]
     pub fn scatter<'a>(
         &self,
         dim: impl Into<Dim>,
@@ -421,7 +421,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors)]
+    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors, batch)]
     pub fn scatter_reduce(
         &self,
         dim: impl Into<Dim>,

@@ -60,7 +60,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors)]
+    #[op(samples = row_samples, errors = row_errors, batch)]
     pub fn softmax(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let dim = dimension("softmax", self, dim)?;
         rows("softmax", SoftmaxKind::Softmax, [self], dim)?.record("softmax", &[self], |save| {
@@ -80,7 +80,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors)]
+    #[op(samples = row_samples, errors = row_errors, batch)]
     pub fn log_softmax(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         let dim = dimension("log_softmax", self, dim)?;
         rows("log_softmax", SoftmaxKind::LogSoftmax, [self], dim)?.record("log_softmax", &[self], |save| {

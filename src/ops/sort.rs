@@ -45,7 +45,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = sort_samples, errors = sort_errors, outputs = [values, indices])]
+    #[op(samples = sort_samples, errors = sort_errors, outputs = [values, indices], batch)]
     pub fn sort(&self, #[default(-1)] dim: impl Into<Dim>, options: impl Into<SortOptions>) -> Result<(Tensor, Tensor)> {
         let dim = resolve_dim_or_scalar("sort", dim.0, self.rank())?;
         if self.rank() == 0 {
@@ -81,7 +81,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = sort_samples, errors = sort_errors, derivative = none)]
+    #[op(samples = sort_samples, errors = sort_errors, derivative = none, batch)]
     pub fn argsort(&self, #[default(-1)] dim: impl Into<Dim>, options: impl Into<SortOptions>) -> Result<Tensor> {
         let dim = resolve_dim_or_scalar("argsort", dim.0, self.rank())?;
         if self.rank() == 0 {

@@ -32,6 +32,9 @@ impl Tensor {
     /// are not this tensor's own: their gradient would be lost.
     #[op(samples = strided_samples, errors = strided_errors, view, reads_layout)]
     pub fn as_strided(&self, size: impl Into<Shape>, stride: &[isize], storage_offset: usize) -> Result<Tensor> {
+        if self.is_batched() {
+            bail!(Value, "as_strided", "inside vmap the memory of a tensor is not that of one example");
+        }
         let len = self.storage().bytes() / self.dtype().size();
         let layout = self.layout().as_strided("as_strided", size, stride, storage_offset, len)?;
         let differentiable = is_grad_enabled() && self.requires_grad();
@@ -92,6 +95,10 @@ impl Tensor {
                 let line = g.movedim(-1, dim + 1)?.flatten(dim, dim + 1)?;
                 let starts = Tensor::arange(0, windows)?.mul(step)?.unsqueeze(1)?;
                 let index = starts.add(&Tensor::arange(0, size)?)?.to_device(g.device())?;
+                if g.is_batched() {
+                    let zeros = Tensor::zeros_with(&shape, (g.dtype(), g.device()))?;
+                    return Ok(smallvec![Some(zeros.index_add(dim, &index.flatten(0, -1)?, &line)?)]);
+                }
                 Ok(smallvec![Some(scatter(&shape, dim, &lined_up(&index, dim, rank)?, &line)?)])
             }
         })

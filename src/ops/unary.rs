@@ -141,6 +141,12 @@ impl From<Option<f64>> for Bound<'_> {
     }
 }
 
+impl From<Bound<'_>> for super::Arg {
+    fn from(bound: Bound<'_>) -> super::Arg {
+        bound.0.into()
+    }
+}
+
 impl<'a> super::FromArg<'a> for Bound<'a> {
     const KIND: super::ArgKind = super::ArgKind::Operand;
     const DEFAULT: Option<fn() -> super::Arg> = Some(|| super::Arg::None);

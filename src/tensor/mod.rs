@@ -25,6 +25,7 @@ use crate::error::{bail, err, named};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
 use crate::memory::{Shared, Vacant};
 use crate::storage::Storage;
+use crate::vmap::BatchDims;
 use crate::{DType, Device, Dim, Result};
 
 /// An array of any rank, of one dtype, on one device: a value that is cheap to clone.
@@ -53,6 +54,8 @@ struct Data {
     dtype: DType,
     /// Whether it was made from another tensor's values, under another layout.
     view: bool,
+    /// The examples, inside of a `vmap`.
+    batch: Option<Box<BatchDims>>,
 }
 
 /// # What a tensor is
@@ -397,7 +400,7 @@ impl Tensor {
         }
         let storage = Storage::new(op, device, checked_bytes(op, shape, dtype.size())?)?;
         let block = Vacant::new();
-        let data = block.fill(Data { storage, layout: Layout::shaped(shape), dtype, view: false });
+        let data = block.fill(Data { storage, layout: Layout::shaped(shape), dtype, view: false, batch: None });
         let mut tensor = Tensor { data, node: None };
         fill(&mut tensor.own_view_mut(op)?)?;
         Ok(tensor)
@@ -406,20 +409,42 @@ impl Tensor {
     /// A tensor over a storage whose layout was checked against it (L2).
     #[inline]
     pub(crate) fn from_parts(storage: Storage, layout: Layout, dtype: DType) -> Tensor {
-        Tensor { data: Shared::new(Data { storage, layout, dtype, view: false }), node: None }
+        Tensor { data: Shared::new(Data { storage, layout, dtype, view: false, batch: None }), node: None }
     }
 
     /// The same bytes as elements of another type, under a layout that was derived for these from this one's (L2).
     pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Tensor {
-        let data = Data { storage: self.data.storage.clone(), layout, dtype, view: true };
+        let mut batch = self.data.batch.clone();
+        let (from, to) = (self.dtype().size() as isize, dtype.size() as isize);
+        batch.iter_mut().flat_map(|dims| dims.iter_mut()).for_each(|dim| dim.stride = dim.stride * from / to);
+        let data = Data { storage: self.data.storage.clone(), layout, dtype, view: true, batch };
         Tensor { data: Shared::new(data), node: None }
     }
 
     /// A view of this tensor's values under another layout, which must be derived from this one's (L2).
     #[inline]
     pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
-        let data = Data { storage: self.data.storage.clone(), layout, dtype: self.data.dtype, view: true };
+        let batch = self.data.batch.clone();
+        let data = Data { storage: self.data.storage.clone(), layout, dtype: self.data.dtype, view: true, batch };
         Tensor { data: Shared::new(data), node: None }
+    }
+
+    /// The same under a layout and batch dimensions that were derived together from this tensor's (L2).
+    pub(crate) fn with_batch(&self, layout: Layout, dims: BatchDims) -> Tensor {
+        let batch = if dims.is_empty() { None } else { Some(Box::new(dims)) };
+        let data = Data { storage: self.data.storage.clone(), layout, dtype: self.data.dtype, view: true, batch };
+        Tensor { data: Shared::new(data), node: None }
+    }
+
+    /// The dimensions of the examples, if it is inside of a `vmap`.
+    #[inline]
+    pub(crate) fn batch_dims(&self) -> Option<&BatchDims> {
+        self.data.batch.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn is_batched(&self) -> bool {
+        self.data.batch.is_some()
     }
 
     /// Whether a change of this tensor would go to a copy, because it shows values of another tensor that shares the memory.
@@ -430,7 +455,7 @@ impl Tensor {
 
     /// The same values, not as a view of another tensor: a change is for this one alone, and goes to a copy of what is shared.
     pub(crate) fn into_value(self) -> Tensor {
-        if !self.data.view {
+        if !self.data.view || self.is_batched() {
             return self;
         }
         let Data { storage, layout, dtype, .. } = &*self.data;
@@ -448,6 +473,7 @@ impl Tensor {
     /// The same of elements of any kind, for who only copies them.
     #[inline]
     pub(crate) fn as_raw_view(&self) -> Result<View<'_>> {
+        self.check_unbatched()?;
         self.data.storage.materialize()?;
         Ok(self.materialized_view())
     }
@@ -460,10 +486,29 @@ impl Tensor {
         Ok(())
     }
 
+    #[inline]
+    pub(crate) fn check_unbatched(&self) -> Result<()> {
+        match &self.data.batch {
+            None => Ok(()),
+            Some(dims) => Err(self.values_of_a_batch(dims)),
+        }
+    }
+
+    #[cold]
+    fn values_of_a_batch(&self, dims: &BatchDims) -> crate::Error {
+        let sizes: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
+        err!(
+            Batched,
+            "as_view",
+            "a tensor of shape {:?} has no values of its own inside vmap: there are those of {sizes:?} examples",
+            self.shape()
+        )
+    }
+
     /// What kernels read, of a tensor whose values are there.
     #[inline(always)]
     pub(crate) fn materialized_view(&self) -> View<'_> {
-        debug_assert!(!self.is_pending());
+        debug_assert!(!self.is_pending() && !self.is_batched());
         View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
     }
 
@@ -475,6 +520,7 @@ impl Tensor {
     ) -> Result<[View<'a>; N]> {
         for tensor in tensors {
             tensor.check_real()?;
+            tensor.check_unbatched()?;
             tensor.data.storage.materialize()?;
         }
         let view =
@@ -516,6 +562,7 @@ impl Tensor {
 
     /// The same of elements of any kind, for who only copies them.
     pub(crate) fn as_raw_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
+        self.check_unbatched()?;
         self.data.storage.materialize()?;
         let writable = |data: &mut Data| {
             data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())

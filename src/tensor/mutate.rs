@@ -249,7 +249,7 @@ impl Tensor {
         }
         // The sum has another value than what either graph describes.
         self.node = None;
-        if self.dtype().is_complex() {
+        if self.dtype().is_complex() || self.is_batched() || other.is_batched() {
             *self = ADD.call(&[self, &other.detach()], &[])?;
             return Ok(());
         }

@@ -239,6 +239,7 @@ impl Tensor {
 
     /// The values where they can be looked at, computed.
     fn on_cpu(&self) -> Result<Tensor> {
+        self.check_unbatched()?;
         let host = self.detach().to_device(Device::Cpu)?;
         host.compute()?;
         Ok(host)

@@ -1,0 +1,177 @@
+//! What happens to an operation that is given batched tensors.
+//!
+//! Most need nothing: their bodies are made of other operations, of formulas and of reductions, which know batches. Those with
+//! the flag `batch` treat dimensions they are not told of alike, and get the examples as a first one. All others meet a
+//! kernel, which refuses batches; they are called for each example by itself.
+
+use super::{Level, RUNNING, Running, VmapFallback, VmapRandomness, innermost, running};
+use crate::error::{bail, named};
+use crate::ops::{Arg, ArgKind, Op};
+use crate::random::{rng_state, set_rng_state};
+use crate::{ErrorKind, Result, Scalar, Tensor};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// The results of an operation with batched arguments; `None` if there is nothing special about the call.
+pub(crate) fn intercept(op: &Op, args: &[Arg]) -> Option<Result<Vec<Tensor>>> {
+    if op.random
+        && let Some(running) = running()
+    {
+        return Some(named(op.name, random(op, args, running)));
+    }
+    let level = innermost(args.iter().flat_map(Arg::tensors))?;
+    Some(named(op.name, call(op, args, level)))
+}
+
+/// The call in the way that fits its arguments.
+fn again(op: &Op, args: &[Arg]) -> Result<Vec<Tensor>> {
+    intercept(op, args).unwrap_or_else(|| (op.call)(args))
+}
+
+fn call(op: &Op, args: &[Arg], level: Level) -> Result<Vec<Tensor>> {
+    if op.batch
+        && let Some(args) = with_leading_batch(op, args, level)?
+    {
+        return again(op, &args)?.iter().map(|result| result.batch(level)).collect();
+    }
+    match (op.call)(args) {
+        Err(error) if error.kind() == ErrorKind::Batched => one_by_one(op, args, level, false),
+        done => done,
+    }
+}
+
+/// The arguments with the examples as a first dimension of every tensor, and with dimensions that are counted from there;
+/// `None` if the tensors have different ranks, or a dimension is none of theirs.
+fn with_leading_batch(op: &Op, args: &[Arg], level: Level) -> Result<Option<Vec<Arg>>> {
+    let mut ranks = args.iter().flat_map(Arg::tensors).map(Tensor::rank);
+    let Some(rank) = ranks.next().filter(|&rank| rank > 0) else { return Ok(None) };
+    if ranks.any(|other| other != rank) {
+        return Ok(None);
+    }
+    let own = -(rank as isize)..rank as isize;
+    let shifted = |dim: isize| own.contains(&dim).then_some(if dim < 0 { dim } else { dim + 1 });
+    let mut all = Vec::with_capacity(args.len());
+    for (param, arg) in op.params().zip(args) {
+        let arg = match (param.kind, arg) {
+            (ArgKind::Dim | ArgKind::Dims, Arg::Scalar(Scalar::I64(dim))) => match shifted(*dim as isize) {
+                Some(dim) => Arg::from(dim),
+                None => return Ok(None),
+            },
+            (ArgKind::Dims, Arg::Ints(dims)) => {
+                match dims.iter().map(|&dim| shifted(dim)).collect::<Option<Vec<_>>>() {
+                    Some(dims) => Arg::Ints(dims),
+                    None => return Ok(None),
+                }
+            }
+            // Without a dimension most look at all elements.
+            (ArgKind::Dim | ArgKind::Dims, Arg::None) => return Ok(None),
+            (_, arg) => arg.map_tensors(|x| x.unbatch(level))?,
+        };
+        all.push(arg);
+    }
+    Ok(Some(all))
+}
+
+/// The operation for each example by itself. With `same` each starts from the same random state.
+fn one_by_one(op: &Op, args: &[Arg], level: Level, same: bool) -> Result<Vec<Tensor>> {
+    report(op, level)?;
+    if level.size == 0 {
+        bail!(Shape, op.name, "without a batching rule, a batch of 0 examples has no result");
+    }
+    // Every argument for every example.
+    let mut columns = Vec::with_capacity(args.len());
+    for arg in args {
+        columns.push(examples(arg, level)?);
+    }
+    let state = rng_state();
+    let mut results: Vec<Vec<Tensor>> = Vec::new();
+    for at in 0..level.size {
+        if same {
+            set_rng_state(state);
+        }
+        let args: Vec<Arg> = columns.iter().map(|column| column[at % column.len()].clone()).collect();
+        for (k, result) in again(op, &args)?.into_iter().enumerate() {
+            if results.len() <= k {
+                results.resize_with(k + 1, Vec::new);
+            }
+            results[k].push(result);
+        }
+    }
+    let together = |all: &Vec<Tensor>| {
+        let first = all[0].shape();
+        match all.iter().find(|other| other.shape() != first || all.len() != level.size) {
+            Some(other) => bail!(Shape, op.name, "examples give results of shapes {first:?} and {:?}", other.shape()),
+            None => Tensor::stack(all, 0)?.batch(level),
+        }
+    };
+    results.iter().map(together).collect()
+}
+
+/// One argument for each example; a single one, if it is the same for all.
+fn examples(arg: &Arg, level: Level) -> Result<Vec<Arg>> {
+    let differs = |x: &Tensor| x.requires_grad() || innermost([x]).is_some_and(|own| own.number >= level.number);
+    if !arg.tensors().into_iter().any(differs) {
+        return Ok(vec![arg.clone()]);
+    }
+    let mut parts = Vec::new();
+    for x in arg.tensors() {
+        parts.push(x.unbatch(level)?.unbind(0)?);
+    }
+    let example = |at: usize| {
+        let mut next = parts.iter();
+        arg.map_tensors(|x| Ok(next.next().map_or_else(|| x.clone(), |part| part[at].clone())))
+    };
+    (0..level.size).map(example).collect()
+}
+
+/// Says that there is no batching rule, where that was asked for.
+fn report(op: &Op, level: Level) -> Result<()> {
+    static REPORTED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let found =
+        RUNNING.with_borrow(|all| all.iter().find(|one| one.level.number == level.number).map(|one| one.fallback));
+    match found {
+        Some(VmapFallback::Refuse) => {
+            bail!(Value, op.name, "there is no batching rule: it would run for each example by itself")
+        }
+        Some(VmapFallback::Warn) if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(op.name) => {
+            eprintln!("vmap: {} has no batching rule, and runs for each example by itself", op.name);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An operation that draws numbers.
+fn random(op: &Op, args: &[Arg], inside: Running) -> Result<Vec<Tensor>> {
+    let outside = |f: &dyn Fn() -> Result<Vec<Tensor>>| {
+        let taken = RUNNING.with_borrow_mut(Vec::pop);
+        let _back = Back(taken);
+        f()
+    };
+    match inside.randomness {
+        VmapRandomness::Refuse => bail!(
+            Value,
+            op.name,
+            "random numbers inside vmap: say with VmapOptions::randomness whether all examples get the same"
+        ),
+        VmapRandomness::Same => outside(&|| match innermost(args.iter().flat_map(Arg::tensors)) {
+            Some(level) => match (op.call)(args) {
+                Err(error) if error.kind() == ErrorKind::Batched => one_by_one(op, args, level, true),
+                done => done,
+            },
+            None => again(op, args),
+        }),
+        VmapRandomness::Different => outside(&|| one_by_one(op, args, inside.level, false)),
+    }
+}
+
+/// Puts a `vmap` back among those that are running.
+struct Back(Option<Running>);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        if let Some(running) = self.0.take() {
+            RUNNING.with_borrow_mut(|all| all.push(running));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! `vmap` gives what a loop over the examples gives: values and derivatives, of every operation.
+
+use cotangent::autograd::{GradOptions, grad_with, hessian, jacobian, jvp, value_and_grad};
+use cotangent::ops::{self, Arg, Derivative, Op};
+use cotangent::{
+    DType, Result, Tensor, VmapFallback, VmapOptions, VmapRandomness, keepdim, tensor, vmap, vmap_all, vmap_with,
+};
+
+type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
+
+const EXAMPLES: usize = 3;
+
+/// The arguments of one example: near those of the sample, and other than those of the next.
+fn example(args: &[Arg], at: usize) -> Result<Vec<Arg>> {
+    let factor = 1.0 - 0.01 * at as f64;
+    let near = |x: &Tensor| if x.dtype() == DType::F64 { x.mul(factor) } else { Ok(x.clone()) };
+    args.iter().map(|arg| arg.map_tensors(near)).collect()
+}
+
+fn real(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
+}
+
+fn close(a: &Tensor, b: &Tensor) -> Result<bool> {
+    Ok(a.shape() == b.shape() && real(a)?.allclose_with(&real(b)?, (1e-9, 1e-9))? || {
+        let (a, b) = (real(a)?.to_vec_f64()?, real(b)?.to_vec_f64()?);
+        a.len() == b.len()
+            && a.iter()
+                .zip(&b)
+                .all(|(x, y)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-9 * (1.0 + y.abs()))
+    })
+}
+
+trait Values {
+    fn to_vec_f64(&self) -> Result<Vec<f64>>;
+}
+
+impl Values for Tensor {
+    fn to_vec_f64(&self) -> Result<Vec<f64>> {
+        self.to_dtype(DType::F64)?.to_vec()
+    }
+}
+
+/// A number that depends on every element of some results, each in its own way.
+fn weighed(results: &[Tensor]) -> Result<Option<Tensor>> {
+    let mut total: Option<Tensor> = None;
+    for y in results.iter().filter(|y| y.requires_grad()) {
+        let y = real(y)?.to_dtype(DType::F64)?;
+        let weights = Tensor::arange(1, y.numel() + 1)?.to_dtype(DType::F64)?.mul(0.7)?.sin()?.reshape(y.shape())?;
+        let sum = y.mul(&weights)?.sum(..)?;
+        total = Some(match total {
+            Some(total) => total.add(&sum)?,
+            None => sum,
+        });
+    }
+    Ok(total)
+}
+
+fn calls(op: &'static Op, which: impl Fn(usize) -> bool, faults: &mut Vec<String>) -> Result<()> {
+    for (number, sample) in op.samples()?.iter().enumerate() {
+        let args = sample.bind(op)?;
+        let floats = args.iter().flat_map(Arg::tensors).filter(|x| x.dtype() == DType::F64).count();
+        let batched: Vec<usize> = (0..floats).filter(|&k| which(k)).collect();
+        if batched.is_empty() {
+            continue;
+        }
+        // The tensors that differ between examples, by their place among those of floats.
+        let with = |inputs: &[Tensor], base: &[Arg]| -> Result<Vec<Arg>> {
+            let mut k = 0;
+            let mut swap = |x: &Tensor| {
+                if x.dtype() != DType::F64 {
+                    return Ok(x.clone());
+                }
+                k += 1;
+                let at = batched.iter().position(|&b| b == k - 1);
+                Ok(at.map_or_else(|| x.clone(), |at| inputs[at].clone()))
+            };
+            base.iter().map(|arg| arg.map_tensors(&mut swap)).collect()
+        };
+        let each: Vec<Vec<Tensor>> = (0..EXAMPLES)
+            .map(|at| {
+                let args = example(&args, at)?;
+                let all: Vec<Tensor> =
+                    args.iter().flat_map(Arg::tensors).filter(|x| x.dtype() == DType::F64).cloned().collect();
+                Ok(batched.iter().map(|&k| all[k].clone()).collect())
+            })
+            .collect::<Result<_>>()?;
+        let stacked: Vec<Tensor> = (0..batched.len())
+            .map(|k| Tensor::stack(&each.iter().map(|inputs| inputs[k].clone()).collect::<Vec<_>>(), 0))
+            .collect::<Result<_>>()?;
+        let fault = |what: &str| format!("{} sample {number} ({batched:?} batched): {what}", op.name);
+        // Values.
+        let expected: Vec<Vec<Tensor>> =
+            each.iter().map(|inputs| op.call(&with(inputs, &args)?)).collect::<Result<_>>()?;
+        let refs: Vec<&Tensor> = stacked.iter().collect();
+        let found = match vmap_all(|x| op.call(&with(x, &args)?), &refs, VmapOptions::new()) {
+            Err(error) if error.to_string().contains("examples give results of shapes") => continue,
+            Err(error) => {
+                faults.push(fault(&error.to_string()));
+                continue;
+            }
+            Ok(found) => found,
+        };
+        for (k, y) in found.iter().enumerate() {
+            let want = Tensor::stack(&expected.iter().map(|results| results[k].clone()).collect::<Vec<_>>(), 0)?;
+            if !close(y, &want)? {
+                faults.push(fault(&format!("result {k} is {y:?}, not {want:?}")));
+            }
+        }
+        if op.derivative != Derivative::Rule || op.random || sample.has_zero_derivative() {
+            continue;
+        }
+        // Derivatives inside, of each example by itself: those of a loop.
+        let derivative = |inputs: &[Tensor]| -> Result<Vec<Tensor>> {
+            let leaves: Vec<Tensor> = inputs.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<_>>()?;
+            let Some(total) = weighed(&op.call(&with(&leaves, &args)?)?)? else { return Ok(Vec::new()) };
+            let refs: Vec<&Tensor> = leaves.iter().collect();
+            let grads = grad_with(&total, &refs, GradOptions::new())?;
+            grads.into_iter().zip(&leaves).map(|(g, leaf)| g.map_or_else(|| leaf.zeros_like(), Ok)).collect()
+        };
+        let Ok(expected) = each.iter().map(|inputs| derivative(inputs)).collect::<Result<Vec<_>>>() else { continue };
+        let found = match vmap_all(derivative, &refs, VmapOptions::new()) {
+            Ok(found) => found,
+            Err(error) => {
+                faults.push(fault(&format!("the derivative inside: {error}")));
+                continue;
+            }
+        };
+        let wanted: Vec<Tensor> = (0..expected[0].len())
+            .map(|k| Tensor::stack(&expected.iter().map(|grads| grads[k].clone()).collect::<Vec<_>>(), 0))
+            .collect::<Result<_>>()?;
+        for (k, (g, want)) in found.iter().zip(&wanted).enumerate() {
+            if !close(g, want)? {
+                faults.push(fault(&format!("derivative {k} inside is {g:?}, not {want:?}")));
+            }
+        }
+        // From outside the sum over examples is differentiated, also by what they share.
+        let leaves: Vec<Tensor> = stacked.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<_>>()?;
+        let refs: Vec<&Tensor> = leaves.iter().collect();
+        let total = vmap(
+            |x| weighed(&op.call(&with(x, &args)?)?)?.map_or_else(|| Tensor::zeros_with([], DType::F64), Ok),
+            &refs,
+        )?;
+        if !total.requires_grad() {
+            continue;
+        }
+        let grads = match grad_with(&total.sum(..)?, &refs, GradOptions::new()) {
+            Ok(grads) => grads,
+            Err(error) => {
+                faults.push(fault(&format!("the derivative from outside: {error}")));
+                continue;
+            }
+        };
+        for (k, (g, want)) in grads.iter().zip(&wanted).enumerate() {
+            let g = g.clone().map_or_else(|| want.zeros_like(), Ok)?;
+            if !close(&g, want)? {
+                faults.push(fault(&format!("derivative {k} from outside is {g:?}, not {want:?}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn every_operation(which: impl Fn(usize) -> bool + Copy) -> Outcome {
+    let mut faults = Vec::new();
+    for &op in ops::list() {
+        if op.random || op.reads_layout {
+            continue;
+        }
+        calls(op, which, &mut faults).map_err(|error| format!("{}: {error}", op.name))?;
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn every_operation_on_batched_tensors() -> Outcome {
+    every_operation(|_| true)
+}
+
+#[test]
+fn every_operation_with_the_first_tensor_batched() -> Outcome {
+    every_operation(|k| k == 0)
+}
+
+#[test]
+fn every_operation_with_the_second_tensor_batched() -> Outcome {
+    every_operation(|k| k == 1)
+}
+
+#[test]
+fn functions_nest() -> Outcome {
+    let (x, y) = (Tensor::randn_with([2, 3], DType::F64)?, Tensor::randn_with([4, 3], DType::F64)?);
+    // All pairs of rows.
+    let products = vmap(|a| vmap(|b| a[0].dot(&b[0]), &[&y]), &[&x])?;
+    assert!(products.allclose(&x.matmul(&y.t()?)?)?);
+    // The inner function over another dimension than the outer.
+    let z = Tensor::randn_with([2, 3, 4], DType::F64)?;
+    let columns = VmapOptions::new().in_dims([Some(1)]).out_dim(1);
+    let sorted = vmap(|z| vmap_with(|column| Ok(column[0].sort(0)?.0), &[&z[0]], columns), &[&z])?;
+    assert!(sorted.allclose(&z.sort(1)?.0)?);
+    Ok(())
+}
+
+#[test]
+fn derivatives_of_single_examples() -> Outcome {
+    let x = Tensor::randn_with([5, 3], DType::F64)?;
+    let w = Tensor::randn_with([3, 3], DType::F64)?;
+    let f = |w: &Tensor, x: &Tensor| w.matmul(x)?.tanh()?.square()?.sum(..);
+    // By what all examples share, which has one gradient for each of them.
+    let found = vmap(|x| Ok(value_and_grad(|w| f(&w[0], &x[0]), &[&w])?.1.swap_remove(0)), &[&x])?;
+    for at in 0..5 {
+        let want = value_and_grad(|w| f(&w[0], &x.select(0, at)?), &[&w])?.1.swap_remove(0);
+        assert!(found.select(0, at)?.allclose(&want)?);
+    }
+    // The same from a leaf of outside.
+    let leaf = w.clone().requires_grad_(true)?;
+    let inside = vmap(
+        |x| Ok(grad_with(&f(&leaf, &x[0])?, &[&leaf], GradOptions::new())?.swap_remove(0).unwrap_or(w.zeros_like()?)),
+        &[&x],
+    )?;
+    assert!(inside.allclose(&found)?);
+    // After it the gradient of the sum.
+    vmap(|x| f(&leaf, &x[0]), &[&x])?.sum(..)?.backward()?;
+    assert!(leaf.grad().ok_or("there is one")?.allclose(&found.sum(0)?)?);
+    // Inside, there is no place for a gradient of each example.
+    let error = vmap(
+        |x| {
+            f(&leaf, &x[0])?.backward()?;
+            Ok(x[0].clone())
+        },
+        &[&x],
+    )
+    .err()
+    .ok_or("it is refused")?;
+    assert!(error.to_string().contains("each example"), "{error}");
+    let hessians = vmap(|x| hessian(|w| f(w, &x[0]), &w), &[&x])?;
+    let jacobians = vmap(|x| jacobian(|x| w.matmul(x)?.tanh(), &x[0]), &[&x])?;
+    let tangents = vmap(|x| Ok(jvp(|x| w.matmul(&x[0])?.tanh(), &[&x[0]], &[&x[0]])?.1), &[&x])?;
+    for at in 0..5 {
+        let x = x.select(0, at)?;
+        assert!(hessians.select(0, at)?.allclose(&hessian(|w| f(w, &x), &w)?)?);
+        assert!(jacobians.select(0, at)?.allclose(&jacobian(|x| w.matmul(x)?.tanh(), &x)?)?);
+        assert!(tangents.select(0, at)?.allclose(&jvp(|x| w.matmul(&x[0])?.tanh(), &[&x], &[&x])?.1)?);
+    }
+    // And a derivative of a whole vmap.
+    let outer = jacobian(|w| vmap(|x| f(w, &x[0]), &[&x]), &w)?;
+    assert!(outer.allclose(&found)?);
+    Ok(())
+}
+
+#[test]
+fn bad_calls_are_refused() -> Outcome {
+    let x = Tensor::randn([2, 3])?;
+    let refused = |result: Result<Tensor>, words: &[&str]| {
+        let error = result.map_err(|e| e.to_string()).err().unwrap_or_default();
+        assert!(words.iter().all(|word| error.contains(word)), "{error:?} has not all of {words:?}");
+    };
+    refused(
+        vmap(
+            |x| {
+                x[0].sum(..)?.item::<f32>()?;
+                Ok(x[0].clone())
+            },
+            &[&x],
+        ),
+        &["item", "vmap"],
+    );
+    refused(
+        vmap(
+            |x| {
+                x[0].to_vec::<f32>()?;
+                Ok(x[0].clone())
+            },
+            &[&x],
+        ),
+        &["to_vec", "vmap"],
+    );
+    refused(vmap(|x| Ok(x[0].clone()), &[&x, &Tensor::zeros([4])?]), &["vmap", "[2, 3]", "[4]"]);
+    refused(vmap(|x| Ok(x[0].clone()), &[&tensor!(1.0)?]), &["vmap", "rank 0"]);
+    refused(
+        vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().in_dims([None])),
+        &["vmap", "dimension of examples"],
+    );
+    refused(vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().in_dims([Some(0), None])), &["vmap", "1 inputs"]);
+    refused(vmap_with(|x| Ok(x[0].clone()), &[&x], VmapOptions::new().out_dim(2)), &["vmap", "2"]);
+    refused(vmap(|x| x[0].cumsum(1), &[&x]), &["cumsum", "1", "rank 1"]);
+    refused(vmap(|x| x[0].cumsum(-2), &[&x]), &["cumsum", "-2", "rank 1"]);
+    refused(vmap(|x| x[0].nonzero(), &[&tensor!([[1.0, 0.0], [1.0, 1.0]])?]), &["nonzero", "shapes"]);
+    refused(vmap(|x| x[0].as_strided([2], &[1], 0), &[&x]), &["as_strided", "memory"]);
+    refused(vmap(|x| x[0].dropout(0.5), &[&x]), &["dropout", "random"]);
+    refused(vmap_with(|x| x[0].histc(), &[&x], VmapFallback::Refuse), &["histc", "batching rule"]);
+    // A handle that got out is still no tensor with values.
+    let mut kept = None;
+    vmap(
+        |x| {
+            kept = Some(x[0].clone());
+            Ok(x[0].clone())
+        },
+        &[&x],
+    )?;
+    let kept = kept.ok_or("it was kept")?;
+    assert!(kept.to_vec::<f32>().is_err() && kept.exp()?.to_vec::<f32>().is_err());
+    let printed = format!("{kept:?} {kept}");
+    assert!(printed.contains("vmap"), "{printed}");
+    Ok(())
+}
+
+#[test]
+fn random_numbers_as_asked_for() -> Outcome {
+    let x = Tensor::ones([4, 50])?;
+    let rows = |randomness| vmap_with(|x| x[0].dropout(0.5), &[&x], randomness)?.chunk(4, 0);
+    let same = rows(VmapRandomness::Same)?;
+    assert!(same.iter().all(|row| row.equal(&same[0]).unwrap_or(false)) && same[0].max(..)?.item::<f32>()? == 2.0);
+    let different = rows(VmapRandomness::Different)?;
+    assert!(!different[0].equal(&different[1])? && !different[1].equal(&different[2])?);
+    // What a loop would draw.
+    cotangent::manual_seed(3);
+    let drawn = vmap_with(|x| x[0].add(Tensor::randn([50])?), &[&x], VmapRandomness::Different)?;
+    cotangent::manual_seed(3);
+    let loops: Vec<Tensor> = (0..4).map(|_| Tensor::randn([50])).collect::<Result<_>>()?;
+    assert!(drawn.equal(&Tensor::stack(&loops, 0)?.add(1.0)?)?);
+    Ok(())
+}
+
+#[test]
+fn nothing_and_one_example() -> Outcome {
+    let none = vmap(|x| x[0].tanh()?.sum(..), &[&Tensor::zeros([0, 3])?])?;
+    assert_eq!(none.shape(), [0]);
+    let x = Tensor::randn([1, 3])?;
+    assert!(vmap(|x| x[0].softmax(0), &[&x])?.allclose(&x.softmax(1)?)?);
+    // A result that does not depend on the examples is repeated.
+    assert_eq!(vmap(|_| Tensor::ones([2]), &[&Tensor::zeros([3, 1])?])?.shape(), [3, 2]);
+    let means = vmap(|x| x[0].mean(keepdim(..)), &[&Tensor::ones([3, 2, 2])?])?;
+    assert_eq!((means.shape(), means.to_vec::<f32>()?), (&[3, 1, 1][..], vec![1.0; 3]));
+    Ok(())
+}
