@@ -8,6 +8,7 @@ use super::linalg_solve::{regular, square_errors, square_samples};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::BackwardContext;
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dims;
 use crate::{DType, Dims, Result, Tensor, keepdim};
@@ -78,11 +79,11 @@ impl Tensor {
         const OP: &str = "matrix_exp";
         let n = square(OP, self)?;
         floats(OP, self)?;
-        let wide = self.to_dtype(crate::backend::cpu::runtime::convert::compute_dtype(self.dtype()))?;
+        let wide = if self.dtype().is_complex() { self.clone() } else { self.to_dtype(compute_dtype(self.dtype()))? };
         let value = exponential(&wide.detach())?.record(OP, &[&wide], |save| {
             let x = save.save(&wide);
             move |_: &BackwardContext, g: &Tensor| {
-                // The derivative along g is a block of the exponential of [[Aᵀ, g], [0, Aᵀ]].
+                // The derivative along g is a block of the exponential of [[Aᴴ, g], [0, Aᴴ]].
                 let x = mh(&x)?;
                 let above = Tensor::cat(&[&x, g], -1)?;
                 let below = Tensor::cat(&[&x.zeros_like()?, &x], -1)?;
@@ -104,7 +105,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32` or `f64`.
+    /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "tensorinv")]
     #[op(samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorinv(&self, #[default(2)] ind: usize) -> Result<Tensor> {

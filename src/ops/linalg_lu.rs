@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use super::linalg::{
-    columns, count, from_columns, full_precision, mh, refuse_failures, sizes, square,
+    columns, count, eye, from_columns, full_precision, mh, mt, refuse_failures, sizes, square,
 };
 use super::linalg_solve::{common_batch, regular, triangular};
 use super::ops;
@@ -29,7 +29,7 @@ options! {
     pub struct LuSolveOptions {
         /// Whether `A · X = B` is solved, or else `X · A = B`.
         left: bool = true,
-        /// Whether the transposed matrix stands in place of `A`.
+        /// Whether the conjugate transpose stands in place of `A`.
         adjoint: bool = false,
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn factor(x: &Tensor) -> Result<Factors> {
     let mut pivots = Tensor::empty(OP, last, DType::I32, x.device())?;
     let mut info = Tensor::empty(OP, lead, DType::I32, x.device())?;
     {
-        let (a, p, i) = (&mut lu.as_view_mut(OP)?, &mut pivots.as_view_mut(OP)?, &mut info.as_view_mut(OP)?);
+        let (a, p, i) = (&mut lu.as_raw_view_mut(OP)?, &mut pivots.as_raw_view_mut(OP)?, &mut info.as_raw_view_mut(OP)?);
         kernel!("linalg_lu_factor" on [a, p, i]: linalg::decompose::lu(a, p, i))?;
     }
     Ok(Factors { lu: from_columns(&lu)?, pivots, info })
@@ -68,10 +68,10 @@ impl Factors {
         let (lu, right) = common_batch(OP, &self.lu, &b.detach())?;
         let lead = &lu.shape()[..lu.rank() - 1];
         let pivots = self.pivots.expand(lead)?.contiguous()?;
-        let lu = mh(&lu)?.contiguous()?;
+        let lu = mt(&lu)?.contiguous()?;
         let mut x = columns(&right)?;
         {
-            let (a, p, to) = (lu.as_view()?, pivots.as_view()?, &mut x.as_view_mut(OP)?);
+            let (a, p, to) = (lu.as_raw_view()?, pivots.as_raw_view()?, &mut x.as_raw_view_mut(OP)?);
             kernel!("linalg_lu_solve" on [a, p, to]: linalg::decompose::lu_solve(a, p, transposed, to))?;
         }
         from_columns(&x)
@@ -102,7 +102,7 @@ fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
 /// The matrix `P` of `A = P · L · U`, for an order of rows.
 fn matrix(order: &Tensor, m: usize, dtype: DType) -> Result<Tensor> {
     let places = Tensor::arange_with(0, m as i64, (DType::I64, order.device()))?;
-    mh(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
+    mt(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
 }
 
 /// The cotangent of `A = P · L · U` from those of L and U. What lies beside the square part of a factor follows from that
@@ -141,8 +141,7 @@ fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option
 fn split(lu: &Tensor) -> Result<(Tensor, Tensor)> {
     let (m, n) = sizes("linalg_lu", lu)?;
     let k = m.min(n);
-    let one = Tensor::eye_with(m, crate::EyeOptions::new().m(k).dtype(lu.dtype()).device(lu.device()))?;
-    Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&one)?, lu.narrow(-2, 0, k)?.triu(0)?))
+    Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&eye(m, k, lu)?)?, lu.narrow(-2, 0, k)?.triu(0)?))
 }
 
 /// # LU factorizations
@@ -160,7 +159,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, or the elements are not `f32` or `f64`.
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu")]
     #[op(samples = lu_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0)]
     pub fn linalg_lu(&self) -> Result<(Tensor, Tensor, Tensor)> {
@@ -191,7 +190,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, a pivot is zero, or the elements are not `f32` or `f64`.
+    /// If there are no matrices, a pivot is zero, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu_factor")]
     #[op(samples = lu_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0)]
     pub fn linalg_lu_factor(&self) -> Result<(Tensor, Tensor)> {
@@ -227,7 +226,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, a pivot names no row, or the elements are not `f32` or `f64`.
+    /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu_solve")]
     #[op(samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_lu_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LuSolveOptions>) -> Result<Tensor> {

@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use super::entry::choices;
-use super::linalg::{columns, diag, diag_embed, from_columns, full_precision, mh, sizes, with};
+use super::linalg::{columns, diag, diag_embed, epsilon, eye, from_columns, full_precision, mh, sizes, with};
 use super::linalg_lu::matrix_errors;
 use super::linalg_solve::{common_batch, triangular};
 use super::ops;
@@ -14,7 +14,7 @@ use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::options::options;
-use crate::{DType, EyeOptions, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 choices! {
@@ -104,13 +104,13 @@ fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
     let mut a = columns(x)?;
     let mut taus = Tensor::empty(OP, with(lead, &[m.min(n)]), x.dtype(), x.device())?;
     {
-        let (a, t) = (&mut a.as_view_mut(OP)?, &mut taus.as_view_mut(OP)?);
+        let (a, t) = (&mut a.as_raw_view_mut(OP)?, &mut taus.as_raw_view_mut(OP)?);
         kernel!("linalg_qr" on [a, t]: linalg::decompose::qr(a, t))?;
     }
     let r = from_columns(&a)?.triu(0)?.narrow(-2, 0, width)?;
     let mut q = Tensor::empty(OP, with(lead, &[if with_q { width } else { 0 }, m]), x.dtype(), x.device())?;
     if with_q {
-        let (a, t, to) = (a.as_view()?, taus.as_view()?, &mut q.as_view_mut(OP)?);
+        let (a, t, to) = (a.as_raw_view()?, taus.as_raw_view()?, &mut q.as_raw_view_mut(OP)?);
         kernel!("linalg_qr" on [a, t, to]: linalg::decompose::qr_q(a, t, to))?;
     }
     Ok((from_columns(&q)?, r))
@@ -120,7 +120,7 @@ fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
 fn square_cotangent(q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: &Tensor) -> Result<Tensor> {
     let inner = gr.matmul(&mh(r)?)?;
     let inner = gq.map_or(Ok(inner.clone()), |gq| inner.sub(&mh(q)?.matmul(gq)?))?.triu(0)?;
-    let symmetric = inner.add(&mh(&inner)?)?.sub(&diag_embed(&diag(&inner)?)?)?;
+    let symmetric = inner.add(&mh(&inner)?)?.sub(&diag_embed(&diag(&inner)?.real()?)?)?;
     let g = q.matmul(&symmetric)?;
     let g = gq.map_or(Ok(g.clone()), |gq| g.add(gq))?;
     mh(&triangular(r, &mh(&g)?, true, false)?)
@@ -132,7 +132,7 @@ fn cotangent(x: &Tensor, q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: Option
     if m >= n {
         return square_cotangent(q, r, gq, &gr);
     }
-    // Of a wide matrix R₂ = Qᵀ · A₂: its cotangent is first carried to Q.
+    // Of a wide matrix R₂ = Qᴴ · A₂: its cotangent is first carried to Q.
     let (x2, g2) = (x.narrow(-1, m, n - m)?, gr.narrow(-1, m, n - m)?);
     let through = x2.matmul(&mh(&g2)?)?;
     let gq = gq.map_or(Ok(through.clone()), |gq| gq.add(&through))?;
@@ -156,7 +156,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, or the elements are not `f32` or `f64`. There is no derivative of the complete factors of
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex. There is no derivative of the complete factors of
     /// matrices with more rows than columns.
     #[doc(alias = "qr")]
     #[op(samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0)]
@@ -191,7 +191,7 @@ impl Tensor {
         Ok((q, r))
     }
 
-    /// The first columns of a product of Householder reflections `1 - tau · v · vᵀ`, as many as this tensor's matrices have. The
+    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`, as many as this tensor's matrices have. The
     /// vectors are the matrices' columns, with a 1 on the diagonal and zeros above it.
     ///
     /// ```
@@ -217,11 +217,8 @@ impl Tensor {
             bail!(Shape, OP, "vectors of {} in {a:?} and factors of {} in {t:?} do not fit", self.dtype(), tau.dtype());
         }
         let k = tau.shape()[tau.rank() - 1];
-        let eye = |columns: usize| {
-            Tensor::eye_with(m, EyeOptions::new().m(columns).dtype(self.dtype()).device(self.device()))
-        };
-        let vectors = self.narrow(-1, 0, k)?.tril(-1)?.add(&eye(k)?)?;
-        let mut q = eye(n)?.expand(self.shape())?;
+        let vectors = self.narrow(-1, 0, k)?.tril(-1)?.add(&eye(m, k, self)?)?;
+        let mut q = eye(m, n, self)?.expand(self.shape())?;
         for at in (0..k as isize).rev() {
             let v = vectors.narrow(-1, at, 1)?;
             let weights = mh(&v)?.matmul(&q)?.mul(&tau.narrow(-1, at, 1)?.unsqueeze(-1)?)?;
@@ -244,7 +241,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, or the elements are not `f32` or `f64`; with the driver `gels` in the derivative, if a matrix is not
+    /// If shapes do not fit, or the elements are not `f32`, `f64` or complex; with the driver `gels` in the derivative, if a matrix is not
     /// of full rank.
     #[doc(alias = "lstsq")]
     #[op(samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0)]
@@ -262,8 +259,7 @@ impl Tensor {
         broadcast(OP, &[&super::linalg::batch(self).into(), &super::linalg::batch(&b).into()])?;
         let empty = |dtype: DType| Tensor::zeros_with([0], (dtype, self.device()));
         let by_qr = options.driver == LstsqDriver::Gels;
-        let epsilon = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-        let rtol = options.rcond.unwrap_or(epsilon * m.max(n) as f64);
+        let rtol = options.rcond.unwrap_or(epsilon(self) * m.max(n) as f64);
         let solution = if !by_qr {
             self.linalg_pinv_with(crate::PinvOptions::new().rtol(rtol))?.matmul(&b)?
         } else if m >= n {
@@ -286,14 +282,14 @@ impl Tensor {
         };
         let residuals = if m > n && full && options.driver != LstsqDriver::Gelsy {
             let (a, b) = common_batch(OP, self, &b)?;
-            a.matmul(&solution)?.sub(&b)?.square()?.sum(-2)?
+            a.matmul(&solution)?.sub(&b)?.abs()?.square()?.sum(-2)?
         } else {
-            empty(self.dtype())?
+            empty(self.dtype().to_real())?
         };
         let given = matches!(options.driver, LstsqDriver::Gelsd | LstsqDriver::Gelss);
         let values = match values {
             Some(values) if given => values,
-            _ => empty(self.dtype())?,
+            _ => empty(self.dtype().to_real())?,
         };
         let solution = if vector { solution.squeeze(-1)? } else { solution };
         Ok(vec![solution, residuals, rank, values])

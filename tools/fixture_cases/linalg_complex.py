@@ -1,0 +1,187 @@
+"""Linear algebra of complex matrices, and eigenvalues of general ones."""
+
+import torch
+
+from .core import DTYPES, tensor
+from .linalg import SINGLE, positive, regular, turned
+
+
+def phase(first):
+    """The factor that makes the first of the largest elements of each column positive, with its derivative."""
+    size = first.detach().abs()
+    at = (size >= 0.999 * size.amax(-2, keepdim=True)).long().argmax(-2, keepdim=True)
+    return torch.sgn(first.gather(-2, at)).conj()
+
+
+def eig(x):
+    values, vectors = torch.linalg.eig(x)
+    if not values.numel():
+        return values, vectors
+    first = torch.argsort(values.detach().imag, dim=-1, descending=True, stable=True)
+    order = first.gather(-1, torch.argsort(values.detach().real.gather(-1, first), dim=-1, stable=True))
+    vectors = vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
+    return values.gather(-1, order), vectors * phase(vectors)
+
+
+def eigh(x, uplo="L"):
+    values, vectors = torch.linalg.eigh(x, UPLO=uplo)
+    if not vectors.numel():
+        return values, vectors
+    return values, vectors * phase(vectors) if x.is_complex() else turned(vectors)[0]
+
+
+def svd(x, full_matrices=True):
+    u, s, vh = torch.linalg.svd(x, full_matrices=full_matrices)
+    if not s.numel():
+        return u, s, vh
+    wide = x.shape[-2] < x.shape[-1]
+    if not x.is_complex():
+        u, v = turned(u, vh.mT) if wide else reversed(turned(vh.mT, u))
+        return u, s, v.mT
+    k, v = s.shape[-1], vh.mH
+    by = phase(u[..., :k] if wide else v[..., :k])
+    turn = lambda x: torch.cat([x[..., :k] * by, x[..., k:]], -1)
+    return turn(u), s, turn(v).mH
+
+
+def reduced_svd(x):
+    u, s, vh = svd(x, False)
+    return u, s, vh.mH
+
+
+def hermitian_part(x):
+    """Its derivative takes the gradient's Hermitian part, too; of complex numbers PyTorch's Cholesky factorization does not."""
+    return (x + x.mH) / 2 if x.is_complex() else x
+
+
+FUNCTIONS = {
+    "linalg_cholesky": lambda x, upper=False: torch.linalg.cholesky(hermitian_part(x), upper=upper),
+    "linalg_cholesky_ex": lambda x, upper=False: tuple(torch.linalg.cholesky_ex(hermitian_part(x), upper=upper)),
+    "linalg_eig": eig,
+    "linalg_eigvals": lambda x: eig(x)[0],
+    "linalg_eigh": eigh,
+    "linalg_svd": svd,
+    "svd": reduced_svd,
+}
+
+
+def complex_regular(draw, shape, dtype="c128"):
+    return torch.complex(regular(draw, shape), draw.uniform(shape, -0.6, 0.6)).to(DTYPES[dtype])
+
+
+def hermitian(draw, shape, dtype="c128"):
+    """Positive definite."""
+    x = complex_regular(draw, shape)
+    parts = torch.view_as_real((x @ x.mH).resolve_conj()).round(decimals=4)
+    return torch.view_as_complex(parts).to(DTYPES[dtype])
+
+
+def add_cases(book):
+    book.define(FUNCTIONS)
+    note = "complex"
+    for op in ("linalg_eig", "linalg_eigvals"):
+        for shape in ([3, 3], [1, 1], [2, 2, 2], [5, 5], [0, 2, 2], [0, 0]):
+            book.add(op, [book.draw(op).uniform(shape)])
+            book.add(op, [book.draw(op).complex(shape)], note=note)
+        book.add(op, [book.draw(op).uniform([3, 3], dtype="f32")], **SINGLE)
+        book.add(op, [book.draw(op).complex([3, 3], dtype="c64")], note=note, **SINGLE)
+        book.add(op, [positive(book.draw(op), [3, 3])], note="symmetric")
+        book.add(op, [tensor([[0.0, -2.0], [1.0, 0.5]])], note="a pair")
+    book.add("linalg_eigvals", [torch.diag(tensor([2.0, 2.0, 1.0]))], grad=False, note="two alike")
+    book.add("linalg_eigvals", [tensor([[1.0, 1.0], [0.0, 1.0]])], grad=False, note="too few vectors", atol=1e-7)
+    book.add("linalg_eigvals", [torch.zeros([3, 3], dtype=torch.float64)], grad=False)
+    book.add("linalg_eigvals", [tensor([[1.0, 1e6], [1e-6, 1.0]])], grad=False, note="badly scaled", rtol=1e-9)
+    for op in ("inverse", "linalg_inv_ex", "det", "slogdet", "logdet", "linalg_lu", "linalg_lu_factor", "matrix_exp", "linalg_cond"):
+        for shape in ([3, 3], [2, 2, 2], [1, 1]):
+            book.add(op, [complex_regular(book.draw(op), shape)], note=note)
+        book.add(op, [complex_regular(book.draw(op), [3, 3], "c64")], note=note, **SINGLE)
+    for op in ("linalg_lu", "linalg_lu_factor"):
+        for shape in ([2, 4], [4, 2]):
+            book.add(op, [book.draw(op).complex(shape)], note=note)
+    for n in (0, 3, -2):
+        book.add("matrix_power", [complex_regular(book.draw("matrix_power"), [2, 2])], {"n": n}, grad="auto" if n else False, note=note)
+    for p in ("fro", "nuc", "1", "-inf", "2", "-2"):
+        grad = "auto" if p in ("2", "-2") else False
+        book.add("linalg_cond", [complex_regular(book.draw("linalg_cond"), [2, 2])], {"p": p}, grad=grad, note=note)
+    for op in ("linalg_solve", "linalg_solve_ex"):
+        for a, b in (([3, 3], [3]), ([2, 2, 2], [2, 1])):
+            draw = book.draw(op)
+            book.add(op, [complex_regular(draw, a), draw.complex(b)], note=note)
+    draw = book.draw("linalg_solve")
+    book.add("linalg_solve", [complex_regular(draw, [3, 3]), draw.complex([2, 3])], {"left": False}, note=note)
+    for upper in (False, True):
+        for b, more in (([3, 2], {}), ([2, 3], {"left": False}), ([3, 2], {"unitriangular": True})):
+            draw = book.draw("linalg_solve_triangular")
+            book.add("linalg_solve_triangular", [complex_regular(draw, [3, 3]), draw.complex(b)], {"upper": upper, **more}, note=note)
+    for left in (True, False):
+        for adjoint in (True, False):
+            draw = book.draw("linalg_lu_solve")
+            lu, pivots = torch.linalg.lu_factor(draw.complex([3, 3]))
+            lu = torch.view_as_complex(torch.view_as_real(lu).contiguous().round(decimals=4))
+            b = draw.complex([3, 2] if left else [2, 3])
+            book.add("linalg_lu_solve", [lu, pivots, b], {"left": left, "adjoint": adjoint}, note=note)
+    draw = book.draw("linalg_tensorsolve")
+    book.add("linalg_tensorsolve", [complex_regular(draw, [4, 4]).reshape([2, 2, 4]), draw.complex([2, 2])], note=note)
+    book.add("linalg_tensorinv", [complex_regular(book.draw("linalg_tensorinv"), [4, 4]).reshape([2, 2, 4])], {"ind": 2}, note=note)
+    for op in ("linalg_cholesky", "linalg_cholesky_ex"):
+        for shape, args in (([3, 3], {}), ([2, 2, 2], {}), ([3, 3], {"upper": True})):
+            book.add(op, [hermitian(book.draw(op), shape)], args, note=note)
+        book.add(op, [hermitian(book.draw(op), [3, 3], "c64")], note=note, **SINGLE)
+    for upper in (False, True):
+        draw = book.draw("cholesky_solve")
+        book.add("cholesky_solve", [draw.complex([3, 2]), complex_regular(draw, [3, 3])], {"upper": upper}, note=note)
+        # The diagonal of a factor is real.
+        factor = complex_regular(book.draw("cholesky_inverse"), [3, 3])
+        factor = factor - 1j * torch.diag_embed(factor.diagonal().imag)
+        book.add("cholesky_inverse", [factor], {"upper": upper}, note=note)
+    for shape in ([3, 3], [4, 2], [2, 4], [2, 3, 2], [1, 1]):
+        book.add("linalg_qr", [book.draw("linalg_qr").complex(shape)], note=note)
+    book.add("linalg_qr", [book.draw("linalg_qr").complex([2, 4])], {"mode": "complete"}, note=note)
+    low = torch.complex(tensor([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]]), tensor([[1.0, 2.0], [0.0, 0.0], [3.0, 6.0]]))
+    for a, t in (([3, 3], [3]), ([2, 3, 2], [2, 1])):
+        draw = book.draw("linalg_householder_product")
+        book.add("linalg_householder_product", [draw.complex(a), draw.complex(t)], note=note)
+    for a, b, driver in (([4, 2], [4, 2], "gelsy"), ([4, 2], [4, 1], "gels"), ([4, 2], [4, 2], "gelsd"), ([2, 4], [2, 1], "gelsy")):
+        draw = book.draw("linalg_lstsq")
+        book.add("linalg_lstsq", [draw.complex(a), draw.complex(b)], {"driver": driver}, grad=False, note=note)
+    for op in ("linalg_eigh", "linalg_eigvalsh"):
+        for shape in ([3, 3], [2, 2, 2], [5, 5], [1, 1]):
+            book.add(op, [hermitian(book.draw(op), shape)], note=note)
+        one = book.draw(op).complex([3, 3])
+        for uplo in ("L", "U"):
+            book.add(op, [one], {"uplo": uplo}, note="one triangle is read")
+        book.add(op, [hermitian(book.draw(op), [3, 3], "c64")], note=note, **SINGLE)
+    book.add("linalg_eigvalsh", [torch.eye(3, dtype=torch.complex128)], grad=False, note="three alike")
+    for shape in ([3, 3], [4, 2], [2, 4], [2, 3, 2], [1, 1]):
+        x = book.draw("svd").complex(shape)
+        book.add("svd", [x], note=note)
+        book.add("linalg_svd", [x], {"full_matrices": False}, note=note)
+        book.add("linalg_svdvals", [x], note=note)
+        book.add("linalg_pinv", [x], note=note)
+        book.add("linalg_matrix_rank", [x], grad=False, note=note)
+    book.add("linalg_svd", [book.draw("linalg_svd").complex([3, 3], dtype="c64")], note=note, **SINGLE)
+    book.add("linalg_svdvals", [low], grad=False, note="rank 1", atol=1e-9)
+    book.add("linalg_pinv", [low], grad=False, note="rank 1")
+    book.add("linalg_matrix_rank", [low], grad=False, note="rank 1")
+    for op in ("linalg_pinv", "linalg_matrix_rank"):
+        book.add(op, [hermitian(book.draw(op), [3, 3])], {"hermitian": True}, grad=False, note=note)
+    zeros = torch.complex(tensor([[0.0, 3.0], [0.0, 0.0]]), tensor([[0.0, 4.0], [0.0, 2.0]]))
+    for ord in (0.0, 1.0, 2.0, 3.0, "inf", "-inf"):
+        for args in ({}, {"dim": 1, "keepdim": True}):
+            x = book.draw("linalg_vector_norm").complex([3, 2])
+            book.add("linalg_vector_norm", [x], {"ord": ord, **args}, grad="auto" if ord else False, note=note)
+    book.add("linalg_vector_norm", [zeros], {"ord": 2.0, "dim": 1}, note="complex zeros")
+    for ord in ("fro", "nuc", "inf", "-1", "2", "-2"):
+        book.add("linalg_matrix_norm", [book.draw("linalg_matrix_norm").complex([2, 3, 2])], {"ord": ord}, note=note)
+    for args in ({}, {"ord": "1"}, {"ord": "nuc"}, {"ord": "3", "dim": 0}):
+        book.add("linalg_norm", [book.draw("linalg_norm").complex([2, 3])], args, note=note)
+    for shape in ([4], [2, 3]):
+        book.add("prod", [book.draw("prod").complex(shape)], note=note)
+    book.add("prod", [book.draw("prod").complex([3, 2])], {"dim": 0}, note=note)
+    for op, shapes in (("linalg_cross", [[2, 3], [2, 3]]), ("linalg_vecdot", [[2, 3], [3]])):
+        draw = book.draw(op)
+        book.add(op, [draw.complex(shape) for shape in shapes], note=note)
+    book.add("linalg_vander", [book.draw("linalg_vander").complex([3])], {"N": 4}, note=note)
+    for op, shapes in (("addmm", [[2, 4], [2, 3], [3, 4]]), ("baddbmm", [[2, 2, 2], [2, 2, 3], [2, 3, 2]]), ("addr", [[2, 3], [2], [3]])):
+        draw = book.draw(op)
+        book.add(op, [draw.complex(shape) for shape in shapes], {"beta": 0.5, "alpha": -2.0}, note=note)
