@@ -4,10 +4,11 @@
 #![allow(non_snake_case)]
 
 use super::linalg::{count, floats, full_precision, identity, mh, square};
+use super::linalg_cholesky::positive;
 use super::linalg_solve::{regular, square_errors, square_samples};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
+use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dims;
@@ -92,6 +93,40 @@ impl Tensor {
             }
         })?;
         value.to_dtype(self.dtype())
+    }
+
+    /// The square roots of Hermitian, positive definite matrices that are so, too. Only the lower triangles are read.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let y = tensor!([[4.0, 0.0], [0.0, 9.0]])?.linalg_matrix_sqrth()?;
+    /// assert!(y.allclose(&tensor!([[2.0, 0.0], [0.0, 3.0]])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. Where two
+    /// eigenvalues are the same there is no second derivative.
+    #[doc(alias = "matrix_sqrth")]
+    #[doc(alias = "sqrtm")]
+    #[op(samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0)]
+    pub fn linalg_matrix_sqrth(&self) -> Result<Tensor> {
+        const OP: &str = "linalg_matrix_sqrth";
+        let root = |x: &Tensor| {
+            let (w, v) = x.linalg_eigh()?;
+            Ok((w.sqrt()?, v))
+        };
+        let (s, v) = root(&self.detach())?;
+        v.mul(&s.unsqueeze(-2)?)?.matmul(&mh(&v)?)?.record(OP, &[self], |save| {
+            let (x, s, v) = (save.save(self), save.save(&s), save.save(&v));
+            move |_: &BackwardContext, g: &Tensor| {
+                // X · dX + dX · X = dA, which is a division in the basis of eigenvectors.
+                let (s, v) = if is_grad_enabled() { root(&x)? } else { (s.clone(), v.clone()) };
+                let inner = mh(&v)?.matmul(g)?.matmul(&v)?;
+                let inner = inner.add(&mh(&inner)?)?.mul(0.5)?.div(&s.unsqueeze(-2)?.add(&s.unsqueeze(-1)?)?)?;
+                Ok(smallvec![Some(v.matmul(&inner)?.matmul(&mh(&v)?)?)])
+            }
+        })
     }
 
     /// The inverse as a map between tensors: the first `ind` dimensions have as many elements as the others, and
@@ -254,4 +289,9 @@ fn tensorsolve_errors() -> Result<Vec<ErrorCase>> {
         error!["no such dimension", "3"; sample![normal([2, 3, 6], 1)?, normal([2, 3], 1)?, [3]]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?, Tensor::zeros_with([2], DType::I64)?]],
     ])
+}
+
+fn sqrth_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 4] = [&[3, 3], &[1, 1], &[2, 4, 4], &[0, 0]];
+    shapes.iter().map(|s| Ok(sample![positive(s, 1)?].symmetric())).collect()
 }

@@ -96,8 +96,26 @@ options! {
     }
 }
 
-/// Q with `width` columns and R with as many rows, outside the graph.
-fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
+options! {
+    /// The options of [`Tensor::ormqr_with`].
+    ///
+    /// ```
+    /// use cotangent::{OrmqrOptions, tensor};
+    /// let (a, tau) = tensor!([[2.0], [1.0]])?.geqrf()?;
+    /// let y = a.ormqr_with(&tau, &tensor!([[2.0], [1.0]])?, OrmqrOptions::new().transpose(true))?;
+    /// assert!((y.to_vec::<f32>()?[0] + 5.0_f32.sqrt()).abs() < 1e-5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct OrmqrOptions {
+        /// Whether `Q` stands on the left.
+        left: bool = true,
+        /// Whether its conjugate transpose stands in place of `Q`.
+        transpose: bool = false,
+    }
+}
+
+/// R and the vectors of the reflections, column by column, and their factors, outside the graph.
+fn reflections(x: &Tensor) -> Result<(Tensor, Tensor)> {
     const OP: &str = "linalg_qr";
     let (m, n) = sizes(OP, x)?;
     let lead = &x.shape()[..x.rank() - 2];
@@ -107,6 +125,15 @@ fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
         let (a, t) = (&mut a.as_raw_view_mut(OP)?, &mut taus.as_raw_view_mut(OP)?);
         kernel!("linalg_qr" on [a, t]: linalg::decompose::qr(a, t))?;
     }
+    Ok((a, taus))
+}
+
+/// Q with `width` columns and R with as many rows, outside the graph.
+fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "linalg_qr";
+    let (m, _) = sizes(OP, x)?;
+    let lead = &x.shape()[..x.rank() - 2];
+    let (a, taus) = reflections(x)?;
     let r = from_columns(&a)?.triu(0)?.narrow(-2, 0, width)?;
     let mut q = Tensor::empty(OP, with(lead, &[if with_q { width } else { 0 }, m]), x.dtype(), x.device())?;
     if with_q {
@@ -114,6 +141,22 @@ fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
         kernel!("linalg_qr" on [a, t, to]: linalg::decompose::qr_q(a, t, to))?;
     }
     Ok((from_columns(&q)?, r))
+}
+
+/// `Q · C` for the reflections whose vectors are below the diagonals of some matrices, or `Qᴴ · C`.
+#[track_caller]
+fn reflected(vectors: &Tensor, tau: &Tensor, c: &Tensor, adjoint: bool) -> Result<Tensor> {
+    let (m, k) = sizes("linalg_householder_product", vectors)?;
+    let vectors = vectors.tril(-1)?.add(&eye(m, k, vectors)?)?;
+    let tau = if adjoint { tau.conj()? } else { tau.clone() };
+    let mut c = c.clone();
+    for step in 0..k {
+        let at = if adjoint { step } else { k - 1 - step } as isize;
+        let v = vectors.narrow(-1, at, 1)?;
+        let weights = mh(&v)?.matmul(&c)?.mul(&tau.narrow(-1, at, 1)?.unsqueeze(-1)?)?;
+        c = c.sub(&v.matmul(&weights)?)?;
+    }
+    Ok(c)
 }
 
 /// The cotangent of `A = Q · R` for a square R, from those of Q and R.
@@ -217,14 +260,69 @@ impl Tensor {
             bail!(Shape, OP, "vectors of {} in {a:?} and factors of {} in {t:?} do not fit", self.dtype(), tau.dtype());
         }
         let k = tau.shape()[tau.rank() - 1];
-        let vectors = self.narrow(-1, 0, k)?.tril(-1)?.add(&eye(m, k, self)?)?;
-        let mut q = eye(m, n, self)?.expand(self.shape())?;
-        for at in (0..k as isize).rev() {
-            let v = vectors.narrow(-1, at, 1)?;
-            let weights = mh(&v)?.matmul(&q)?.mul(&tau.narrow(-1, at, 1)?.unsqueeze(-1)?)?;
-            q = q.sub(&v.matmul(&weights)?)?;
+        let q = eye(m, n, self)?.expand(self.shape())?;
+        reflected(&self.narrow(-1, 0, k)?, tau, &q, false)
+    }
+
+    /// The QR factorization as LAPACK has it: `R` on and above the diagonals with the vectors of Householder reflections below
+    /// them, and the reflections' factors. [`linalg_householder_product`](Self::linalg_householder_product) and
+    /// [`ormqr`](Self::ormqr) take both. It has no derivative.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::randn([4, 2])?;
+    /// let (a, tau) = x.geqrf()?;
+    /// let q = a.linalg_householder_product(&tau)?;
+    /// assert!(q.matmul(&a.triu(0)?.narrow(0, 0, 2)?)?.allclose_with(&x, (1e-4, 1e-4))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = geqrf_samples, errors = matrix_errors, outputs = [a, tau], derivative = none, full_precision, tolerance = 100.0)]
+    pub fn geqrf(&self) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "geqrf";
+        sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let (a, tau) = reflections(self)?;
+        Ok((from_columns(&a)?.record_barrier(OP, &[self]), tau.record_barrier(OP, &[self])))
+    }
+
+    /// The product of the square matrix `Q` of Householder reflections, which this tensor and `tau` have as
+    /// [`geqrf`](Self::geqrf) gives them, with another matrix: from the left, or else from the right, with `Q` or its conjugate
+    /// transpose.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let q = tensor!([[0.0], [1.0]])?;
+    /// let y = q.ormqr(&tensor!([1.0])?, &tensor!([[1.0], [0.0]])?)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [0.0, -1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If shapes or dtypes do not fit, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = ormqr_samples, errors = ormqr_errors, full_precision, tolerance = 100.0)]
+    pub fn ormqr(&self, tau: &Tensor, other: &Tensor, options: impl Into<OrmqrOptions>) -> Result<Tensor> {
+        const OP: &str = "ormqr";
+        let OrmqrOptions { left, transpose } = options;
+        let ((m, n), (rows, columns)) = (sizes(OP, self)?, sizes(OP, other)?);
+        full_precision(OP, self)?;
+        let lead = super::linalg::batch(self);
+        let k = tau.shape().last().copied().unwrap_or(0);
+        let batches = tau.rank() > 0 && tau.shape()[..tau.rank() - 1] == *lead && super::linalg::batch(other) == lead;
+        let dtypes = tau.dtype() == self.dtype() && other.dtype() == self.dtype();
+        if !batches || !dtypes || k > n.min(m) || m != if left { rows } else { columns } {
+            let (a, t, c) = (self.shape(), tau.shape(), other.shape());
+            let (da, dt, dc) = (self.dtype(), tau.dtype(), other.dtype());
+            bail!(Shape, OP, "vectors of {da} in {a:?}, factors of {dt} in {t:?} and matrices of {dc} in {c:?} do not fit");
         }
-        Ok(q)
+        let vectors = self.narrow(-1, 0, k)?;
+        if left {
+            reflected(&vectors, tau, other, transpose)
+        } else {
+            mh(&reflected(&vectors, tau, &mh(other)?, !transpose)?)
+        }
     }
 
     /// Solutions `X` of the least squares problems `min ‖A · X - B‖`, this tensor being `A`; the shortest of them where there are
@@ -302,6 +400,31 @@ fn qr_samples() -> Result<Vec<Sample>> {
     all.push(sample![normal([4, 3], 4)?; mode = "r"]);
     all.push(sample![normal([3, 4], 4)?; mode = "complete"]);
     Ok(all)
+}
+
+fn geqrf_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 5] = [&[3, 3], &[5, 3], &[3, 5], &[2, 4, 2], &[0, 3, 2]];
+    shapes.iter().map(|s| Ok(sample![normal(*s, 4)?])).collect()
+}
+
+fn ormqr_samples() -> Result<Vec<Sample>> {
+    let (a, tau) = (normal([4, 2], 1)?, normal([2], 2)?);
+    let mut all = vec![sample![normal([2, 3, 3], 1)?, normal([2, 2], 2)?, normal([2, 3, 2], 3)?]];
+    for transpose in [false, true] {
+        all.push(sample![&a, &tau, normal([4, 3], 3)?; transpose = transpose]);
+        all.push(sample![&a, &tau, normal([3, 4], 3)?; left = false, transpose = transpose]);
+    }
+    Ok(all)
+}
+
+fn ormqr_errors() -> Result<Vec<ErrorCase>> {
+    let (a, tau) = (normal([4, 2], 1)?, normal([2], 2)?);
+    Ok(vec![
+        error!["sizes", "[4, 2]", "[3, 4]"; sample![&a, &tau, normal([3, 4], 3)?]],
+        error!["too many factors", "[3]"; sample![&a, normal([3], 2)?, normal([4, 3], 3)?]],
+        error!["two dtypes", "f32", "f64"; sample![&a, &tau, normal([4, 3], 3)?.to_dtype(DType::F32)?]],
+        error!["a vector", "[4]"; sample![normal([4], 1)?, &tau, normal([4, 3], 3)?]],
+    ])
 }
 
 fn householder_samples() -> Result<Vec<Sample>> {

@@ -198,7 +198,7 @@ impl Tensor {
     pub fn det(&self) -> Result<Tensor> {
         square("det", self)?;
         full_precision("det", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
         let diagonal = diag(&lu)?;
         let value = diagonal.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
         value.record("det", &[self], |save| {
@@ -238,7 +238,7 @@ impl Tensor {
     pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
         square("slogdet", self)?;
         full_precision("slogdet", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
         let diagonal = diag(&lu)?;
         let sign = diagonal.sgn()?.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
         let log = diagonal.abs()?.log()?.sum(-1)?;
@@ -374,7 +374,7 @@ pub(super) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(
 #[track_caller]
 fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
-    let factors = factor(&mt(&a.detach())?)?;
+    let factors = factor(&mt(&a.detach())?, true)?;
     let value = factors.solve(&b.detach(), true)?;
     let info = factors.info.clone();
     let x = value.record("linalg_solve", &[a, b], |save| {
@@ -397,7 +397,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
 fn invert(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
     let n = square(op, x)?;
     full_precision(op, x)?;
-    let factors = factor(&x.detach())?;
+    let factors = factor(&x.detach(), true)?;
     let one = identity(n, x)?.expand(x.shape())?;
     let inverse = factors.solve(&one, false)?.record(op, &[x], |save| {
         let y = save.save_output();

@@ -54,7 +54,44 @@ def hermitian_part(x):
     return (x + x.mH) / 2 if x.is_complex() else x
 
 
+def factors(x, pivot=True):
+    """L and U without exchanges of rows, which PyTorch's CPU does not have, step by step."""
+    if pivot:
+        return tuple(torch.linalg.lu(x))
+    m, n = x.shape[-2:]
+    rest, columns, rows = x, [], []
+    for j in range(min(m, n)):
+        row = rest[..., j : j + 1, :]
+        column = rest[..., :, j : j + 1] / row[..., :, j : j + 1]
+        columns.append(column)
+        rows.append(row)
+        rest = rest - column @ row
+    l, u = torch.cat(columns, -1), torch.cat(rows, -2)
+    own = torch.eye(m, min(m, n), dtype=x.dtype)
+    return torch.zeros(0, dtype=x.dtype), l.tril(-1) + own, u.triu()
+
+
+def lu_factor_ex(x, pivot=True):
+    if pivot:
+        return tuple(torch.linalg.lu_factor_ex(x))
+    _, l, u = factors(x, False)
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    lu = torch.cat([l.tril(-1), torch.zeros([*x.shape[:-1], n - k], dtype=x.dtype)], -1)
+    lu = lu + torch.cat([u, torch.zeros([*x.shape[:-2], m - k, n], dtype=x.dtype)], -2)
+    pivots = torch.arange(1, k + 1, dtype=torch.int32).expand([*x.shape[:-2], k])
+    return lu, pivots, torch.zeros(x.shape[:-2], dtype=torch.int32)
+
+
 FUNCTIONS = {
+    "linalg_lu": factors,
+    "linalg_lu_factor": lambda x, pivot=True: lu_factor_ex(x, pivot)[:2],
+    "linalg_lu_factor_ex": lu_factor_ex,
+    "lu_unpack": lambda lu, pivots, **args: tuple(torch.lu_unpack(lu, pivots, **args)),
+    "lu_solve": torch.lu_solve,
+    "geqrf": lambda x: tuple(torch.geqrf(x)),
+    "ormqr": torch.ormqr,
+    "linalg_matrix_sqrth": lambda x: torch.linalg.matrix_sqrth(hermitian_part(x)),
     "linalg_cholesky": lambda x, upper=False: torch.linalg.cholesky(hermitian_part(x), upper=upper),
     "linalg_cholesky_ex": lambda x, upper=False: tuple(torch.linalg.cholesky_ex(hermitian_part(x), upper=upper)),
     "linalg_eig": eig,
@@ -63,6 +100,9 @@ FUNCTIONS = {
     "linalg_svd": svd,
     "svd": reduced_svd,
 }
+
+
+NAMES = {"lu_unpack": ["self", "pivots"], "lu_solve": ["self", "LU_data", "LU_pivots"], "ormqr": ["self", "tau", "other"]}
 
 
 def complex_regular(draw, shape, dtype="c128"):
@@ -77,7 +117,7 @@ def hermitian(draw, shape, dtype="c128"):
 
 
 def add_cases(book):
-    book.define(FUNCTIONS)
+    book.define(FUNCTIONS, NAMES)
     note = "complex"
     for op in ("linalg_eig", "linalg_eigvals"):
         for shape in ([3, 3], [1, 1], [2, 2, 2], [5, 5], [0, 2, 2], [0, 0]):
@@ -185,3 +225,38 @@ def add_cases(book):
     for op, shapes in (("addmm", [[2, 4], [2, 3], [3, 4]]), ("baddbmm", [[2, 2, 2], [2, 2, 3], [2, 3, 2]]), ("addr", [[2, 3], [2], [3]])):
         draw = book.draw(op)
         book.add(op, [draw.complex(shape) for shape in shapes], {"beta": 0.5, "alpha": -2.0}, note=note)
+    for op in ("linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex"):
+        for shape in ([3, 3], [2, 2, 2]):
+            book.add(op, [regular(book.draw(op), shape)], {"pivot": False}, note="without exchanges")
+        book.add(op, [regular(book.draw(op), [4, 4])[:, :2]], {"pivot": False}, note="without exchanges")
+        book.add(op, [regular(book.draw(op), [4, 4])[:2]], {"pivot": False}, note="without exchanges")
+        book.add(op, [complex_regular(book.draw(op), [3, 3])], {"pivot": False}, note="without exchanges")
+    for shape in ([3, 3], [2, 4], [4, 2], [2, 2, 2], [0, 2, 2]):
+        book.add("linalg_lu_factor_ex", [book.draw("linalg_lu_factor_ex").uniform(shape)])
+        draw = book.draw("lu_unpack")
+        lu, pivots = torch.linalg.lu_factor(draw.uniform(shape))
+        book.add("lu_unpack", [lu.round(decimals=4), pivots])
+    book.add("linalg_lu_factor_ex", [torch.zeros([2, 2], dtype=torch.float64)], grad=False, note="singular")
+    for args in ({"unpack_data": False}, {"unpack_pivots": False}):
+        lu, pivots = torch.linalg.lu_factor(book.draw("lu_unpack").uniform([3, 3]))
+        book.add("lu_unpack", [lu.round(decimals=4), pivots], args, grad=False)
+    for b in ([3, 2], [2, 3, 1]):
+        draw = book.draw("lu_solve")
+        lu, pivots = torch.linalg.lu_factor(draw.uniform([3, 3]))
+        book.add("lu_solve", [draw.uniform(b), lu.round(decimals=4), pivots])
+    for shape in ([3, 3], [4, 2], [2, 4], [2, 3, 2], [0, 2]):
+        book.add("geqrf", [book.draw("geqrf").uniform(shape)], grad=False)
+        book.add("geqrf", [book.draw("geqrf").complex(shape)], grad=False, note=note)
+    for transpose in (False, True):
+        for left in (True, False):
+            for kind in ("uniform", "complex"):
+                draw = book.draw("ormqr")
+                x = [getattr(draw, kind)(shape) for shape in ([4, 2], [2], [4, 3] if left else [3, 4])]
+                book.add("ormqr", x, {"left": left, "transpose": transpose}, grad=False)
+    draw = book.draw("ormqr")
+    book.add("ormqr", [draw.uniform([2, 3, 2]), draw.uniform([2, 2]), draw.uniform([2, 3, 1])])
+    for shape in ([3, 3], [2, 2, 2], [1, 1]):
+        book.add("linalg_matrix_sqrth", [positive(book.draw("linalg_matrix_sqrth"), shape)])
+        book.add("linalg_matrix_sqrth", [hermitian(book.draw("linalg_matrix_sqrth"), shape)], note=note)
+    book.add("linalg_matrix_sqrth", [2.0 * torch.eye(3, dtype=torch.float64)], note="three alike")
+    book.add("linalg_matrix_sqrth", [positive(book.draw("linalg_matrix_sqrth"), [3, 3], "f32")], **SINGLE)

@@ -110,13 +110,14 @@ fn numbers(op: &'static str, gpu: &Gpu, info: &Storage, count: usize) -> Result<
     Ok(bytes.chunks_exact(size_of::<c_int>()).map(number).collect())
 }
 
-/// As the CPU's [`lu`](crate::backend::cpu::linalg::decompose::lu).
+/// As the CPU's [`lu`](crate::backend::cpu::linalg::decompose::lu), but for `pivots`, which are not written without exchanges.
 pub(crate) fn lu(
     op: &'static str,
     ordinal: usize,
     a: &mut ViewMut<'_>,
     pivots: &mut ViewMut<'_>,
     info: &mut ViewMut<'_>,
+    exchanges: bool,
 ) -> Result<()> {
     let gpu = gpu(op, ordinal)?;
     let (count, n, m) = sizes(op, a.layout.shape())?;
@@ -135,7 +136,7 @@ pub(crate) fn lu(
         let space = room::<T>(op, gpu, len)?;
         for at in 0..count {
             let a = a.wrapping_add(at * m as usize * n as usize);
-            let p = p.wrapping_add(at * m.min(n) as usize);
+            let p = if exchanges { p.wrapping_add(at * m.min(n) as usize) } else { null_mut() };
             // SAFETY: as above.
             let status = unsafe { run(handles.solver, m, n, a.cast(), m, start(&space), p, i.wrapping_add(at)) };
             solved(op, "factoring", status)?;

@@ -8,7 +8,8 @@ use crate::backend::cpu::linalg::gemm::Matrix;
 const PANEL: usize = 16;
 
 /// The LU factorization of an `m` by `n` matrix with exchanges of rows: `pivots[j]` says which row, counted from 1, was
-/// exchanged with row `j`. Returns 0, or the number of the first pivot that is zero, counted from 1.
+/// exchanged with row `j`. Without `exchanges` each is itself. Returns 0, or the number of the first pivot that is zero,
+/// counted from 1.
 ///
 /// # Errors
 /// If memory runs out.
@@ -21,16 +22,17 @@ pub(super) unsafe fn lu<T: Scalar>(
     m: usize,
     n: usize,
     pivots: &mut [i32],
+    exchanges: bool,
 ) -> Result<i32> {
     let k = m.min(n);
     let left = if k <= PANEL { k } else { (k / 2).next_multiple_of(PANEL).min(k - 1) };
     // SAFETY: the caller's promise, for parts of the matrix.
     unsafe {
         if left == n || k == 0 {
-            return Ok(panel(a, m, n, pivots));
+            return Ok(panel(a, m, n, pivots, exchanges));
         }
         let (first, second) = pivots[..k].split_at_mut(left);
-        let mut info = lu(op, a, m, left, first)?;
+        let mut info = lu(op, a, m, left, first, exchanges)?;
         let right = a.from(0, left);
         exchange(right, n - left, first);
         solve(op, left, a.matrix(), false, true, right, n - left)?;
@@ -39,7 +41,7 @@ pub(super) unsafe fn lu<T: Scalar>(
             // The transpose of what is left lies row by row.
             let across = Matrix { ptr: right.ptr.cast_const(), row: a.ld as isize, col: 1 };
             subtract(op, [n - left, m - left, left], (across, false), below.matrix().t(), rest.ptr, a.ld)?;
-            let then = lu(op, rest, m - left, n - left, second)?;
+            let then = lu(op, rest, m - left, n - left, second, exchanges)?;
             if info == 0 && then > 0 {
                 info = then + left as i32;
             }
@@ -84,14 +86,14 @@ pub(super) unsafe fn exchange_back<T: Scalar>(a: Columns<T>, n: usize, pivots: &
 
 /// # Safety
 /// As [`lu`].
-unsafe fn panel<T: Scalar>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]) -> i32 {
+unsafe fn panel<T: Scalar>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32], exchanges: bool) -> i32 {
     let mut info = 0;
     // SAFETY: the caller's promise, for columns of the matrix.
     unsafe {
         for j in 0..m.min(n) {
             let column = a.column(j, 0, m);
             let (mut best, mut at) = (column[j].size(), j);
-            for (i, x) in column.iter().enumerate().skip(j + 1) {
+            for (i, x) in column.iter().enumerate().skip(j + 1).filter(|_| exchanges) {
                 if x.size() > best {
                     (best, at) = (x.size(), i);
                 }

@@ -112,13 +112,14 @@ fn work(a: usize, b: usize, c: usize) -> usize {
     a.saturating_mul(b).saturating_mul(c)
 }
 
-/// LU factorizations in place, with exchanges of rows: `pivots` (`i32`) says which row, counted from 1, was exchanged with
+/// LU factorizations in place, with exchanges of rows if so wanted: `pivots` (`i32`) says which row, counted from 1, was exchanged with
 /// each; `info` (`i32`) is 0, or the number of the first pivot that is zero.
 pub(crate) fn lu(
     op: &'static str,
     a: &mut ViewMut<'_>,
     pivots: &mut ViewMut<'_>,
     info: &mut ViewMut<'_>,
+    exchanges: bool,
 ) -> Result<()> {
     let (count, n, m) = sizes(op, a.layout.shape())?;
     let (pivots, info) = (Pieces::<i32>::new(pivots, m.min(n)), Pieces::<i32>::new(info, 1));
@@ -126,7 +127,7 @@ pub(crate) fn lu(
         let a = Batch::<T>::new(op, a)?;
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
         each(count, work(m, n, m.min(n)), |at| unsafe {
-            info.at(at)[0] = factor::lu(op, a.at(at), m, n, pivots.at(at))?;
+            info.at(at)[0] = factor::lu(op, a.at(at), m, n, pivots.at(at), exchanges)?;
             Ok(())
         })
     })
