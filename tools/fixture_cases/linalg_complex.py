@@ -89,6 +89,10 @@ FUNCTIONS = {
     "linalg_lu_factor_ex": lu_factor_ex,
     "lu_unpack": lambda lu, pivots, **args: tuple(torch.lu_unpack(lu, pivots, **args)),
     "lu_solve": torch.lu_solve,
+    "linalg_ldl_factor": lambda x, hermitian=False: tuple(torch.linalg.ldl_factor(x, hermitian=hermitian)),
+    "linalg_ldl_factor_ex": lambda x, hermitian=False: tuple(torch.linalg.ldl_factor_ex(x, hermitian=hermitian)),
+    "linalg_ldl_solve": torch.linalg.ldl_solve,
+    "linalg_polar": lambda x: tuple(torch.linalg.polar(x)),
     "geqrf": lambda x: tuple(torch.geqrf(x)),
     "ormqr": torch.ormqr,
     "linalg_matrix_sqrth": lambda x: torch.linalg.matrix_sqrth(hermitian_part(x)),
@@ -102,7 +106,7 @@ FUNCTIONS = {
 }
 
 
-NAMES = {"lu_unpack": ["self", "pivots"], "lu_solve": ["self", "LU_data", "LU_pivots"], "ormqr": ["self", "tau", "other"]}
+NAMES = {"linalg_ldl_solve": ["self", "pivots", "B"], "lu_unpack": ["self", "pivots"], "lu_solve": ["self", "LU_data", "LU_pivots"], "ormqr": ["self", "tau", "other"]}
 
 
 def complex_regular(draw, shape, dtype="c128"):
@@ -260,3 +264,23 @@ def add_cases(book):
         book.add("linalg_matrix_sqrth", [hermitian(book.draw("linalg_matrix_sqrth"), shape)], note=note)
     book.add("linalg_matrix_sqrth", [2.0 * torch.eye(3, dtype=torch.float64)], note="three alike")
     book.add("linalg_matrix_sqrth", [positive(book.draw("linalg_matrix_sqrth"), [3, 3], "f32")], **SINGLE)
+    kinds = [("uniform", False), ("uniform", True), ("complex", False), ("complex", True)]
+    for op in ("linalg_ldl_factor", "linalg_ldl_factor_ex"):
+        for shape in ([3, 3], [1, 1], [2, 4, 4], [0, 2, 2]):
+            for kind, conjugate in kinds:
+                x = getattr(book.draw(op), kind)(shape)
+                book.add(op, [x + (x.mH if conjugate else x.mT)], {"hermitian": conjugate}, grad=False)
+        book.add(op, [tensor([[0.0, 2.0, 1.0], [2.0, 0.0, 3.0], [1.0, 3.0, 0.0]])], grad=False, note="zeros on the diagonal")
+    book.add("linalg_ldl_factor_ex", [torch.zeros([2, 2], dtype=torch.float64)], grad=False, note="zeros")
+    for shape, b in (([3, 3], [3, 2]), ([5, 5], [5, 1]), ([2, 3, 3], [2, 3, 1])):
+        for kind, conjugate in kinds:
+            draw = book.draw("linalg_ldl_solve")
+            x = getattr(draw, kind)(shape)
+            ld, pivots = torch.linalg.ldl_factor(x + (x.mH if conjugate else x.mT), hermitian=conjugate)
+            right = getattr(draw, kind)(b)
+            book.add("linalg_ldl_solve", [ld, pivots, right], {"hermitian": conjugate}, grad=False)
+    for shape in ([3, 3], [4, 2], [2, 3, 2], [1, 1]):
+        for kind in ("uniform", "complex"):
+            book.add("linalg_polar", [getattr(book.draw("linalg_polar"), kind)(shape)])
+    book.add("linalg_polar", [torch.eye(3, dtype=torch.float64) * 2], note="three alike")
+    book.add("linalg_polar", [book.draw("linalg_polar").uniform([3, 3], dtype="f32")], **SINGLE)

@@ -204,6 +204,46 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
     })
 }
 
+/// As the CPU's [`ldl`](crate::backend::cpu::linalg::decompose::ldl). cuSOLVER has it for symmetric matrices alone.
+pub(crate) fn ldl(
+    op: &'static str,
+    ordinal: usize,
+    a: &mut ViewMut<'_>,
+    pivots: &mut ViewMut<'_>,
+    info: &mut ViewMut<'_>,
+    hermitian: bool,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    if hermitian && a.dtype.is_complex() {
+        bail!(Device, op, "there is no kernel for Hermitian matrices of {} on cuda:{ordinal}", a.dtype);
+    }
+    chain::fill(op, ordinal, info, Scalar::I64(0))?;
+    if count == 0 || n == 0 {
+        return Ok(());
+    }
+    let handles = gpu.handles(op)?;
+    let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
+    scalar!(op, a.dtype, T of R,
+        size = solver::cusolverDnSsytrf_bufferSize | solver::cusolverDnDsytrf_bufferSize
+            | solver::cusolverDnCsytrf_bufferSize | solver::cusolverDnZsytrf_bufferSize,
+        run = solver::cusolverDnSsytrf | solver::cusolverDnDsytrf | solver::cusolverDnCsytrf | solver::cusolverDnZsytrf => {
+        let (a, p, i) = (a.first().cast::<T>(), pivots.first().cast::<c_int>(), info.first().cast::<c_int>());
+        let mut len = 0;
+        // SAFETY: the matrices lie one after the other, and so do their pivots and numbers; so below.
+        solved(op, "sizing", unsafe { size(handles.solver, n, a.cast(), n, &raw mut len) })?;
+        let space = room::<T>(op, gpu, len)?;
+        for at in 0..count {
+            let a = a.wrapping_add(at * n as usize * n as usize);
+            let (p, i) = (p.wrapping_add(at * n as usize), i.wrapping_add(at));
+            // SAFETY: as above.
+            let status = unsafe { run(handles.solver, lower, n, a.cast(), n, p, start(&space), len, i) };
+            solved(op, "factoring", status)?;
+        }
+        Ok(())
+    })
+}
+
 /// As the CPU's [`solve_triangular`](crate::backend::cpu::linalg::decompose::solve_triangular).
 pub(crate) fn solve_triangular(
     op: &'static str,

@@ -110,7 +110,7 @@ unsafe fn balance<T: Scalar>(op: &'static str, a: Columns<T>, n: usize) -> Resul
     let (enough, largest) = (T::Real::from_f64(0.95), one / T::Real::SMALLEST);
     for _ in 0..16 {
         let mut done = true;
-        for i in 0..n {
+        for (i, own) in scales.iter_mut().enumerate() {
             let (mut column, mut row) = (zero, zero);
             for j in (0..n).filter(|&j| j != i) {
                 // SAFETY: the caller's promise; so below.
@@ -123,14 +123,14 @@ unsafe fn balance<T: Scalar>(op: &'static str, a: Columns<T>, n: usize) -> Resul
                 continue;
             }
             let (sum, mut by, mut grown) = (column + row, one, column);
-            while grown < row / two && by < largest && scales[i] * by < largest {
+            while grown < row / two && by < largest && *own * by < largest {
                 (by, grown) = (by * two, grown * two * two);
             }
-            while grown >= row * two && by * largest > one && scales[i] * by * largest > one {
+            while grown >= row * two && by * largest > one && *own * by * largest > one {
                 (by, grown) = (by / two, grown / (two * two));
             }
             if by != one && (grown + row) / by < enough * sum {
-                (done, scales[i]) = (false, scales[i] * by);
+                (done, *own) = (false, *own * by);
                 let (down, across) = (T::from_real(by), T::from_real(one / by));
                 // SAFETY: as above.
                 unsafe {

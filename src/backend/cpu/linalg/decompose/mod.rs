@@ -9,6 +9,7 @@ mod blocks;
 mod eigen;
 mod factor;
 mod general;
+mod indefinite;
 mod reflect;
 mod singular;
 
@@ -175,6 +176,28 @@ pub(crate) fn cholesky(op: &'static str, a: &mut ViewMut<'_>, info: &mut ViewMut
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
         each(count, work(n, n, n) / 3, |at| unsafe {
             info.at(at)[0] = factor::cholesky(op, a.at(at), n)?;
+            Ok(())
+        })
+    })
+}
+
+/// LDL factorizations in place of the lower triangles of symmetric or Hermitian matrices, with LAPACK's `pivots` (`i32`);
+/// what is above them has no meaning. `info` (`i32`) is 0, or the number of the first block that is zero.
+pub(crate) fn ldl(
+    op: &'static str,
+    a: &mut ViewMut<'_>,
+    pivots: &mut ViewMut<'_>,
+    info: &mut ViewMut<'_>,
+    hermitian: bool,
+) -> Result<()> {
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    let (pivots, info) = (Pieces::<i32>::new(pivots, n), Pieces::<i32>::new(info, 1));
+    let mirror = indefinite::Mirror { conjugate: hermitian };
+    scalar!(op, a.dtype, T => {
+        let a = Batch::<T>::new(op, a)?;
+        // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+        each(count, work(n, n, n) / 3, |at| unsafe {
+            info.at(at)[0] = indefinite::ldl(a.at(at), n, pivots.at(at), mirror);
             Ok(())
         })
     })
