@@ -82,7 +82,7 @@ struct Exchanges {
 impl Exchanges {
     fn new(op: &'static str, pivots: &Tensor, n: usize) -> Result<Exchanges> {
         let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
-        let many = if n == 0 { 0 } else { numbers.len() / n };
+        let many = numbers.len().checked_div(n).unwrap_or(0);
         let mut places: Vec<i64> = with_room(op, many.saturating_mul(n).saturating_mul(n))?;
         let (mut order, mut beside): (Vec<i64>, Vec<bool>) = (with_room(op, many * n)?, with_room(op, many * n)?);
         for numbers in numbers.chunks_exact(n.max(1)) {
@@ -192,7 +192,7 @@ impl Tensor {
             bail!(Shape, OP, "factors of {da} in {a:?}, pivots of {dp} in {p:?} and right-hand sides of {db} in {b:?} do not fit");
         }
         if count(self.shape()) == 0 || B.numel() == 0 {
-            return Ok(common_batch(OP, self, B)?.1.contiguous()?);
+            return common_batch(OP, self, B)?.1.contiguous();
         }
         let Exchanges { places, order, beside } = Exchanges::new(OP, pivots, n)?;
         let turned = |x: &Tensor| if options.hermitian { mh(x) } else { mt(x) };
