@@ -56,6 +56,7 @@ macro_rules! floats {
 
         impl Add for Complex<$t> {
             type Output = Complex<$t>;
+            #[inline]
             fn add(self, other: Self) -> Self {
                 Complex::new(self.re + other.re, self.im + other.im)
             }
@@ -63,6 +64,7 @@ macro_rules! floats {
 
         impl Sub for Complex<$t> {
             type Output = Complex<$t>;
+            #[inline]
             fn sub(self, other: Self) -> Self {
                 Complex::new(self.re - other.re, self.im - other.im)
             }
@@ -70,6 +72,7 @@ macro_rules! floats {
 
         impl Mul for Complex<$t> {
             type Output = Complex<$t>;
+            #[inline]
             fn mul(self, other: Self) -> Self {
                 Complex::new(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
             }
@@ -77,6 +80,7 @@ macro_rules! floats {
 
         impl Div for Complex<$t> {
             type Output = Complex<$t>;
+            #[inline]
             fn div(self, other: Self) -> Self {
                 // Scaled by the greater part, so that squares do not overflow.
                 let scale = other.re.abs().max(other.im.abs());
@@ -88,6 +92,7 @@ macro_rules! floats {
 
         impl Neg for Complex<$t> {
             type Output = Complex<$t>;
+            #[inline]
             fn neg(self) -> Self {
                 Complex::new(-self.re, -self.im)
             }

@@ -2,18 +2,23 @@
 
 use cotangent::autograd::{GradOptions, grad, grad_with};
 use cotangent::{
-    CholeskyOptions, DType, Device, ErrorKind, Generator, LuSolveOptions, QrMode, Result, SvdOptions, Tensor,
-    with_num_threads,
+    CholeskyOptions, DType, Device, ErrorKind, Generator, LdlOptions, LuSolveOptions, QrMode, Result, SvdOptions,
+    Tensor, with_num_threads,
 };
 
 const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 161];
 
 fn normal(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
-    Generator::seed(seed).randn_with(shape, DType::F64)?.to_dtype(dtype)
+    let mut generator = Generator::seed(seed);
+    let real = generator.randn_with(shape, DType::F64)?;
+    if !dtype.is_complex() {
+        return real.to_dtype(dtype);
+    }
+    real.complex(&generator.randn_with(shape, DType::F64)?)?.to_dtype(dtype)
 }
 
 fn tolerance(dtype: DType) -> f64 {
-    if dtype == DType::F64 { 1e-10 } else { 2e-3 }
+    if dtype.to_real() == DType::F64 { 1e-10 } else { 4e-3 }
 }
 
 /// The largest difference between two tensors.
@@ -33,13 +38,13 @@ fn close(a: &Tensor, b: &Tensor, what: &str) -> Result<()> {
 
 fn orthonormal(q: &Tensor, what: &str) -> Result<()> {
     let one = identity(q.shape()[q.rank() - 1], q)?;
-    close(&q.transpose(-2, -1)?.matmul(q)?, &one, what)
+    close(&q.adjoint()?.matmul(q)?, &one, what)
 }
 
 /// Calls `check` for every size, dtype and device, with something that makes normal numbers there.
 fn each(check: impl Fn(usize, &dyn Fn(&[usize], u64) -> Result<Tensor>) -> Result<()>) -> Result<()> {
     for device in [Device::Cpu, Device::cuda(0)].into_iter().filter(|device| device.is_available()) {
-        for dtype in [DType::F64, DType::F32] {
+        for dtype in [DType::F64, DType::F32, DType::C128, DType::C64] {
             for n in SIZES {
                 check(n, &|shape, seed| normal(shape, seed, dtype)?.to_device(device))?;
             }
@@ -66,7 +71,7 @@ fn lu_factors_make_the_matrix() -> Result<()> {
         close(&x.matmul(&x.inverse()?)?, &identity(n, &x)?, "A A⁻¹")?;
         let (lu, pivots) = x.linalg_lu_factor()?;
         let y = lu.linalg_lu_solve_with(&pivots, &b, LuSolveOptions::new().adjoint(true))?;
-        close(&x.t()?.matmul(&y)?, &b, "Aᵀ X")
+        close(&x.adjoint()?.matmul(&y)?, &b, "Aᴴ X")
     })
 }
 
@@ -91,12 +96,12 @@ fn cholesky_factors_make_the_matrix() -> Result<()> {
     each(|n, normal| {
         let x = normal(&[2, n, n], 1)?;
         let one = identity(n, &x)?;
-        let a = x.matmul(&x.transpose(-2, -1)?)?.div(n as f64)?.add(&one)?;
+        let a = x.matmul(&x.adjoint()?)?.div(n as f64)?.add(&one)?;
         let l = a.linalg_cholesky()?;
-        close(&l.matmul(&l.transpose(-2, -1)?)?, &a, "L Lᵀ")?;
+        close(&l.matmul(&l.adjoint()?)?, &a, "L Lᴴ")?;
         assert_eq!(distance(&l, &l.tril(0)?)?, 0.0);
         let u = a.linalg_cholesky_with(CholeskyOptions::new().upper(true))?;
-        close(&u, &l.transpose(-2, -1)?, "U")
+        close(&u, &l.adjoint()?, "U")
     })
 }
 
@@ -120,10 +125,10 @@ fn qr_factors_make_the_matrix() -> Result<()> {
 fn eigenvectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
     each(|n, normal| {
         let x = normal(&[n, n], 1)?;
-        let a = x.add(&x.t()?)?.div((n as f64).sqrt())?;
+        let a = x.add(&x.adjoint()?)?.div((n as f64).sqrt())?;
         let (w, v) = a.linalg_eigh()?;
         orthonormal(&v, "V")?;
-        close(&v.mul(&w)?.matmul(&v.t()?)?, &a, "V W Vᵀ")?;
+        close(&v.mul(&w)?.matmul(&v.adjoint()?)?, &a, "V W Vᴴ")?;
         close(&a.linalg_eigvalsh()?, &w, "eigenvalues alone")?;
         let values = w.to_dtype(DType::F64)?.to_vec::<f64>()?;
         assert!(values.is_sorted(), "{values:?}");
@@ -139,7 +144,7 @@ fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
             let (u, s, v) = x.svd()?;
             orthonormal(&u, "U")?;
             orthonormal(&v, "V")?;
-            close(&u.mul(&s)?.matmul(&v.t()?)?, &x, "U S Vᵀ")?;
+            close(&u.mul(&s)?.matmul(&v.adjoint()?)?, &x, "U S Vᴴ")?;
             close(&x.linalg_svdvals()?, &s, "singular values alone")?;
             let values = s.to_dtype(DType::F64)?.to_vec::<f64>()?;
             assert!(values.iter().rev().is_sorted(), "{values:?}");
@@ -147,7 +152,47 @@ fn singular_vectors_are_orthonormal_and_make_the_matrix() -> Result<()> {
             let (u, _, vh) = x.linalg_svd()?;
             assert_eq!((u.shape(), vh.shape()), (&[shape[0]; 2][..], &[shape[1]; 2][..]));
             orthonormal(&u, "full U")?;
-            orthonormal(&vh.t()?, "full V")?;
+            orthonormal(&vh.adjoint()?, "full V")?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn eigenvectors_of_general_matrices_are_their_own_multiples() -> Result<()> {
+    each(|n, normal| {
+        let a = normal(&[2, n, n], 1)?.div((n as f64).sqrt())?;
+        let (w, v) = a.linalg_eig()?;
+        close(&a.to_dtype(w.dtype())?.matmul(&v)?, &v.mul(&w.unsqueeze(-2)?)?, "A V")?;
+        let lengths = v.abs()?.square()?.sum(-2)?;
+        close(&lengths, &lengths.ones_like()?, "lengths")?;
+        close(&a.linalg_eigvals()?, &w, "eigenvalues alone")?;
+        if !a.dtype().is_complex() {
+            // Pairs are exactly that, and so are real eigenvalues.
+            let (re, im) = (w.real()?.to_dtype(DType::F64)?, w.imag()?.to_dtype(DType::F64)?);
+            let (re, im) = (re.to_vec::<f64>()?, im.to_vec::<f64>()?);
+            let pair = |k: usize| re[k] == re[k + 1] && im[k] == -im[k + 1];
+            assert!((0..2 * n).all(|k| im[k] == 0.0 || pair(if im[k] > 0.0 { k } else { k - 1 })), "{im:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn ldl_factors_solve_what_they_came_from() -> Result<()> {
+    each(|n, normal| {
+        let (x, b) = (normal(&[2, n, n], 1)?, normal(&[2, n, 3], 2)?);
+        for hermitian in [false, true] {
+            if hermitian && x.dtype().is_complex() && x.device() != Device::Cpu {
+                continue;
+            }
+            let other = if hermitian { x.adjoint()? } else { x.transpose(-2, -1)? };
+            let a = x.add(&other)?.add(&identity(n, &x)?.mul(0.5)?)?;
+            let options = LdlOptions::new().hermitian(hermitian);
+            let (ld, pivots) = a.linalg_ldl_factor_with(&options)?;
+            let y = ld.linalg_ldl_solve_with(&pivots, &b, &options)?;
+            let size = y.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?.max(1.0);
+            close(&a.matmul(&y)?.div(10.0 * size)?, &b.div(10.0 * size)?, "A X")?;
         }
         Ok(())
     })
@@ -160,15 +205,33 @@ fn unusual_matrices_are_decomposed_as_well() -> Result<()> {
     let diagonal = Tensor::eye(40)?.to_dtype(DType::F64)?;
     let graded = diagonal.mul(&Tensor::arange(0, 40)?.to_dtype(DType::F64)?.mul(-0.5)?.exp()?)?;
     let zeros = Tensor::zeros_with([40, 40], DType::F64)?;
-    for (x, scale) in [(&low, 1.0), (&low, 1e200), (&low, 1e-200), (&diagonal, 1.0), (&graded, 1.0), (&zeros, 1.0)] {
-        let symmetric = x.add(&x.t()?)?;
+    let complex = normal(&[40, 3], 1, DType::C128)?.matmul(&normal(&[3, 40], 2, DType::C128)?)?;
+    let pure = diagonal.zeros_like()?.complex(&diagonal)?;
+    let all = [
+        (&low, 1.0),
+        (&low, 1e200),
+        (&low, 1e-200),
+        (&diagonal, 1.0),
+        (&graded, 1.0),
+        (&zeros, 1.0),
+        (&complex, 1.0),
+        (&complex, 1e200),
+        (&complex, 1e-200),
+        (&pure, 1.0),
+    ];
+    for (x, scale) in all {
+        let symmetric = x.add(&x.adjoint()?)?;
         let (w, v) = symmetric.mul(scale)?.linalg_eigh()?;
         orthonormal(&v, "V")?;
-        close(&v.mul(&w.div(scale)?)?.matmul(&v.t()?)?, &symmetric, "V W Vᵀ")?;
+        close(&v.mul(&w.div(scale)?)?.matmul(&v.adjoint()?)?, &symmetric, "V W Vᴴ")?;
         let (u, s, v) = x.mul(scale)?.svd()?;
         orthonormal(&u, "U")?;
         orthonormal(&v, "V")?;
-        close(&u.mul(&s.div(scale)?)?.matmul(&v.t()?)?, x, "U S Vᵀ")?;
+        close(&u.mul(&s.div(scale)?)?.matmul(&v.adjoint()?)?, x, "U S Vᴴ")?;
+        let (w, v) = x.mul(scale)?.linalg_eig()?;
+        let w = w.div(scale)?;
+        close(&x.to_dtype(DType::C128)?.matmul(&v)?, &v.mul(&w)?, "A V")?;
+        close(&x.mul(scale)?.linalg_eigvals()?.div(scale)?, &w, "eigenvalues alone")?;
     }
     assert_eq!(low.linalg_matrix_rank()?.item::<i64>()?, 3);
     Ok(())
@@ -211,6 +274,7 @@ fn derivatives_that_do_not_exist_are_refused() -> Result<()> {
         assert!(error.is_some_and(|e| e.kind() == ErrorKind::Graph) && message.contains(words), "{message:?}");
         Ok::<(), cotangent::Error>(())
     };
+    refused(x.linalg_eig()?.1.real()?, "two of the values are the same")?;
     refused(x.linalg_eigh()?.1, "two of the values are the same")?;
     refused(x.linalg_svd()?.0, "two of the values are the same")?;
     refused(x.svd()?.2, "two of the values are the same")?;

@@ -1,7 +1,7 @@
 //! What was wrong once: traps, crashes, hangs and wrong numbers that a review, an attack or a user has found.
 
 use cotangent::autograd::{self, GradOptions, grad, grad_with};
-use cotangent::{DType, Error, ErrorKind, Rounding, Scalar, Tensor, keepdim, s, tensor};
+use cotangent::{Complex, DType, Error, ErrorKind, Rounding, Scalar, Tensor, keepdim, s, tensor};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -309,5 +309,17 @@ fn a_float_becomes_the_same_integer_everywhere() -> Result {
         let cast = Tensor::full_with([1], value, DType::F64)?.to_dtype(DType::U64)?.to_vec::<u64>()?;
         assert_eq!(filled, cast, "{value}");
     }
+    Ok(())
+}
+
+/// The second gradient of a complex leaf was refused instead of added to the first.
+#[test]
+fn gradients_of_complex_leaves_add_up() -> Result<()> {
+    let z = Tensor::new([Complex::new(3.0_f64, 4.0)])?.requires_grad_(true)?;
+    for _ in 0..2 {
+        z.abs()?.sum(..)?.backward()?;
+    }
+    let found = z.grad().map(|g| g.to_vec::<Complex<f64>>()).transpose()?;
+    assert_eq!(found, Some(vec![Complex::new(1.2, 1.6)]));
     Ok(())
 }

@@ -241,7 +241,7 @@ fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
     let mut slots: Vec<_> = nodes.iter().map(|node| node.extras().grad()).collect();
     // A gradient that someone else holds is copied before it is added to; that may fail, and changes no value.
     for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()) {
-        slot.as_view_mut("backward")?;
+        slot.as_raw_view_mut("backward")?;
     }
     let _mode = mode::GradMode::disable();
     for (slot, grad) in slots.iter_mut().zip(grads) {

@@ -83,7 +83,11 @@ impl Tensor {
         if self.shape().last() != Some(&2) {
             bail!(Shape, "view_as_complex", "the last dimension must have size 2, but the shape is {:?}", self.shape());
         }
-        let whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
+        let mut whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
+        if whole.layout().joined_pairs().is_none() {
+            // Pairs side by side that do not begin where a complex number can.
+            whole = self.deep_clone()?;
+        }
         let Some(layout) = whole.layout().joined_pairs() else {
             bail!(Backend, "view_as_complex", "a copy of shape {:?} has no pairs", self.shape());
         };
@@ -316,6 +320,8 @@ fn pair_samples() -> Result<Vec<Sample>> {
         sample![x(&[3, 2, 2])?.transpose(0, 1)?],
         // These parts do not lie side by side.
         sample![x(&[2, 3])?.t()?],
+        // These begin in the middle of a pair.
+        sample![x(&[5])?.narrow(0, 1, 4)?.reshape([2, 2])?],
     ])
 }
 

@@ -267,6 +267,9 @@ impl Tensor {
     /// If there are fewer than two dimensions.
     #[op(samples = triangles, errors = triangle_errors, batch)]
     pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.tril(diagonal));
+        }
         triangle("tril", self, Triangle { upper: false, diagonal })?
             .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
     }
@@ -285,6 +288,9 @@ impl Tensor {
     /// If there are fewer than two dimensions.
     #[op(samples = triangles, errors = triangle_errors, batch)]
     pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.triu(diagonal));
+        }
         triangle("triu", self, Triangle { upper: true, diagonal })?
             .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
     }

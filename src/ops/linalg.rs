@@ -6,6 +6,12 @@ use crate::{DType, Device, EyeOptions, Result, Shape, Tensor};
 /// The conjugate transpose of the last two dimensions.
 #[track_caller]
 pub(super) fn mh(x: &Tensor) -> Result<Tensor> {
+    x.transpose(-2, -1)?.conj()
+}
+
+/// The transpose of the last two dimensions.
+#[track_caller]
+pub(super) fn mt(x: &Tensor) -> Result<Tensor> {
     x.transpose(-2, -1)
 }
 
@@ -28,15 +34,15 @@ pub(super) fn square(op: &'static str, x: &Tensor) -> Result<usize> {
 /// Refuses what decompositions do not take.
 pub(super) fn full_precision(op: &'static str, x: &Tensor) -> Result<()> {
     match x.dtype() {
-        DType::F32 | DType::F64 => Ok(()),
-        dtype => bail!(DType, op, "not defined for {dtype}: matrices of f32 or f64 are needed"),
+        DType::F32 | DType::F64 | DType::C64 | DType::C128 => Ok(()),
+        dtype => bail!(DType, op, "not defined for {dtype}: matrices of f32, f64, c64 or c128 are needed"),
     }
 }
 
-/// Refuses what is not of floating point.
+/// Refuses what is not of floating point, real or complex.
 pub(super) fn floats(op: &'static str, x: &Tensor) -> Result<()> {
     match x.dtype() {
-        dtype if dtype.is_float() => Ok(()),
+        dtype if dtype.is_float() || dtype.is_complex() => Ok(()),
         dtype => bail!(DType, op, "not defined for {dtype}: floats are needed"),
     }
 }
@@ -58,7 +64,23 @@ pub(super) fn with(lead: &[usize], last: &[usize]) -> Shape {
 
 /// The identity of size `n` beside a tensor.
 pub(super) fn identity(n: usize, like: &Tensor) -> Result<Tensor> {
-    Tensor::eye_with(n, EyeOptions::new().dtype(like.dtype()).device(like.device()))
+    eye(n, n, like)
+}
+
+/// Ones on the diagonal of `m` rows and `n` columns, beside a tensor.
+pub(super) fn eye(m: usize, n: usize, like: &Tensor) -> Result<Tensor> {
+    let options = EyeOptions::new().m(n).dtype(like.dtype().to_real()).device(like.device());
+    Tensor::eye_with(m, options)?.to_dtype(like.dtype())
+}
+
+/// Which elements are on the diagonals of matrices of size `n`.
+pub(super) fn diagonal_mask(n: usize, like: &Tensor) -> Result<Tensor> {
+    Tensor::eye_with(n, EyeOptions::new().dtype(DType::Bool).device(like.device()))
+}
+
+/// The distance of 1 from the next number, in the dtype of the parts.
+pub(super) fn epsilon(x: &Tensor) -> f64 {
+    if x.dtype().to_real() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
 }
 
 /// The main diagonals of the matrices.
@@ -75,12 +97,12 @@ pub(super) fn diag_embed(x: &Tensor) -> Result<Tensor> {
 
 /// A copy of the matrices that lies column by column, as decompositions take them, outside the graph.
 pub(super) fn columns(x: &Tensor) -> Result<Tensor> {
-    mh(&x.detach())?.copied("copy")
+    mt(&x.detach())?.copied("copy")
 }
 
 /// The matrices that lie column by column in a tensor.
 pub(super) fn from_columns(x: &Tensor) -> Result<Tensor> {
-    mh(x)
+    mt(x)
 }
 
 /// Refuses what a decomposition has stopped at: `info` has a number for each matrix, 0 where all went well.

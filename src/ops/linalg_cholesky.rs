@@ -62,7 +62,7 @@ fn factor(op: &'static str, x: &Tensor, upper: bool) -> Result<(Tensor, Tensor)>
     let mut l = columns(&if upper { mh(x)? } else { x.clone() })?;
     let mut info = Tensor::empty(op, lead, DType::I32, x.device())?;
     {
-        let (a, i) = (&mut l.as_view_mut(op)?, &mut info.as_view_mut(op)?);
+        let (a, i) = (&mut l.as_raw_view_mut(op)?, &mut info.as_raw_view_mut(op)?);
         kernel!("linalg_cholesky" on [a, i]: linalg::decompose::cholesky(a, i))?;
     }
     let l = from_columns(&l)?.tril(0)?;
@@ -73,7 +73,7 @@ fn factor(op: &'static str, x: &Tensor, upper: bool) -> Result<(Tensor, Tensor)>
             let y = ctx.output(&y);
             let (l, g) = if upper { (mh(&y)?, mh(g)?) } else { (y, g.clone()) };
             let lower = mh(&l)?.matmul(&g)?.tril(0)?;
-            let inner = lower.add(&mh(&lower)?)?.sub(&diag_embed(&diag(&lower)?)?)?.mul(0.5)?;
+            let inner = lower.add(&mh(&lower)?)?.sub(&diag_embed(&diag(&lower)?.real()?)?)?.mul(0.5)?;
             let half = triangular(&mh(&l)?, &inner, true, false)?;
             Ok(smallvec![Some(mh(&triangular(&mh(&l)?, &mh(&half)?, true, false)?)?)])
         }
@@ -84,8 +84,8 @@ fn factor(op: &'static str, x: &Tensor, upper: bool) -> Result<(Tensor, Tensor)>
 /// # Cholesky factorizations
 #[ops]
 impl Tensor {
-    /// Lower triangles `L` with `A = L · Lᵀ` for symmetric, positive definite matrices; only one triangle of them is read. With
-    /// the option `upper`, upper triangles `U` with `A = Uᵀ · U`. The gradient is symmetric.
+    /// Lower triangles `L` with `A = L · Lᴴ` for Hermitian, positive definite matrices; only one triangle of them is read. With
+    /// the option `upper`, upper triangles `U` with `A = Uᴴ · U`. The gradient is Hermitian.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -95,9 +95,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not positive definite or not square, or the elements are not `f32` or `f64`.
+    /// If a matrix is not positive definite or not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "cholesky")]
-    #[op(samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0)]
+    #[op(samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky(&self, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_cholesky";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -118,7 +118,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_cholesky`](Self::linalg_cholesky), of matrices that are not positive definite only with `check_errors`.
     #[doc(alias = "cholesky_ex")]
-    #[op(samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0)]
+    #[op(samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky_ex(&self, options: impl Into<CholeskyExOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_cholesky_ex";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -139,8 +139,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, or the elements are not `f32` or `f64`.
-    #[op(samples = cholesky_solve_samples, errors = cholesky_solve_errors, full_precision, tolerance = 100.0)]
+    /// If shapes do not fit, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = cholesky_solve_samples, errors = cholesky_solve_errors, full_precision, tolerance = 100.0, batch)]
     pub fn cholesky_solve(&self, L: &Tensor, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "cholesky_solve";
         let n = square(OP, L)?;
@@ -167,8 +167,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square, or the elements are not `f32` or `f64`.
-    #[op(samples = cholesky_inverse_samples, errors = square_errors, full_precision, tolerance = 100.0)]
+    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = cholesky_inverse_samples, errors = square_errors, full_precision, tolerance = 100.0, batch)]
     pub fn cholesky_inverse(&self, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "cholesky_inverse";
         let n = square(OP, self)?;

@@ -3,11 +3,13 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use super::linalg::{count, floats, full_precision, identity, mh, square};
+use super::linalg::{any, count, floats, full_precision, identity, mh, sizes, square};
+use super::linalg_cholesky::positive;
 use super::linalg_solve::{regular, square_errors, square_samples};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
+use crate::autograd::{BackwardContext, is_grad_enabled};
+use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dims;
 use crate::{DType, Dims, Result, Tensor, keepdim};
@@ -73,16 +75,16 @@ impl Tensor {
     /// # Errors
     /// If a matrix is not square, or the elements are not floats.
     #[doc(alias = "linalg_matrix_exp")]
-    #[op(samples = square_samples, errors = exp_errors, aliases = ["linalg_matrix_exp"], tolerance = 100.0)]
+    #[op(samples = square_samples, errors = exp_errors, aliases = ["linalg_matrix_exp"], tolerance = 100.0, batch)]
     pub fn matrix_exp(&self) -> Result<Tensor> {
         const OP: &str = "matrix_exp";
         let n = square(OP, self)?;
         floats(OP, self)?;
-        let wide = self.to_dtype(crate::backend::cpu::runtime::convert::compute_dtype(self.dtype()))?;
+        let wide = if self.dtype().is_complex() { self.clone() } else { self.to_dtype(compute_dtype(self.dtype()))? };
         let value = exponential(&wide.detach())?.record(OP, &[&wide], |save| {
             let x = save.save(&wide);
             move |_: &BackwardContext, g: &Tensor| {
-                // The derivative along g is a block of the exponential of [[Aᵀ, g], [0, Aᵀ]].
+                // The derivative along g is a block of the exponential of [[Aᴴ, g], [0, Aᴴ]].
                 let x = mh(&x)?;
                 let above = Tensor::cat(&[&x, g], -1)?;
                 let below = Tensor::cat(&[&x.zeros_like()?, &x], -1)?;
@@ -91,6 +93,94 @@ impl Tensor {
             }
         })?;
         value.to_dtype(self.dtype())
+    }
+
+    /// The square roots of Hermitian, positive definite matrices that are so, too. Only the lower triangles are read.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let y = tensor!([[4.0, 0.0], [0.0, 9.0]])?.linalg_matrix_sqrth()?;
+    /// assert!(y.allclose(&tensor!([[2.0, 0.0], [0.0, 3.0]])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. Where two
+    /// eigenvalues are the same there is no second derivative.
+    #[doc(alias = "matrix_sqrth")]
+    #[doc(alias = "sqrtm")]
+    #[op(samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0, batch)]
+    pub fn linalg_matrix_sqrth(&self) -> Result<Tensor> {
+        const OP: &str = "linalg_matrix_sqrth";
+        let root = |x: &Tensor| {
+            let (w, v) = x.linalg_eigh()?;
+            Ok((w.sqrt()?, v))
+        };
+        let (s, v) = root(&self.detach())?;
+        v.mul(&s.unsqueeze(-2)?)?.matmul(&mh(&v)?)?.record(OP, &[self], |save| {
+            let (x, s, v) = (save.save(self), save.save(&s), save.save(&v));
+            move |_: &BackwardContext, g: &Tensor| {
+                // X · dX + dX · X = dA, which is a division in the basis of eigenvectors.
+                let (s, v) = if is_grad_enabled() { root(&x)? } else { (s.clone(), v.clone()) };
+                Ok(smallvec![Some(sylvester(&s, &v, &g.add(&mh(g)?)?.mul(0.5)?)?)])
+            }
+        })
+    }
+
+    /// The polar decomposition `A = U · H` of matrices with no fewer rows than columns: `U` has orthonormal columns, and `H` is
+    /// Hermitian and has no negative eigenvalues.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (u, h) = tensor!([[0.0, -2.0], [3.0, 0.0]])?.linalg_polar()?;
+    /// assert!(u.allclose_with(&tensor!([[0.0, -1.0], [1.0, 0.0]])?, (1e-5, 1e-5))?);
+    /// assert!(h.allclose_with(&tensor!([[3.0, 0.0], [0.0, 2.0]])?, (1e-5, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer rows than columns, elements are not finite, or are not `f32`, `f64` or complex. The derivative is refused
+    /// where columns depend on each other, and the second one where two singular values are the same.
+    #[op(samples = polar_samples, errors = polar_errors, outputs = [u, h], full_precision, tolerance = 1000.0, batch)]
+    pub fn linalg_polar(&self) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "linalg_polar";
+        let (m, n) = sizes(OP, self)?;
+        full_precision(OP, self)?;
+        if m < n {
+            bail!(Shape, OP, "matrices of {m} by {n} in shape {:?} have fewer rows than columns", self.shape());
+        }
+        let (u, s, v) = self.detach().svd()?;
+        let (u, h) = (u.matmul(&mh(&v)?)?, v.mul(&s.unsqueeze(-2)?)?.matmul(&mh(&v)?)?);
+        let [u, h] = Tensor::record_joint([u, h], OP, &[self], |save| {
+            let (u, h) = (save.save_output_at(0), save.save_output_at(1));
+            let (s, v) = (save.save(&s), save.save(&v));
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                if any(&s.eq(0)?)? {
+                    bail!(Graph, OP, "the derivative does not exist: a singular value is zero");
+                }
+                let (u, h) = (ctx.output_at(0, &u)?, ctx.output_at(1, &h)?);
+                let (s, v) = if is_grad_enabled() { h.linalg_eigh()? } else { (s.clone(), v.clone()) };
+                // U turns by what is skew; H takes the rest.
+                let mut turning = h.zeros_like()?;
+                if let Some(g) = &cotangents[0] {
+                    turning = turning.add(&mh(&u)?.matmul(g)?)?;
+                }
+                if let Some(g) = &cotangents[1] {
+                    turning = turning.sub(&g.matmul(&h)?)?;
+                }
+                let mut inner = sylvester(&s, &v, &turning.sub(&mh(&turning)?)?)?;
+                if let Some(g) = &cotangents[1] {
+                    inner = inner.add(g)?;
+                }
+                let mut cotangent = u.matmul(&inner)?;
+                if let Some(g) = cotangents[0].as_ref().filter(|_| m > n) {
+                    let beside = g.sub(&u.matmul(&mh(&u)?.matmul(g)?)?)?;
+                    cotangent = cotangent.add(&mh(&h.linalg_solve(&mh(&beside)?)?)?)?;
+                }
+                Ok(smallvec![Some(cotangent)])
+            }
+        })?;
+        Ok((u, h))
     }
 
     /// The inverse as a map between tensors: the first `ind` dimensions have as many elements as the others, and
@@ -104,7 +194,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32` or `f64`.
+    /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "tensorinv")]
     #[op(samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorinv(&self, #[default(2)] ind: usize) -> Result<Tensor> {
@@ -155,6 +245,14 @@ impl Tensor {
         }
         moved.reshape([n, n])?.linalg_solve(&B.reshape([n])?)?.reshape(&last[..])
     }
+}
+
+/// The solution `X` of `A · X + X · A = C` for a Hermitian `A` with these eigenvalues and eigenvectors.
+#[track_caller]
+fn sylvester(values: &Tensor, vectors: &Tensor, c: &Tensor) -> Result<Tensor> {
+    let inner = mh(vectors)?.matmul(c)?.matmul(vectors)?;
+    let inner = inner.div(&values.unsqueeze(-2)?.add(&values.unsqueeze(-1)?)?)?;
+    vectors.matmul(&inner)?.matmul(&mh(vectors)?)
 }
 
 /// By halving the matrices until a Taylor polynomial will do, and squaring its value as often.
@@ -252,5 +350,23 @@ fn tensorsolve_errors() -> Result<Vec<ErrorCase>> {
         error!["elements", "[2, 3, 4]", "[2, 3]"; sample![normal([2, 3, 4], 1)?, normal([2, 3], 1)?]],
         error!["no such dimension", "3"; sample![normal([2, 3, 6], 1)?, normal([2, 3], 1)?, [3]]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?, Tensor::zeros_with([2], DType::I64)?]],
+    ])
+}
+
+fn sqrth_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 4] = [&[3, 3], &[1, 1], &[2, 4, 4], &[0, 0]];
+    shapes.iter().map(|s| Ok(sample![positive(s, 1)?].symmetric())).collect()
+}
+
+fn polar_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 5] = [&[3, 3], &[1, 1], &[4, 2], &[2, 3, 2], &[3, 0]];
+    shapes.iter().map(|s| Ok(sample![normal(*s, 4)?])).collect()
+}
+
+fn polar_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["fewer rows", "2 by 3"; sample![normal([2, 3], 1)?]],
+        error!["a vector", "[3]"; sample![normal([3], 1)?]],
+        error!["half precision", "f16"; sample![Tensor::zeros_with([2, 2], DType::F16)?]],
     ])
 }

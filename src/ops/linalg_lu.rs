@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use super::linalg::{
-    columns, count, from_columns, full_precision, mh, refuse_failures, sizes, square,
+    columns, count, eye, from_columns, full_precision, mh, mt, refuse_failures, sizes, square,
 };
 use super::linalg_solve::{common_batch, regular, triangular};
 use super::ops;
@@ -15,6 +15,56 @@ use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
+
+options! {
+    /// The options of [`Tensor::linalg_lu_with`] and [`Tensor::linalg_lu_factor_with`].
+    ///
+    /// ```
+    /// use cotangent::{LuOptions, tensor};
+    /// let (_, l, _) = tensor!([[1.0, 2.0], [4.0, 6.0]])?.linalg_lu_with(LuOptions::new().pivot(false))?;
+    /// assert_eq!(l.to_vec::<f32>()?, [1.0, 0.0, 4.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LuOptions {
+        /// Whether rows are exchanged, which keeps rounding small. Without it even regular matrices may have no factors.
+        pivot: bool = true,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::linalg_lu_factor_ex_with`].
+    ///
+    /// ```
+    /// use cotangent::{LuFactorExOptions, Tensor};
+    /// let singular = Tensor::zeros([2, 2])?;
+    /// assert!(singular.linalg_lu_factor_ex_with(LuFactorExOptions::new().check_errors(true)).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LuFactorExOptions {
+        /// Whether rows are exchanged.
+        pivot: bool = true,
+        /// Whether a pivot of zero is an error.
+        check_errors: bool = false,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::lu_unpack_with`].
+    ///
+    /// ```
+    /// use cotangent::{LuUnpackOptions, tensor};
+    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// let (p, l, _) = lu.lu_unpack_with(&pivots, LuUnpackOptions::new().unpack_data(false))?;
+    /// assert_eq!((p.shape(), l.shape()), (&[2, 2][..], &[0][..]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LuUnpackOptions {
+        /// Whether L and U are wanted; else they have no elements.
+        unpack_data: bool = true,
+        /// Whether P is wanted; else it has no elements.
+        unpack_pivots: bool = true,
+    }
+}
 
 options! {
     /// The options of [`Tensor::linalg_lu_solve_with`].
@@ -29,7 +79,7 @@ options! {
     pub struct LuSolveOptions {
         /// Whether `A · X = B` is solved, or else `X · A = B`.
         left: bool = true,
-        /// Whether the transposed matrix stands in place of `A`.
+        /// Whether the conjugate transpose stands in place of `A`.
         adjoint: bool = false,
     }
 }
@@ -45,18 +95,22 @@ pub(super) struct Factors {
     pub info: Tensor,
 }
 
-/// Factors the matrices of a tensor.
-pub(super) fn factor(x: &Tensor) -> Result<Factors> {
+/// Factors the matrices of a tensor, with exchanges of rows or without them.
+pub(super) fn factor(x: &Tensor, exchanges: bool) -> Result<Factors> {
     const OP: &str = "linalg_lu_factor";
     let (m, n) = sizes(OP, x)?;
     let lead: Shape = x.shape()[..x.rank() - 2].into();
     let mut lu = columns(x)?;
     let last: Shape = lead.iter().copied().chain([m.min(n)]).collect();
-    let mut pivots = Tensor::empty(OP, last, DType::I32, x.device())?;
+    let mut pivots = Tensor::empty(OP, last.clone(), DType::I32, x.device())?;
     let mut info = Tensor::empty(OP, lead, DType::I32, x.device())?;
     {
-        let (a, p, i) = (&mut lu.as_view_mut(OP)?, &mut pivots.as_view_mut(OP)?, &mut info.as_view_mut(OP)?);
-        kernel!("linalg_lu_factor" on [a, p, i]: linalg::decompose::lu(a, p, i))?;
+        let (a, p, i) = (&mut lu.as_raw_view_mut(OP)?, &mut pivots.as_raw_view_mut(OP)?, &mut info.as_raw_view_mut(OP)?);
+        kernel!("linalg_lu_factor" on [a, p, i]: linalg::decompose::lu(a, p, i, exchanges))?;
+    }
+    if !exchanges {
+        let own = Tensor::arange_with(1, m.min(n) as i64 + 1, (DType::I32, x.device()))?;
+        pivots = own.expand(last.to_vec())?.contiguous()?;
     }
     Ok(Factors { lu: from_columns(&lu)?, pivots, info })
 }
@@ -68,10 +122,10 @@ impl Factors {
         let (lu, right) = common_batch(OP, &self.lu, &b.detach())?;
         let lead = &lu.shape()[..lu.rank() - 1];
         let pivots = self.pivots.expand(lead)?.contiguous()?;
-        let lu = mh(&lu)?.contiguous()?;
+        let lu = mt(&lu)?.contiguous()?;
         let mut x = columns(&right)?;
         {
-            let (a, p, to) = (lu.as_view()?, pivots.as_view()?, &mut x.as_view_mut(OP)?);
+            let (a, p, to) = (lu.as_raw_view()?, pivots.as_raw_view()?, &mut x.as_raw_view_mut(OP)?);
             kernel!("linalg_lu_solve" on [a, p, to]: linalg::decompose::lu_solve(a, p, transposed, to))?;
         }
         from_columns(&x)
@@ -102,7 +156,7 @@ fn permutation(op: &'static str, pivots: &Tensor, m: usize) -> Result<Tensor> {
 /// The matrix `P` of `A = P · L · U`, for an order of rows.
 fn matrix(order: &Tensor, m: usize, dtype: DType) -> Result<Tensor> {
     let places = Tensor::arange_with(0, m as i64, (DType::I64, order.device()))?;
-    mh(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
+    mt(&order.unsqueeze(-1)?.eq(&places)?.to_dtype(dtype)?)
 }
 
 /// The cotangent of `A = P · L · U` from those of L and U. What lies beside the square part of a factor follows from that
@@ -141,15 +195,53 @@ fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option
 fn split(lu: &Tensor) -> Result<(Tensor, Tensor)> {
     let (m, n) = sizes("linalg_lu", lu)?;
     let k = m.min(n);
-    let one = Tensor::eye_with(m, crate::EyeOptions::new().m(k).dtype(lu.dtype()).device(lu.device()))?;
-    Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&one)?, lu.narrow(-2, 0, k)?.triu(0)?))
+    Ok((lu.narrow(-1, 0, k)?.tril(-1)?.add(&eye(m, k, lu)?)?, lu.narrow(-2, 0, k)?.triu(0)?))
+}
+
+/// The LU factorization in one tensor with its derivative, the pivots, and what the factorization said.
+#[track_caller]
+fn factored(op: &'static str, x: &Tensor, exchanges: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let (m, n) = sizes(op, x)?;
+    full_precision(op, x)?;
+    let Factors { lu, pivots, info } = factor(&x.detach(), exchanges)?;
+    let kept = pivots.clone();
+    let [lu, pivots] = Tensor::record_joint([lu, pivots], op, &[x], |save| {
+        let (lu, pivots) = (save.save_output_at(0), save.save(&kept));
+        move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+            let Some(Some(g)) = cotangents.first() else { return Ok(smallvec![None]) };
+            let (l, u) = split(&ctx.output_at(0, &lu)?)?;
+            let p = matrix(&permutation(op, &pivots, m)?, m, g.dtype())?;
+            let k = m.min(n);
+            let (gl, gu) = (g.narrow(-1, 0, k)?.tril(-1)?, g.narrow(-2, 0, k)?.triu(0)?);
+            Ok(smallvec![Some(cotangent(&p, &l, &u, Some(&gl), Some(&gu))?)])
+        }
+    })?;
+    Ok((lu, pivots, info))
+}
+
+fn singular(pivot: i32) -> String {
+    format!("is singular: pivot {pivot} is zero")
+}
+
+fn empty(like: &Tensor) -> Result<Tensor> {
+    Tensor::zeros_with([0], (like.dtype(), like.device()))
+}
+
+/// Refuses pivots that are not integers, `k` for each matrix.
+fn check_pivots(op: &'static str, x: &Tensor, pivots: &Tensor, k: usize) -> Result<()> {
+    let fits = pivots.shape().split_last() == Some((&k, super::linalg::batch(x)));
+    if pivots.dtype().is_float() || pivots.dtype().is_complex() || !fits {
+        let (p, a) = (pivots.shape(), x.shape());
+        bail!(Shape, op, "pivots of {} in shape {p:?} do not fit matrices in {a:?}", pivots.dtype());
+    }
+    Ok(())
 }
 
 /// # LU factorizations
 #[ops]
 impl Tensor {
     /// Matrices `P`, `L` and `U` with `A = P · L · U`: a permutation of rows, a lower triangle with ones on its diagonal, and an
-    /// upper triangle.
+    /// upper triangle. Without the option `pivot`, `A = L · U`, and `P` has no elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -160,14 +252,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, or the elements are not `f32` or `f64`.
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu")]
-    #[op(samples = lu_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0)]
-    pub fn linalg_lu(&self) -> Result<(Tensor, Tensor, Tensor)> {
+    #[op(samples = pivot_samples, errors = matrix_errors, outputs = [p, l, u], aliases = ["lu"], full_precision, tolerance = 100.0, batch)]
+    pub fn linalg_lu(&self, options: impl Into<LuOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "linalg_lu";
         let (m, _) = sizes(OP, self)?;
         full_precision(OP, self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let Factors { lu, pivots, .. } = factor(&self.detach(), options.pivot)?;
         let (l, u) = split(&lu)?;
         let p = matrix(&permutation(OP, &pivots, m)?, m, self.dtype())?;
         let [l, u] = Tensor::record_joint([l, u], OP, &[self], |save| {
@@ -177,7 +269,7 @@ impl Tensor {
                 Ok(smallvec![Some(cotangent(&p, &l, &u, cotangents[0].as_ref(), cotangents[1].as_ref())?)])
             }
         })?;
-        Ok((p, l, u))
+        Ok((if options.pivot { p } else { empty(self)? }, l, u))
     }
 
     /// The LU factorization in one tensor, U on and above the diagonals and L below them, and the pivots: with which row,
@@ -191,28 +283,78 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, a pivot is zero, or the elements are not `f32` or `f64`.
+    /// If there are no matrices, a pivot is zero, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu_factor")]
-    #[op(samples = lu_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0)]
-    pub fn linalg_lu_factor(&self) -> Result<(Tensor, Tensor)> {
+    #[op(samples = pivot_samples, errors = matrix_errors, outputs = [lu, pivots], aliases = ["lu_factor"], full_precision, tolerance = 100.0, batch)]
+    pub fn linalg_lu_factor(&self, options: impl Into<LuOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_lu_factor";
+        let (lu, pivots, info) = factored(OP, self, options.pivot)?;
+        refuse_failures(OP, &info, singular)?;
+        Ok((lu, pivots))
+    }
+
+    /// As [`linalg_lu_factor`](Self::linalg_lu_factor), and for each matrix 0 or the number of the first pivot that is zero.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (_, _, info) = tensor!([[1.0, 2.0], [2.0, 4.0]])?.linalg_lu_factor_ex()?;
+    /// assert_eq!(info.item::<i32>()?, 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`linalg_lu_factor`](Self::linalg_lu_factor), of pivots that are zero only with `check_errors`.
+    #[doc(alias = "lu_factor_ex")]
+    #[op(samples = pivot_samples, errors = lu_factor_ex_errors, outputs = [lu, pivots, info], full_precision, tolerance = 100.0, batch)]
+    pub fn linalg_lu_factor_ex(&self, options: impl Into<LuFactorExOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        const OP: &str = "linalg_lu_factor_ex";
+        let (lu, pivots, info) = factored(OP, self, options.pivot)?;
+        if options.check_errors {
+            refuse_failures(OP, &info, singular)?;
+        }
+        Ok((lu, pivots, info))
+    }
+
+    /// The matrices `P`, `L` and `U` out of what [`linalg_lu_factor`](Self::linalg_lu_factor) gives: this tensor, and the pivots.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// let (p, l, u) = lu.lu_unpack(&pivots)?;
+    /// assert_eq!(p.matmul(&l)?.matmul(&u)?.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = unpack_samples, errors = unpack_errors, outputs = [p, l, u], full_precision)]
+    pub fn lu_unpack(&self, pivots: &Tensor, options: impl Into<LuUnpackOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        const OP: &str = "lu_unpack";
         let (m, n) = sizes(OP, self)?;
         full_precision(OP, self)?;
-        let Factors { lu, pivots, info } = factor(&self.detach())?;
-        refuse_failures(OP, &info, |pivot| format!("is singular: pivot {pivot} is zero"))?;
-        let kept = pivots.clone();
-        let [lu, pivots] = Tensor::record_joint([lu, pivots], OP, &[self], |save| {
-            let (lu, pivots) = (save.save_output_at(0), save.save(&kept));
-            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
-                let Some(Some(g)) = cotangents.first() else { return Ok(smallvec![None]) };
-                let (l, u) = split(&ctx.output_at(0, &lu)?)?;
-                let p = matrix(&permutation(OP, &pivots, m)?, m, g.dtype())?;
-                let k = m.min(n);
-                let (gl, gu) = (g.narrow(-1, 0, k)?.tril(-1)?, g.narrow(-2, 0, k)?.triu(0)?);
-                Ok(smallvec![Some(cotangent(&p, &l, &u, Some(&gl), Some(&gu))?)])
-            }
-        })?;
-        Ok((lu, pivots))
+        check_pivots(OP, self, pivots, m.min(n))?;
+        let p = match options.unpack_pivots {
+            true => matrix(&permutation(OP, pivots, m)?, m, self.dtype())?,
+            false => empty(self)?,
+        };
+        let (l, u) = if options.unpack_data { split(self)? } else { (empty(self)?, empty(self)?) };
+        Ok((p, l, u))
+    }
+
+    /// As [`linalg_lu_solve`](Self::linalg_lu_solve), with the right-hand sides first.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (lu, pivots) = tensor!([[0.0, 2.0], [4.0, 6.0]])?.linalg_lu_factor()?;
+    /// assert_eq!(tensor!([[2.0], [10.0]])?.lu_solve(&lu, &pivots)?.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    #[op(samples = old_lu_solve_samples, errors = old_lu_solve_errors, full_precision, tolerance = 100.0)]
+    pub fn lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
+        LU_data.linalg_lu_solve(LU_pivots, self)
     }
 
     /// The solution `X` of `A · X = B`, this tensor and the pivots being what [`linalg_lu_factor`](Self::linalg_lu_factor) made
@@ -227,7 +369,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, a pivot names no row, or the elements are not `f32` or `f64`.
+    /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu_solve")]
     #[op(samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_lu_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LuSolveOptions>) -> Result<Tensor> {
@@ -239,10 +381,7 @@ impl Tensor {
         if self.dtype() != B.dtype() {
             bail!(DType, OP, "the matrices are of {}, the right-hand sides of {}", self.dtype(), B.dtype());
         }
-        if pivots.dtype().is_float() || *pivots.shape() != self.shape()[..self.rank() - 1] {
-            let (p, a) = (pivots.shape(), self.shape());
-            bail!(Shape, OP, "pivots of {} in shape {p:?} do not fit matrices in {a:?}", pivots.dtype());
-        }
+        check_pivots(OP, self, pivots, n)?;
         if n != if left { rows } else { width } {
             let (a, b) = (self.shape(), B.shape());
             bail!(Shape, OP, "matrices in {a:?} do not fit right-hand sides in {b:?}");
@@ -273,6 +412,58 @@ fn lu_samples() -> Result<Vec<Sample>> {
         all.push(sample![regular(&square, 3)?.narrow(-2, 0, m)?.narrow(-1, 0, n)?.contiguous()?]);
     }
     Ok(all)
+}
+
+fn pivot_samples() -> Result<Vec<Sample>> {
+    let mut all = lu_samples()?;
+    for shape in [&[3, 3][..], &[2, 4, 4]] {
+        all.push(sample![regular(shape, 3)?; pivot = false]);
+    }
+    all.push(sample![regular(&[5, 5], 3)?.narrow(-1, 0, 3)?.contiguous()?; pivot = false]);
+    Ok(all)
+}
+
+fn lu_factor_ex_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = matrix_errors()?;
+    let zeros = Tensor::zeros_with([2, 2], DType::F64)?;
+    all.push(error!["a singular matrix", "pivot 1"; sample![zeros; check_errors = true]]);
+    Ok(all)
+}
+
+fn unpack_samples() -> Result<Vec<Sample>> {
+    let pivots = |numbers: &[i64]| ints(numbers, [numbers.len()]);
+    Ok(vec![
+        sample![normal([3, 3], 1)?, pivots(&[2, 3, 3])?],
+        sample![normal([2, 4], 1)?, pivots(&[2, 2])?],
+        sample![normal([4, 2], 1)?, pivots(&[3, 2])?],
+        sample![normal([2, 2, 2], 1)?, ints(&[2, 2, 1, 2], [2, 2])?],
+        sample![normal([3, 3], 1)?, pivots(&[2, 3, 3])?; unpack_pivots = false],
+    ])
+}
+
+fn unpack_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3, 3], 1)?;
+    Ok(vec![
+        error!["a pivot", "pivot 4", "3"; sample![&x, ints(&[1, 2, 4], [3])?]],
+        error!["too few pivots", "[2]", "[3, 3]"; sample![&x, ints(&[1, 2], [2])?]],
+        error!["a vector", "[3]"; sample![normal([3], 1)?, ints(&[1, 2], [2])?]],
+    ])
+}
+
+fn old_lu_solve_samples() -> Result<Vec<Sample>> {
+    let pivots = ints(&[2, 3, 3], [3])?.to_dtype(DType::I32)?;
+    Ok(vec![
+        sample![normal([3, 2], 2)?, regular(&[3, 3], 1)?, &pivots],
+        sample![normal([2, 3, 1], 2)?, regular(&[3, 3], 1)?, &pivots],
+    ])
+}
+
+fn old_lu_solve_errors() -> Result<Vec<ErrorCase>> {
+    let (lu, b) = (regular(&[3, 3], 1)?, normal([3, 2], 2)?);
+    Ok(vec![
+        error!["a pivot", "pivot 4", "3"; sample![&b, &lu, ints(&[1, 2, 4], [3])?]],
+        error!["too few pivots", "[2]", "[3, 3]"; sample![&b, &lu, ints(&[1, 2], [2])?]],
+    ])
 }
 
 pub(super) fn matrix_errors() -> Result<Vec<ErrorCase>> {

@@ -120,6 +120,18 @@ fn cast(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 #[track_caller]
 fn vector_norm(op: &'static str, x: &Tensor, ord: f64, over: &ReduceDims) -> Result<Tensor> {
     floats(op, x)?;
+    if x.dtype().is_complex() {
+        let plan = ReducePlan::new(op, x, over)?;
+        if ord != 2.0 {
+            return vector_norm(op, &x.abs()?, ord, over);
+        }
+        // The squares of both parts are squares to add: also where an element is zero.
+        let parts = x.view_as_real()?;
+        let dims: Vec<isize> = plan.dims.iter().map(|&dim| dim as isize).chain([x.rank() as isize]).collect();
+        let both = ReduceDims { dims: Dims { named: Some(dims[..].into()) }, keepdim: over.keepdim };
+        let norm = vector_norm(op, &parts, ord, &both)?;
+        return if over.keepdim { norm.squeeze(-1) } else { Ok(norm) };
+    }
     if ord.is_infinite() {
         let plan = ReducePlan::new(op, x, over)?;
         if plan.count() == 0 {
@@ -317,9 +329,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there is no such norm, the elements are not `f32` or `f64` or, with other orders than 2 and -2, a matrix is not square.
+    /// If there is no such norm, the elements are not `f32`, `f64` or complex or, with other orders than 2 and -2, a matrix is not square.
     #[doc(alias = "cond")]
-    #[op(samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0)]
+    #[op(samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_cond(&self, p: Option<NormOrd>) -> Result<Tensor> {
         const OP: &str = "linalg_cond";
         sizes(OP, self)?;

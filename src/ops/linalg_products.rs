@@ -54,7 +54,7 @@ fn added(op: &'static str, x: &Tensor, product: &Tensor, options: &AddProductOpt
     let AddProductOptions { beta, alpha } = *options;
     let dtype = common_dtype(op, x.dtype(), product.dtype())?;
     for (name, number) in [("beta", beta), ("alpha", alpha)] {
-        if !dtype.is_float() && matches!(number, Scalar::F64(_)) {
+        if !dtype.is_float() && !dtype.is_complex() && matches!(number, Scalar::F64(_)) {
             bail!(DType, op, "{name} is {}, which is not an integer, beside elements of {dtype}", number.to_f64());
         }
     }

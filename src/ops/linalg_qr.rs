@@ -4,7 +4,7 @@
 #![allow(non_snake_case)]
 
 use super::arg::choices;
-use super::linalg::{columns, diag, diag_embed, from_columns, full_precision, mh, sizes, with};
+use super::linalg::{columns, diag, diag_embed, epsilon, eye, from_columns, full_precision, mh, sizes, with};
 use super::linalg_lu::matrix_errors;
 use super::linalg_solve::{common_batch, triangular};
 use super::ops;
@@ -14,7 +14,7 @@ use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::options::options;
-use crate::{DType, EyeOptions, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
 choices! {
@@ -96,31 +96,74 @@ options! {
     }
 }
 
-/// Q with `width` columns and R with as many rows, outside the graph.
-fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
+options! {
+    /// The options of [`Tensor::ormqr_with`].
+    ///
+    /// ```
+    /// use cotangent::{OrmqrOptions, tensor};
+    /// let (a, tau) = tensor!([[2.0], [1.0]])?.geqrf()?;
+    /// let y = a.ormqr_with(&tau, &tensor!([[2.0], [1.0]])?, OrmqrOptions::new().transpose(true))?;
+    /// assert!((y.to_vec::<f32>()?[0] + 5.0_f32.sqrt()).abs() < 1e-5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct OrmqrOptions {
+        /// Whether `Q` stands on the left.
+        left: bool = true,
+        /// Whether its conjugate transpose stands in place of `Q`.
+        transpose: bool = false,
+    }
+}
+
+/// R and the vectors of the reflections, column by column, and their factors, outside the graph.
+fn reflections(x: &Tensor) -> Result<(Tensor, Tensor)> {
     const OP: &str = "linalg_qr";
     let (m, n) = sizes(OP, x)?;
     let lead = &x.shape()[..x.rank() - 2];
     let mut a = columns(x)?;
     let mut taus = Tensor::empty(OP, with(lead, &[m.min(n)]), x.dtype(), x.device())?;
     {
-        let (a, t) = (&mut a.as_view_mut(OP)?, &mut taus.as_view_mut(OP)?);
+        let (a, t) = (&mut a.as_raw_view_mut(OP)?, &mut taus.as_raw_view_mut(OP)?);
         kernel!("linalg_qr" on [a, t]: linalg::decompose::qr(a, t))?;
     }
+    Ok((a, taus))
+}
+
+/// Q with `width` columns and R with as many rows, outside the graph.
+fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "linalg_qr";
+    let (m, _) = sizes(OP, x)?;
+    let lead = &x.shape()[..x.rank() - 2];
+    let (a, taus) = reflections(x)?;
     let r = from_columns(&a)?.triu(0)?.narrow(-2, 0, width)?;
     let mut q = Tensor::empty(OP, with(lead, &[if with_q { width } else { 0 }, m]), x.dtype(), x.device())?;
     if with_q {
-        let (a, t, to) = (a.as_view()?, taus.as_view()?, &mut q.as_view_mut(OP)?);
+        let (a, t, to) = (a.as_raw_view()?, taus.as_raw_view()?, &mut q.as_raw_view_mut(OP)?);
         kernel!("linalg_qr" on [a, t, to]: linalg::decompose::qr_q(a, t, to))?;
     }
     Ok((from_columns(&q)?, r))
+}
+
+/// `Q · C` for the reflections whose vectors are below the diagonals of some matrices, or `Qᴴ · C`.
+#[track_caller]
+fn reflected(vectors: &Tensor, tau: &Tensor, c: &Tensor, adjoint: bool) -> Result<Tensor> {
+    let (m, k) = sizes("linalg_householder_product", vectors)?;
+    let vectors = vectors.tril(-1)?.add(&eye(m, k, vectors)?)?;
+    let tau = if adjoint { tau.conj()? } else { tau.clone() };
+    let mut c = c.clone();
+    for step in 0..k {
+        let at = if adjoint { step } else { k - 1 - step } as isize;
+        let v = vectors.narrow(-1, at, 1)?;
+        let weights = mh(&v)?.matmul(&c)?.mul(&tau.narrow(-1, at, 1)?.unsqueeze(-1)?)?;
+        c = c.sub(&v.matmul(&weights)?)?;
+    }
+    Ok(c)
 }
 
 /// The cotangent of `A = Q · R` for a square R, from those of Q and R.
 fn square_cotangent(q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: &Tensor) -> Result<Tensor> {
     let inner = gr.matmul(&mh(r)?)?;
     let inner = gq.map_or(Ok(inner.clone()), |gq| inner.sub(&mh(q)?.matmul(gq)?))?.triu(0)?;
-    let symmetric = inner.add(&mh(&inner)?)?.sub(&diag_embed(&diag(&inner)?)?)?;
+    let symmetric = inner.add(&mh(&inner)?)?.sub(&diag_embed(&diag(&inner)?.real()?)?)?;
     let g = q.matmul(&symmetric)?;
     let g = gq.map_or(Ok(g.clone()), |gq| g.add(gq))?;
     mh(&triangular(r, &mh(&g)?, true, false)?)
@@ -132,7 +175,7 @@ fn cotangent(x: &Tensor, q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: Option
     if m >= n {
         return square_cotangent(q, r, gq, &gr);
     }
-    // Of a wide matrix R₂ = Qᵀ · A₂: its cotangent is first carried to Q.
+    // Of a wide matrix R₂ = Qᴴ · A₂: its cotangent is first carried to Q.
     let (x2, g2) = (x.narrow(-1, m, n - m)?, gr.narrow(-1, m, n - m)?);
     let through = x2.matmul(&mh(&g2)?)?;
     let gq = gq.map_or(Ok(through.clone()), |gq| gq.add(&through))?;
@@ -156,10 +199,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, or the elements are not `f32` or `f64`. There is no derivative of the complete factors of
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex. There is no derivative of the complete factors of
     /// matrices with more rows than columns.
     #[doc(alias = "qr")]
-    #[op(samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0)]
+    #[op(samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_qr(&self, options: impl Into<QrOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_qr";
         let (m, n) = sizes(OP, self)?;
@@ -191,7 +234,7 @@ impl Tensor {
         Ok((q, r))
     }
 
-    /// The first columns of a product of Householder reflections `1 - tau · v · vᵀ`, as many as this tensor's matrices have. The
+    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`, as many as this tensor's matrices have. The
     /// vectors are the matrices' columns, with a 1 on the diagonal and zeros above it.
     ///
     /// ```
@@ -206,7 +249,7 @@ impl Tensor {
     /// or `f64`.
     #[doc(alias = "householder_product")]
     #[doc(alias = "orgqr")]
-    #[op(samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0)]
+    #[op(samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_householder_product(&self, tau: &Tensor) -> Result<Tensor> {
         const OP: &str = "linalg_householder_product";
         let (m, n) = sizes(OP, self)?;
@@ -217,17 +260,69 @@ impl Tensor {
             bail!(Shape, OP, "vectors of {} in {a:?} and factors of {} in {t:?} do not fit", self.dtype(), tau.dtype());
         }
         let k = tau.shape()[tau.rank() - 1];
-        let eye = |columns: usize| {
-            Tensor::eye_with(m, EyeOptions::new().m(columns).dtype(self.dtype()).device(self.device()))
-        };
-        let vectors = self.narrow(-1, 0, k)?.tril(-1)?.add(&eye(k)?)?;
-        let mut q = eye(n)?.expand(self.shape())?;
-        for at in (0..k as isize).rev() {
-            let v = vectors.narrow(-1, at, 1)?;
-            let weights = mh(&v)?.matmul(&q)?.mul(&tau.narrow(-1, at, 1)?.unsqueeze(-1)?)?;
-            q = q.sub(&v.matmul(&weights)?)?;
+        let q = eye(m, n, self)?.expand(self.shape())?;
+        reflected(&self.narrow(-1, 0, k)?, tau, &q, false)
+    }
+
+    /// The QR factorization as LAPACK has it: `R` on and above the diagonals with the vectors of Householder reflections below
+    /// them, and the reflections' factors. [`linalg_householder_product`](Self::linalg_householder_product) and
+    /// [`ormqr`](Self::ormqr) take both. It has no derivative.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::randn([4, 2])?;
+    /// let (a, tau) = x.geqrf()?;
+    /// let q = a.linalg_householder_product(&tau)?;
+    /// assert!(q.matmul(&a.triu(0)?.narrow(0, 0, 2)?)?.allclose_with(&x, (1e-4, 1e-4))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = geqrf_samples, errors = matrix_errors, outputs = [a, tau], derivative = none, full_precision, tolerance = 100.0, batch)]
+    pub fn geqrf(&self) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "geqrf";
+        sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let (a, tau) = reflections(self)?;
+        Ok((from_columns(&a)?.record_barrier(OP, &[self]), tau.record_barrier(OP, &[self])))
+    }
+
+    /// The product of the square matrix `Q` of Householder reflections, which this tensor and `tau` have as
+    /// [`geqrf`](Self::geqrf) gives them, with another matrix: from the left, or else from the right, with `Q` or its conjugate
+    /// transpose.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let q = tensor!([[0.0], [1.0]])?;
+    /// let y = q.ormqr(&tensor!([1.0])?, &tensor!([[1.0], [0.0]])?)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [0.0, -1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If shapes or dtypes do not fit, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = ormqr_samples, errors = ormqr_errors, full_precision, tolerance = 100.0)]
+    pub fn ormqr(&self, tau: &Tensor, other: &Tensor, options: impl Into<OrmqrOptions>) -> Result<Tensor> {
+        const OP: &str = "ormqr";
+        let OrmqrOptions { left, transpose } = options;
+        let ((m, n), (rows, columns)) = (sizes(OP, self)?, sizes(OP, other)?);
+        full_precision(OP, self)?;
+        let lead = super::linalg::batch(self);
+        let k = tau.shape().last().copied().unwrap_or(0);
+        let batches = tau.rank() > 0 && tau.shape()[..tau.rank() - 1] == *lead && super::linalg::batch(other) == lead;
+        let dtypes = tau.dtype() == self.dtype() && other.dtype() == self.dtype();
+        if !batches || !dtypes || k > n.min(m) || m != if left { rows } else { columns } {
+            let (a, t, c) = (self.shape(), tau.shape(), other.shape());
+            let (da, dt, dc) = (self.dtype(), tau.dtype(), other.dtype());
+            bail!(Shape, OP, "vectors of {da} in {a:?}, factors of {dt} in {t:?} and matrices of {dc} in {c:?} do not fit");
         }
-        Ok(q)
+        let vectors = self.narrow(-1, 0, k)?;
+        if left {
+            reflected(&vectors, tau, other, transpose)
+        } else {
+            mh(&reflected(&vectors, tau, &mh(other)?, !transpose)?)
+        }
     }
 
     /// Solutions `X` of the least squares problems `min ‖A · X - B‖`, this tensor being `A`; the shortest of them where there are
@@ -244,10 +339,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If shapes do not fit, or the elements are not `f32` or `f64`; with the driver `gels` in the derivative, if a matrix is not
+    /// If shapes do not fit, or the elements are not `f32`, `f64` or complex; with the driver `gels` in the derivative, if a matrix is not
     /// of full rank.
     #[doc(alias = "lstsq")]
-    #[op(samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0)]
+    #[op(samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_lstsq(&self, B: &Tensor, options: impl Into<LstsqOptions>) -> Result<Vec<Tensor>> {
         const OP: &str = "linalg_lstsq";
         let (m, n) = sizes(OP, self)?;
@@ -262,8 +357,7 @@ impl Tensor {
         broadcast(OP, &[&super::linalg::batch(self).into(), &super::linalg::batch(&b).into()])?;
         let empty = |dtype: DType| Tensor::zeros_with([0], (dtype, self.device()));
         let by_qr = options.driver == LstsqDriver::Gels;
-        let epsilon = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-        let rtol = options.rcond.unwrap_or(epsilon * m.max(n) as f64);
+        let rtol = options.rcond.unwrap_or(epsilon(self) * m.max(n) as f64);
         let solution = if !by_qr {
             self.linalg_pinv_with(crate::PinvOptions::new().rtol(rtol))?.matmul(&b)?
         } else if m >= n {
@@ -286,14 +380,14 @@ impl Tensor {
         };
         let residuals = if m > n && full && options.driver != LstsqDriver::Gelsy {
             let (a, b) = common_batch(OP, self, &b)?;
-            a.matmul(&solution)?.sub(&b)?.square()?.sum(-2)?
+            a.matmul(&solution)?.sub(&b)?.abs()?.square()?.sum(-2)?
         } else {
-            empty(self.dtype())?
+            empty(self.dtype().to_real())?
         };
         let given = matches!(options.driver, LstsqDriver::Gelsd | LstsqDriver::Gelss);
         let values = match values {
             Some(values) if given => values,
-            _ => empty(self.dtype())?,
+            _ => empty(self.dtype().to_real())?,
         };
         let solution = if vector { solution.squeeze(-1)? } else { solution };
         Ok(vec![solution, residuals, rank, values])
@@ -306,6 +400,31 @@ fn qr_samples() -> Result<Vec<Sample>> {
     all.push(sample![normal([4, 3], 4)?; mode = "r"]);
     all.push(sample![normal([3, 4], 4)?; mode = "complete"]);
     Ok(all)
+}
+
+fn geqrf_samples() -> Result<Vec<Sample>> {
+    let shapes: [&[usize]; 5] = [&[3, 3], &[5, 3], &[3, 5], &[2, 4, 2], &[0, 3, 2]];
+    shapes.iter().map(|s| Ok(sample![normal(*s, 4)?])).collect()
+}
+
+fn ormqr_samples() -> Result<Vec<Sample>> {
+    let (a, tau) = (normal([4, 2], 1)?, normal([2], 2)?);
+    let mut all = vec![sample![normal([2, 3, 3], 1)?, normal([2, 2], 2)?, normal([2, 3, 2], 3)?]];
+    for transpose in [false, true] {
+        all.push(sample![&a, &tau, normal([4, 3], 3)?; transpose = transpose]);
+        all.push(sample![&a, &tau, normal([3, 4], 3)?; left = false, transpose = transpose]);
+    }
+    Ok(all)
+}
+
+fn ormqr_errors() -> Result<Vec<ErrorCase>> {
+    let (a, tau) = (normal([4, 2], 1)?, normal([2], 2)?);
+    Ok(vec![
+        error!["sizes", "[4, 2]", "[3, 4]"; sample![&a, &tau, normal([3, 4], 3)?]],
+        error!["too many factors", "[3]"; sample![&a, normal([3], 2)?, normal([4, 3], 3)?]],
+        error!["two dtypes", "f32", "f64"; sample![&a, &tau, normal([4, 3], 3)?.to_dtype(DType::F32)?]],
+        error!["a vector", "[4]"; sample![normal([4], 1)?, &tau, normal([4, 3], 3)?]],
+    ])
 }
 
 fn householder_samples() -> Result<Vec<Sample>> {

@@ -4,7 +4,8 @@
 #![allow(non_snake_case)]
 
 use super::linalg::{
-    any, batch, columns, diag, diag_embed, from_columns, full_precision, identity, mh, refuse_failures, square, with,
+    any, batch, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, mt,
+    refuse_failures, square, with,
 };
 use super::linalg_lu::{Factors, factor};
 use super::ops;
@@ -82,9 +83,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is singular or not square, shapes do not fit, or the elements are not `f32` or `f64`.
+    /// If a matrix is singular or not square, shapes do not fit, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "solve")]
-    #[op(samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0)]
+    #[op(samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0, batch)]
     pub fn linalg_solve(&self, B: &Tensor, options: impl Into<LinalgSolveOptions>) -> Result<Tensor> {
         let (x, info) = solve_any("linalg_solve", self, B, options.left)?;
         refuse_failures("linalg_solve", &info, singular)?;
@@ -123,9 +124,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the matrices are not square, shapes do not fit, or the elements are not `f32` or `f64`.
+    /// If the matrices are not square, shapes do not fit, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "solve_triangular")]
-    #[op(samples = triangular_samples, errors = triangular_errors, full_precision, tolerance = 100.0)]
+    #[op(samples = triangular_samples, errors = triangular_errors, full_precision, tolerance = 100.0, batch)]
     pub fn linalg_solve_triangular(
         &self,
         B: &Tensor,
@@ -138,7 +139,7 @@ impl Tensor {
         if left {
             triangular(self, B, upper, unitriangular)
         } else {
-            mh(&triangular(&mh(self)?, &mh(B)?, !upper, unitriangular)?)
+            mt(&triangular(&mt(self)?, &mt(B)?, !upper, unitriangular)?)
         }
     }
 
@@ -151,10 +152,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is singular or not square, or the elements are not `f32` or `f64`.
+    /// If a matrix is singular or not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "inv")]
     #[doc(alias = "linalg_inv")]
-    #[op(samples = square_samples, errors = inverse_errors, aliases = ["inv", "linalg_inv"], full_precision, tolerance = 100.0)]
+    #[op(samples = square_samples, errors = inverse_errors, aliases = ["inv", "linalg_inv"], full_precision, tolerance = 100.0, batch)]
     pub fn inverse(&self) -> Result<Tensor> {
         let (inverse, info) = invert("inverse", self)?;
         refuse_failures("inverse", &info, singular)?;
@@ -173,7 +174,7 @@ impl Tensor {
     /// # Errors
     /// As for [`inverse`](Self::inverse), of singular matrices only with `check_errors`.
     #[doc(alias = "inv_ex")]
-    #[op(samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0)]
+    #[op(samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_inv_ex(&self, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
         let (inverse, info) = invert("linalg_inv_ex", self)?;
         if options.check_errors {
@@ -191,26 +192,28 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square, or the elements are not `f32` or `f64`.
+    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "linalg_det")]
-    #[op(samples = det_samples, errors = square_errors, aliases = ["linalg_det"], full_precision, tolerance = 100.0)]
+    #[op(samples = det_samples, errors = square_errors, aliases = ["linalg_det"], full_precision, tolerance = 100.0, batch)]
     pub fn det(&self) -> Result<Tensor> {
         square("det", self)?;
         full_precision("det", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
         let diagonal = diag(&lu)?;
-        let value = diagonal.prod(-1)?.mul(&parity(&pivots, self.dtype())?)?;
+        let value = diagonal.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
         value.record("det", &[self], |save| {
             let (x, det, diagonal) = (save.save(self), save.save_output(), save.save(&diagonal));
             move |ctx: &BackwardContext, g: &Tensor| {
                 let matrix = |numbers: &Tensor| numbers.unsqueeze(-1)?.unsqueeze(-1);
                 if !nearly_singular(&diagonal)? {
-                    let scaled = g.mul(ctx.output(&det))?;
+                    let scaled = g.mul(&ctx.output(&det).conj()?)?;
                     return Ok(smallvec![Some(matrix(&scaled)?.mul(&mh(&x.linalg_inv_ex()?.0)?)?)]);
                 }
                 // Cofactors without division, by the singular values: right for singular matrices, too.
                 let (u, s, vh) = x.linalg_svd()?;
-                let sign = u.detach().matmul(&vh.detach())?.det()?.sign()?;
+                // The sign of real matrices does not change.
+                let product = if u.dtype().is_complex() { u.matmul(&vh)? } else { u.detach().matmul(&vh.detach())? };
+                let sign = product.det()?.sgn()?.conj()?;
                 let others = products_of_others(&s)?;
                 let cofactors = u.mul(&others.unsqueeze(-2)?)?.matmul(&vh)?;
                 Ok(smallvec![Some(matrix(&g.mul(&sign)?)?.mul(&cofactors)?)])
@@ -218,7 +221,7 @@ impl Tensor {
         })
     }
 
-    /// The signs of the determinants of square matrices, and the logarithms of their absolute values: 0 and -inf for singular
+    /// The signs of the determinants of square matrices (of complex ones the determinant over its absolute value), and the logarithms of their absolute values: 0 and -inf for singular
     /// ones.
     ///
     /// ```
@@ -229,20 +232,30 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square, or the elements are not `f32` or `f64`.
+    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "linalg_slogdet")]
-    #[op(samples = square_samples, errors = square_errors, outputs = [sign, logabsdet], aliases = ["linalg_slogdet"], full_precision, tolerance = 100.0)]
+    #[op(samples = square_samples, errors = square_errors, outputs = [sign, logabsdet], aliases = ["linalg_slogdet"], full_precision, tolerance = 100.0, batch)]
     pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
         square("slogdet", self)?;
         full_precision("slogdet", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach())?;
+        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
         let diagonal = diag(&lu)?;
-        let sign = diagonal.sign()?.prod(-1)?.mul(&parity(&pivots, self.dtype())?)?;
+        let sign = diagonal.sgn()?.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
         let log = diagonal.abs()?.log()?.sum(-1)?;
         let [sign, log] = Tensor::record_joint([sign, log], "slogdet", &[self], |save| {
-            let x = save.save(self);
-            move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
-                let Some(Some(g)) = cotangents.get(1) else { return Ok(smallvec![Some(x.zeros_like()?)]) };
+            let (x, sign) = (save.save(self), save.save_output_at(0));
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                // Of complex numbers the sign changes, too: by i times its angle.
+                let turning = match &cotangents[0] {
+                    Some(g) if g.dtype().is_complex() => Some(g.mul(&ctx.output_at(0, &sign)?.conj()?)?.imag()?),
+                    _ => None,
+                };
+                let g = match (&cotangents[1], turning) {
+                    (None, None) => return Ok(smallvec![Some(x.zeros_like()?)]),
+                    (Some(g), None) => g.clone(),
+                    (None, Some(turning)) => turning.zeros_like()?.complex(&turning)?,
+                    (Some(g), Some(turning)) => g.complex(&turning)?,
+                };
                 let (inverse, info) = x.linalg_inv_ex()?;
                 if any(&info.ne(0)?)? {
                     bail!(Graph, "slogdet", "the derivative of the logarithm does not exist: a matrix is singular");
@@ -253,7 +266,8 @@ impl Tensor {
         Ok((sign, log))
     }
 
-    /// The logarithms of the determinants of square matrices: -inf where they are 0, NaN where they are negative.
+    /// The logarithms of the determinants of square matrices: -inf where they are 0; NaN where they are negative, unless the
+    /// elements are complex.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -262,10 +276,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square, or the elements are not `f32` or `f64`.
-    #[op(samples = logdet_samples, errors = square_errors, full_precision, tolerance = 100.0)]
+    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
+    #[op(samples = logdet_samples, errors = square_errors, full_precision, tolerance = 100.0, batch)]
     pub fn logdet(&self) -> Result<Tensor> {
         let (sign, log) = self.slogdet()?;
+        if sign.dtype().is_complex() {
+            return sign.log()?.add(&log);
+        }
         log.masked_fill(&sign.detach().lt(0)?, f64::NAN)
     }
 }
@@ -281,9 +298,8 @@ fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
         return Ok(false);
     }
     let (n, size) = (diagonal.shape()[diagonal.rank() - 1], diagonal.abs()?);
-    let epsilon = if diagonal.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let (least, most) = (size.min(-1)?, size.max(-1)?);
-    any(&least.le(&most.mul(8.0 * epsilon * n as f64)?)?.mul(&most.lt(f64::INFINITY)?)?)
+    any(&least.le(&most.mul(8.0 * epsilon(diagonal) * n as f64)?)?.mul(&most.lt(f64::INFINITY)?)?)
 }
 
 /// The products of all other elements, along the last dimension.
@@ -291,8 +307,7 @@ fn products_of_others(x: &Tensor) -> Result<Tensor> {
     let n = x.shape()[x.rank() - 1];
     // A row for each element, with a one in its place.
     let rows = x.unsqueeze(-2)?.expand(with(x.shape(), &[n]).to_vec())?;
-    let own = identity(n, x)?.to_dtype(DType::Bool)?;
-    rows.masked_fill(&own, 1)?.prod(-1)
+    rows.masked_fill(&diagonal_mask(n, x)?, 1)?.prod(-1)
 }
 
 /// 1 for an even number of exchanges of rows, -1 for an odd one.
@@ -341,8 +356,8 @@ fn solve_any(op: &'static str, a: &Tensor, b: &Tensor, left: bool) -> Result<(Te
     if left {
         solve(a, b)
     } else {
-        let (x, info) = solve(&mh(a)?, &mh(b)?)?;
-        Ok((mh(&x)?, info))
+        let (x, info) = solve(&mt(a)?, &mt(b)?)?;
+        Ok((mt(&x)?, info))
     }
 }
 
@@ -359,7 +374,7 @@ pub(super) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(
 #[track_caller]
 fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
-    let factors = factor(&mh(&a.detach())?)?;
+    let factors = factor(&mt(&a.detach())?, true)?;
     let value = factors.solve(&b.detach(), true)?;
     let info = factors.info.clone();
     let x = value.record("linalg_solve", &[a, b], |save| {
@@ -367,7 +382,9 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
         let Factors { lu, pivots, info } = &factors;
         let factors = Factors { lu: save.save(lu), pivots: save.save(pivots), info: info.clone() };
         move |ctx: &BackwardContext, g: &Tensor| {
-            let b = if is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { factors.solve(g, false)? };
+            // The factors are those of the transpose; with its conjugate the conjugate system is solved.
+            let again = || factors.solve(&g.conj()?, false)?.conj();
+            let b = if is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { again()? };
             let for_a = || b.matmul(&mh(&ctx.output(&x))?)?.neg();
             Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, || Ok(b.clone()))?])
         }
@@ -380,7 +397,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
 fn invert(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
     let n = square(op, x)?;
     full_precision(op, x)?;
-    let factors = factor(&x.detach())?;
+    let factors = factor(&x.detach(), true)?;
     let one = identity(n, x)?.expand(x.shape())?;
     let inverse = factors.solve(&one, false)?.record(op, &[x], |save| {
         let y = save.save_output();
@@ -399,9 +416,9 @@ pub(super) fn triangular(a: &Tensor, b: &Tensor, upper: bool, unit: bool) -> Res
     let (factors, right) = common_batch(OP, &a.detach(), &b.detach())?;
     // A matrix that lies row by row is its transpose column by column.
     let by_rows = factors.is_contiguous();
-    let factors = if by_rows { factors } else { mh(&factors)?.contiguous()? };
+    let factors = if by_rows { factors } else { mt(&factors)?.contiguous()? };
     let mut value = columns(&right)?;
-    let (from, to) = (factors.as_view()?, &mut value.as_view_mut(OP)?);
+    let (from, to) = (factors.as_raw_view()?, &mut value.as_raw_view_mut(OP)?);
     kernel!("linalg_solve_triangular" on [from, to]: linalg::decompose::solve_triangular(from, by_rows, upper, unit, to))?;
     from_columns(&value)?.record(OP, &[a, b], |save| {
         let (a, x) = (save.save(a), save.save_output());

@@ -1,7 +1,9 @@
 //! Eigenvalues, singular values, and what follows from them.
 
 use super::arg::choices;
-use super::linalg::{any, columns, diag_embed, from_columns, full_precision, identity, mh, refuse_non_finite, sizes, square, with};
+use super::linalg::{
+    any, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, refuse_non_finite, sizes, square, with,
+};
 use super::linalg_cholesky::positive;
 use super::linalg_lu::matrix_errors;
 use super::linalg_solve::square_errors;
@@ -89,16 +91,24 @@ options! {
     }
 }
 
-/// Turns the columns of some matrices so that the largest element of those of the first is positive. A factor of 1 or -1 is
-/// all that an eigenvector or a pair of singular vectors leaves open; so every device gives the same.
-fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> {
+/// Turns the columns of some matrices so that the largest element of those of the first is positive. A factor of absolute value
+/// 1 is all that an eigenvector or a pair of singular vectors leaves open; so every device gives the same. Of complex matrices
+/// that is part of the graph: the factor depends on them.
+pub(super) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> {
     let mut all = vec![first.clone()];
     all.extend(others.iter().map(|&x| x.clone()));
     if first.numel() == 0 {
         return Ok(all);
     }
-    let largest = first.gather(-2, &first.abs()?.argmax(keepdim(-2))?)?;
-    let sign = largest.lt(0)?.to_dtype(first.dtype())?.mul(-2.0)?.add(1.0)?;
+    let sign = if first.dtype().is_complex() {
+        // The first of those that are about the largest, so that rounding does not choose.
+        let size = first.detach().abs()?;
+        let large = size.ge(&size.max(keepdim(-2))?.mul(0.999)?)?.to_dtype(DType::I64)?;
+        first.gather(-2, &large.argmax(keepdim(-2))?)?.sgn()?.conj()?
+    } else {
+        let largest = first.gather(-2, &first.abs()?.argmax(keepdim(-2))?)?;
+        largest.lt(0)?.to_dtype(first.dtype())?.mul(-2.0)?.add(1.0)?
+    };
     let width = sign.shape()[sign.rank() - 1];
     let turn = |x: Tensor| {
         let columns = x.shape()[x.rank() - 1];
@@ -108,22 +118,17 @@ fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> {
     all.into_iter().map(turn).collect()
 }
 
-fn epsilon(x: &Tensor) -> f64 {
-    if x.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
-}
-
 /// The differences between all pairs of numbers along the last dimension, with 1 on the diagonal.
 ///
 /// # Errors
 /// If two of them are the same as far as can be told: `what` then has no derivative.
-fn gaps(op: &'static str, x: &Tensor, what: &str) -> Result<Tensor> {
+pub(super) fn gaps(op: &'static str, x: &Tensor, what: &str) -> Result<Tensor> {
     let n = x.shape()[x.rank() - 1];
     let gaps = x.unsqueeze(-2)?.sub(&x.unsqueeze(-1)?)?.add(&identity(n, x)?)?;
     if n > 1 {
         let largest = x.detach().abs()?.max(keepdim(-1))?.unsqueeze(-1)?;
         // The ones on the diagonal must not count.
-        let own = identity(n, x)?.to_dtype(DType::Bool)?;
-        let known = gaps.detach().abs()?.masked_fill(&own, f64::INFINITY)?;
+        let known = gaps.detach().abs()?.masked_fill(&diagonal_mask(n, x)?, f64::INFINITY)?;
         if any(&known.le(&largest.mul(4.0 * epsilon(x))?)?)? {
             bail!(Graph, op, "the derivative of {what} does not exist: two of the values are the same");
         }
@@ -137,15 +142,12 @@ fn eigen(op: &'static str, x: &Tensor, uplo: Triangle, vectors: bool) -> Result<
     full_precision(op, x)?;
     refuse_non_finite(op, x)?;
     let mut v = columns(&if uplo == Triangle::Upper { mh(x)? } else { x.clone() })?;
-    let mut w = Tensor::empty(op, with(&x.shape()[..x.rank() - 2], &[n]), x.dtype(), x.device())?;
+    let mut w = Tensor::empty(op, with(&x.shape()[..x.rank() - 2], &[n]), x.dtype().to_real(), x.device())?;
     {
-        let (a, to) = (&mut v.as_view_mut(op)?, &mut w.as_view_mut(op)?);
+        let (a, to) = (&mut v.as_raw_view_mut(op)?, &mut w.as_raw_view_mut(op)?);
         kernel!("linalg_eigh" on [a, to]: linalg::decompose::eigh(a, to, vectors))?;
     }
-    if !vectors {
-        return Ok((w, v));
-    }
-    Ok((w, turned(&from_columns(&v)?, &[])?.swap_remove(0)))
+    Ok((w, from_columns(&v)?))
 }
 
 /// Singular values and vectors, `U`, `S` and `V`, outside the graph.
@@ -160,24 +162,22 @@ fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> Result<(Tens
     let lead = &x.shape()[..x.rank() - 2];
     let empty = |last: &[usize]| Tensor::empty(op, with(lead, last), x.dtype(), x.device());
     let mut a = columns(x)?;
-    let mut s = empty(&[n])?;
+    let mut s = Tensor::empty(op, with(lead, &[n]), x.dtype().to_real(), x.device())?;
     let Some(full) = vectors else {
-        let (a, to) = (&mut a.as_view_mut(op)?, &mut s.as_view_mut(op)?);
+        let (a, to) = (&mut a.as_raw_view_mut(op)?, &mut s.as_raw_view_mut(op)?);
         kernel!("linalg_svd" on [a, to]: linalg::decompose::svd(a, to, None, None))?;
         return Ok((empty(&[0, 0])?, s, empty(&[0, 0])?));
     };
     let (mut u, mut v) = (empty(&[if full { m } else { n }, m])?, empty(&[n, n])?);
     {
-        let (a, to) = (&mut a.as_view_mut(op)?, &mut s.as_view_mut(op)?);
-        let (u, v) = (&mut u.as_view_mut(op)?, &mut v.as_view_mut(op)?);
+        let (a, to) = (&mut a.as_raw_view_mut(op)?, &mut s.as_raw_view_mut(op)?);
+        let (u, v) = (&mut u.as_raw_view_mut(op)?, &mut v.as_raw_view_mut(op)?);
         kernel!("linalg_svd" on [a, to, u, v]: linalg::decompose::svd(a, to, Some(u), Some(v)))?;
     }
-    let mut turned = turned(&from_columns(&v)?, &[&from_columns(&u)?])?;
-    let u = turned.swap_remove(1);
-    Ok((u, s, turned.swap_remove(0)))
+    Ok((from_columns(&u)?, s, from_columns(&v)?))
 }
 
-/// The cotangent of `A = U · S · Vᵀ`.
+/// The cotangent of `A = U · S · Vᴴ`.
 fn svd_cotangent(
     u: &Tensor,
     s: &Tensor,
@@ -190,7 +190,13 @@ fn svd_cotangent(
     if gu.is_none() && gvh.is_none() {
         return u.matmul(&inner)?.matmul(vh);
     }
-    let skew = |x: Tensor| x.sub(&mh(&x)?);
+    let complex = u.dtype().is_complex();
+    // Without its diagonal, which is zero of real numbers. Of complex ones it says what turning both vectors of a pair does,
+    // which is nothing.
+    let skew = |x: Tensor| {
+        let skew = x.sub(&mh(&x)?)?;
+        if complex { skew.mul(&identity(k, s)?.neg()?.add(1.0)?) } else { Ok(skew) }
+    };
     // Sₖ² - Sⱼ².
     gaps(OP, s, "singular vectors")?;
     let sums = s.unsqueeze(-2)?.add(&s.unsqueeze(-1)?)?;
@@ -204,13 +210,19 @@ fn svd_cotangent(
         let part = skew(vh.matmul(&mh(gvh)?)?)?.div(&gaps)?;
         inner = inner.add(&s.unsqueeze(-1)?.mul(&part)?)?;
     }
-    let mut g = u.matmul(&inner)?.matmul(vh)?;
     let refuse_zero = || {
         if any(&s.detach().eq(0)?)? {
             bail!(Graph, OP, "the derivative of singular vectors does not exist: a singular value is zero");
         }
         Ok(())
     };
+    if let Some(gu) = gu.filter(|_| complex && gvh.is_some()) {
+        // One vector of a pair turned against the other.
+        refuse_zero()?;
+        let angle = diag(&mh(u)?.matmul(gu)?)?.imag()?.div(s)?;
+        inner = inner.add(&diag_embed(&angle.zeros_like()?.complex(&angle)?)?)?;
+    }
+    let mut g = u.matmul(&inner)?.matmul(vh)?;
     if let Some(gu) = gu.filter(|_| m > k) {
         refuse_zero()?;
         let scaled = gu.div(&s.unsqueeze(-2)?)?;
@@ -227,7 +239,19 @@ fn svd_cotangent(
 #[track_caller]
 fn svd(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tensor)> {
     let (m, n) = sizes(op, x)?;
-    let (u, s, v) = singular(op, &x.detach(), Some(full))?;
+    let (mut u, s, mut v) = singular(op, &x.detach(), Some(full))?;
+    let complex = x.dtype().is_complex();
+    let turn = |u: &Tensor, v: &Tensor| {
+        let (first, second) = if m < n { (u, v) } else { (v, u) };
+        let mut both = turned(first, &[second])?;
+        if m >= n {
+            both.reverse();
+        }
+        Ok((both.swap_remove(0), both.swap_remove(0)))
+    };
+    if !complex {
+        (u, v) = turn(&u, &v)?;
+    }
     let [u, s, vh] = Tensor::record_joint([u, s, mh(&v)?], op, &[x], |save| {
         let saved = [0, 1, 2].map(|at| save.save_output_at(at));
         move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
@@ -247,6 +271,10 @@ fn svd(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tens
             Ok(smallvec![Some(svd_cotangent(&u, &s, &vh, g)?)])
         }
     })?;
+    if complex {
+        let (u, v) = turn(&u, &mh(&vh)?)?;
+        return Ok((u, s, mh(&v)?));
+    }
     Ok((u, s, vh))
 }
 
@@ -265,8 +293,8 @@ fn tolerance(x: &Tensor, s: &Tensor, options: &PinvOptions) -> Result<Tensor> {
 /// # Eigenvalues and singular values
 #[ops]
 impl Tensor {
-    /// The eigenvalues of symmetric matrices in ascending order, and orthonormal eigenvectors as the columns of matrices. Only
-    /// one triangle of the matrices is read, and the gradient is symmetric. The largest element of each vector is positive.
+    /// The eigenvalues of Hermitian matrices in ascending order, and orthonormal eigenvectors as the columns of matrices. Only
+    /// one triangle of the matrices is read, and the gradient is Hermitian. The largest element of each vector is positive.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -277,13 +305,16 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32` or `f64`. The derivative of
+    /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The derivative of
     /// vectors is refused where two eigenvalues are the same.
     #[doc(alias = "eigh")]
-    #[op(samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0)]
+    #[op(samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigh(&self, options: impl Into<EighOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_eigh";
-        let (w, v) = eigen(OP, &self.detach(), options.uplo, true)?;
+        let (w, mut v) = eigen(OP, &self.detach(), options.uplo, true)?;
+        if !v.dtype().is_complex() {
+            v = turned(&v, &[])?.swap_remove(0);
+        }
         let [w, v] = Tensor::record_joint([w, v], OP, &[self], |save| {
             let (w, v) = (save.save_output_at(0), save.save_output_at(1));
             move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
@@ -294,7 +325,7 @@ impl Tensor {
                 };
                 if let Some(g) = &cotangents[1] {
                     let w = ctx.output_at(0, &w)?;
-                    let own = identity(w.shape()[w.rank() - 1], &w)?.to_dtype(DType::Bool)?;
+                    let own = diagonal_mask(w.shape()[w.rank() - 1], &w)?;
                     let part = mh(&v)?.matmul(g)?.div(&gaps(OP, &w, "eigenvectors")?)?;
                     inner = inner.add(&part.masked_fill(&own, 0)?)?;
                 }
@@ -302,10 +333,10 @@ impl Tensor {
                 Ok(smallvec![Some(g.add(&mh(&g)?)?.mul(0.5)?)])
             }
         })?;
-        Ok((w, v))
+        Ok((w, if v.dtype().is_complex() { turned(&v, &[])?.swap_remove(0) } else { v }))
     }
 
-    /// The eigenvalues of symmetric matrices in ascending order. Only one triangle of the matrices is read.
+    /// The eigenvalues of Hermitian matrices in ascending order. Only one triangle of the matrices is read.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -316,7 +347,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_eigh`](Self::linalg_eigh); there is a derivative also where two eigenvalues are the same.
     #[doc(alias = "eigvalsh")]
-    #[op(samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0)]
+    #[op(samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigvalsh(&self, options: impl Into<EighOptions>) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(self.linalg_eigh_with(options)?.0);
@@ -324,8 +355,8 @@ impl Tensor {
         Ok(eigen("linalg_eigvalsh", &self.detach(), options.uplo, false)?.0)
     }
 
-    /// Matrices with orthonormal columns `U`, singular values `S` in descending order, and matrices with orthonormal rows `Vᵀ`, with
-    /// `A = U · S · Vᵀ`. The largest element of each row of `Vᵀ` (of each column of `U` for matrices with fewer rows than columns) is
+    /// Matrices with orthonormal columns `U`, singular values `S` in descending order, and matrices with orthonormal rows `Vᴴ`, with
+    /// `A = U · S · Vᴴ`. The largest element of each row of `Vᴴ` (of each column of `U` for matrices with fewer rows than columns) is
     /// positive.
     ///
     /// ```
@@ -337,9 +368,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`. The derivative of vectors is refused where
+    /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex. The derivative of vectors is refused where
     /// two singular values are the same, and of those that `full_matrices` adds.
-    #[op(samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0)]
+    #[op(samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svd(&self, options: impl Into<SvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         svd("linalg_svd", self, options.full_matrices)
     }
@@ -355,7 +386,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`linalg_svd`](Self::linalg_svd).
-    #[op(samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0)]
+    #[op(samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
     pub fn svd(&self) -> Result<(Tensor, Tensor, Tensor)> {
         let (u, s, vh) = svd("svd", self, false)?;
         Ok((u, s, mh(&vh)?))
@@ -372,7 +403,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_svd`](Self::linalg_svd); there is a derivative also where two singular values are the same.
     #[doc(alias = "svdvals")]
-    #[op(samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0)]
+    #[op(samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svdvals(&self) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(svd("linalg_svdvals", self, false)?.1);
@@ -391,10 +422,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`.
+    /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
     #[doc(alias = "pinv")]
     #[doc(alias = "pinverse")]
-    #[op(samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0)]
+    #[op(samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_pinv(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_pinv";
         let (m, n) = sizes(OP, self)?;
@@ -445,9 +476,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If there are no matrices, elements are not finite, or are not `f32` or `f64`.
+    /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
     #[doc(alias = "matrix_rank")]
-    #[op(samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision)]
+    #[op(samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision, batch)]
     pub fn linalg_matrix_rank(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_rank";
         sizes(OP, self)?;

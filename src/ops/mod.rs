@@ -52,7 +52,8 @@ macro_rules! files {
 }
 files! {
     activation arithmetic attention binary bits calculus cast classify compare complex covariance create diagonal distance
-    distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
+    distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_eig linalg_einsum linalg_functions
+    linalg_ldl linalg_lu
     linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
     parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special
     stacking statistics strided trigonometry unary views

@@ -47,6 +47,23 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     Tensor::cat(&[x, &ones], 0)
 }
 
+/// Of complex numbers, half of them by the other half.
+#[track_caller]
+fn complex_prod(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
+    let kept = (0..plan.from.len()).filter(|d| !plan.dims.contains(d));
+    let order: SmallVec<[usize; 5]> = plan.dims.iter().copied().chain(kept).collect();
+    let mut all = x.permute(&order[..])?.reshape([plan.count(), plan.to.numel()])?;
+    if plan.count() == 0 {
+        return Tensor::ones_with(plan.to.clone(), (x.dtype(), x.device()))?.add(&x.sum(..)?);
+    }
+    while all.shape()[0] > 1 {
+        let (m, half) = (all.shape()[0], all.shape()[0] / 2);
+        let product = all.narrow(0, 0, half)?.mul(&all.narrow(0, half, half)?)?;
+        all = if m % 2 == 0 { product } else { Tensor::cat(&[&product, &all.narrow(0, m - 1, 1)?], 0)? };
+    }
+    all.reshape(Sizes::from(&plan.to[..]))
+}
+
 /// # Products
 #[ops]
 impl Tensor {
@@ -66,6 +83,9 @@ impl Tensor {
     #[op(samples = prod_samples, errors = dim_errors)]
     pub fn prod(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         let plan = ReducePlan::new("prod", self, &over)?;
+        if self.dtype().is_complex() {
+            return complex_prod(&plan, self);
+        }
         plan.reduce_and_save("prod", Reduce::Prod, self, self.dtype().to_sum())?.record("prod", &[self], |save| {
             let x = save.save(self);
             move |_: &BackwardContext, g: &Tensor| {

@@ -470,7 +470,7 @@ impl Tensor {
         self.as_raw_view()
     }
 
-    /// The same of elements of any kind, for who only copies them.
+    /// The same of elements of any kind, for who only copies them or knows complex numbers.
     #[inline]
     pub(crate) fn as_raw_view(&self) -> Result<View<'_>> {
         self.check_unbatched()?;
@@ -560,7 +560,7 @@ impl Tensor {
         self.as_raw_view_mut(op)
     }
 
-    /// The same of elements of any kind, for who only copies them.
+    /// The same of elements of any kind, for who only copies them or knows complex numbers.
     pub(crate) fn as_raw_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         self.check_unbatched()?;
         self.data.storage.materialize()?;

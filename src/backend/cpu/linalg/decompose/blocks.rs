@@ -1,38 +1,139 @@
 //! What factorizations are made of: steps on columns, triangular systems, and products of blocks. Matrices lie column by
 //! column.
 
-use crate::Result;
+use super::general;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use std::ops::{Div, Neg, Sub};
+use crate::{Complex, Element, Result};
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// The largest triangle that is solved without products of blocks.
 const SMALL: usize = 32;
 
-/// A type that matrices are factored in.
-pub(crate) trait Real:
-    Number + Sub<Output = Self> + Div<Output = Self> + Neg<Output = Self> + PartialOrd
+/// A type that matrices are factored in: real or complex numbers.
+pub(crate) trait Scalar:
+    Element
+    + PartialEq
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
 {
+    /// The type of absolute values.
+    type Real: Real;
+    /// The type of eigenvalues.
+    type Complex: Scalar<Real = Self::Real>;
+
+    const ZERO: Self;
     const ONE: Self;
+
+    fn from_real(x: Self::Real) -> Self;
+    fn from_parts(re: Self::Real, im: Self::Real) -> Self::Complex;
+    /// The same number, if this type has all complex numbers.
+    fn from_complex(x: Self::Complex) -> Option<Self>;
+    fn re(self) -> Self::Real;
+    fn im(self) -> Self::Real;
+    /// The complex conjugate: of real numbers they themselves.
+    fn conj(self) -> Self;
+    fn abs(self) -> Self::Real;
+    /// The sum of the parts' absolute values, by which LAPACK chooses pivots.
+    fn size(self) -> Self::Real;
+    fn is_finite(self) -> bool;
+    /// `self * b + c`, rounded once if `FMA`.
+    fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
+
+    /// Makes a Hessenberg matrix triangular or, if it is real, triangular but for blocks of size 2 with complex eigenvalues.
+    /// `z` is multiplied by the same rotations from the right; without it only the eigenvalues are right.
+    ///
+    /// # Errors
+    /// If it does not converge.
+    ///
+    /// # Safety
+    /// Both matrices are `n` by `n`, and nobody else uses them.
+    unsafe fn schur(op: &'static str, h: Columns<Self>, n: usize, z: Option<Columns<Self>>) -> Result<()>;
+
+    /// A product, with the conjugate of `b` if so wanted.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    ///
+    /// # Safety
+    /// As [`gemm`].
+    unsafe fn product(op: &'static str, product: &Product<Self>, conjugate_b: bool) -> Result<()>;
+}
+
+/// The real ones of these types.
+pub(crate) trait Real: Scalar<Real = Self> + PartialOrd {
     const EPSILON: Self;
     /// Matrices are scaled unless their largest elements lie between this and its inverse.
     const SMALLEST: Self;
 
     fn from_f64(x: f64) -> Self;
     fn sqrt(self) -> Self;
-    fn abs(self) -> Self;
     fn hypot(self, other: Self) -> Self;
-    fn is_finite(self) -> bool;
-    /// `self * b + c`, rounded once if `FMA`.
-    fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
 }
 
-macro_rules! reals {
+macro_rules! scalars {
     ($($t:ident $smallest:literal),+) => {$(
-        impl Real for $t {
+        impl Scalar for $t {
+            type Real = $t;
+            type Complex = Complex<$t>;
+            const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
+
+            #[inline(always)]
+            fn from_real(x: $t) -> $t {
+                x
+            }
+            #[inline(always)]
+            fn from_parts(re: $t, im: $t) -> Complex<$t> {
+                Complex::new(re, im)
+            }
+            fn from_complex(_: Complex<$t>) -> Option<$t> {
+                None
+            }
+            #[inline(always)]
+            fn re(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn im(self) -> $t {
+                0.0
+            }
+            #[inline(always)]
+            fn conj(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn abs(self) -> $t {
+                $t::abs(self)
+            }
+            #[inline(always)]
+            fn size(self) -> $t {
+                $t::abs(self)
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                $t::is_finite(self)
+            }
+            #[inline(always)]
+            fn mul_add<const FMA: bool>(self, b: $t, c: $t) -> $t {
+                if FMA { $t::mul_add(self, b, c) } else { self * b + c }
+            }
+            unsafe fn schur(op: &'static str, h: Columns<$t>, n: usize, z: Option<Columns<$t>>) -> Result<()> {
+                // SAFETY: the caller's promise.
+                unsafe { general::real_schur(op, h, n, z) }
+            }
+            unsafe fn product(op: &'static str, product: &Product<$t>, _conjugate_b: bool) -> Result<()> {
+                // SAFETY: the caller's promise.
+                unsafe { gemm(op, product) }
+            }
+        }
+
+        impl Real for $t {
             const EPSILON: $t = $t::EPSILON;
             const SMALLEST: $t = $smallest;
 
@@ -43,25 +144,119 @@ macro_rules! reals {
             fn sqrt(self) -> $t {
                 $t::sqrt(self)
             }
-            #[inline(always)]
-            fn abs(self) -> $t {
-                $t::abs(self)
-            }
             fn hypot(self, other: $t) -> $t {
                 $t::hypot(self, other)
             }
+        }
+
+        impl Scalar for Complex<$t> {
+            type Real = $t;
+            type Complex = Complex<$t>;
+            const ZERO: Complex<$t> = Complex::new(0.0, 0.0);
+            const ONE: Complex<$t> = Complex::new(1.0, 0.0);
+
             #[inline(always)]
-            fn is_finite(self) -> bool {
-                $t::is_finite(self)
+            fn from_real(x: $t) -> Complex<$t> {
+                Complex::new(x, 0.0)
             }
             #[inline(always)]
-            fn mul_add<const FMA: bool>(self, b: $t, c: $t) -> $t {
-                if FMA { $t::mul_add(self, b, c) } else { self * b + c }
+            fn from_parts(re: $t, im: $t) -> Complex<$t> {
+                Complex::new(re, im)
+            }
+            fn from_complex(x: Complex<$t>) -> Option<Complex<$t>> {
+                Some(x)
+            }
+            #[inline(always)]
+            fn re(self) -> $t {
+                self.re
+            }
+            #[inline(always)]
+            fn im(self) -> $t {
+                self.im
+            }
+            #[inline(always)]
+            fn conj(self) -> Complex<$t> {
+                Complex::new(self.re, -self.im)
+            }
+            fn abs(self) -> $t {
+                self.re.hypot(self.im)
+            }
+            #[inline(always)]
+            fn size(self) -> $t {
+                self.re.abs() + self.im.abs()
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.re.is_finite() && self.im.is_finite()
+            }
+            #[inline(always)]
+            fn mul_add<const FMA: bool>(self, b: Complex<$t>, c: Complex<$t>) -> Complex<$t> {
+                let add = |a, b, c| Scalar::mul_add::<FMA>(a, b, c);
+                let (re, im) = (add(self.re, b.re, c.re), add(self.re, b.im, c.im));
+                Complex::new(add(-self.im, b.im, re), add(self.im, b.re, im))
+            }
+            unsafe fn schur(
+                op: &'static str,
+                h: Columns<Complex<$t>>,
+                n: usize,
+                z: Option<Columns<Complex<$t>>>,
+            ) -> Result<()> {
+                // SAFETY: the caller's promise.
+                unsafe { general::complex_schur(op, h, n, z) }
+            }
+            unsafe fn product(op: &'static str, product: &Product<Complex<$t>>, conjugate_b: bool) -> Result<()> {
+                // SAFETY: the caller's promise.
+                unsafe { complex_product(op, product, conjugate_b) }
             }
         }
     )+};
 }
-reals!(f32 1e-12, f64 1e-100);
+scalars!(f32 1e-12, f64 1e-100);
+
+/// A product of complex matrices, from those of their parts. The parts of a matrix are matrices of twice its steps.
+///
+/// # Safety
+/// As [`gemm`].
+unsafe fn complex_product<T: Real + Number>(
+    op: &'static str,
+    product: &Product<Complex<T>>,
+    conjugate_b: bool,
+) -> Result<()> {
+    let &Product { m, n, k, a, b, out, width, start } = product;
+    let part = |x: Matrix<Complex<T>>, which: usize| Matrix {
+        ptr: x.ptr.cast::<T>().wrapping_add(which),
+        row: 2 * x.row,
+        col: 2 * x.col,
+    };
+    let multiply = |of_a: usize, of_b: usize| -> Result<Vec<T>> {
+        let mut sums = filled(op, <T as Scalar>::ZERO, m * n)?;
+        let (a, b, out) = (part(a, of_a), part(b, of_b), sums.as_mut_ptr());
+        // SAFETY: the caller's promise; there is room for the sums.
+        unsafe { gemm(op, &Product { m, n, k, a, b, out, width: n, start: Start::Zero })? };
+        Ok(sums)
+    };
+    let (real, crossed) = ((multiply(0, 0)?, multiply(1, 1)?), (multiply(0, 1)?, multiply(1, 0)?));
+    for i in 0..m {
+        for j in 0..n {
+            let at = i * n + j;
+            let sum = match conjugate_b {
+                false => Complex::new(real.0[at] - real.1[at], crossed.1[at] + crossed.0[at]),
+                true => Complex::new(real.0[at] + real.1[at], crossed.1[at] - crossed.0[at]),
+            };
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = out.add(i * width + j);
+                let known = match start {
+                    Start::Zero => None,
+                    Start::Out => Some(to.read()),
+                    Start::Row(row) => Some(row.add(j).read()),
+                };
+                to.write(known.map_or(sum, |known| Complex::new(known.re + sum.re, known.im + sum.im)));
+            }
+        }
+    }
+    Ok(())
+}
 
 /// A matrix in memory: its first element, and the step from one column to the next.
 #[derive(Clone, Copy)]
@@ -70,7 +265,7 @@ pub(crate) struct Columns<T> {
     pub ld: usize,
 }
 
-impl<T: Real> Columns<T> {
+impl<T: Scalar> Columns<T> {
     pub fn at(&self, i: usize, j: usize) -> *mut T {
         self.ptr.wrapping_add(i + j * self.ld)
     }
@@ -114,7 +309,7 @@ struct Axpy<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Real> Job for Axpy<'_, T> {
+impl<T: Scalar> Job for Axpy<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -125,7 +320,7 @@ impl<T: Real> Job for Axpy<'_, T> {
 }
 
 /// `y += a · x`.
-pub(super) fn axpy<T: Real>(a: T, x: &[T], y: &mut [T]) {
+pub(super) fn axpy<T: Scalar>(a: T, x: &[T], y: &mut [T]) {
     dispatch(Axpy { a, x, y });
 }
 
@@ -137,7 +332,7 @@ struct Axpy2<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Real> Job for Axpy2<'_, T> {
+impl<T: Scalar> Job for Axpy2<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -148,7 +343,7 @@ impl<T: Real> Job for Axpy2<'_, T> {
 }
 
 /// `y += a · x + b · z`.
-pub(super) fn axpy2<T: Real>(a: T, x: &[T], b: T, z: &[T], y: &mut [T]) {
+pub(super) fn axpy2<T: Scalar>(a: T, x: &[T], b: T, z: &[T], y: &mut [T]) {
     dispatch(Axpy2 { a, x, b, z, y });
 }
 
@@ -157,7 +352,7 @@ struct Dot<'a, T> {
     y: &'a [T],
 }
 
-impl<T: Real> Job for Dot<'_, T> {
+impl<T: Scalar> Job for Dot<'_, T> {
     type Output = T;
     #[inline(always)]
     fn run<const FMA: bool>(self) -> T {
@@ -168,11 +363,11 @@ impl<T: Real> Job for Dot<'_, T> {
         let whole = n - n % LANES;
         for (x, y) in x[..whole].chunks_exact(LANES).zip(y[..whole].chunks_exact(LANES)) {
             for lane in 0..LANES {
-                sums[lane] = x[lane].mul_add::<FMA>(y[lane], sums[lane]);
+                sums[lane] = x[lane].conj().mul_add::<FMA>(y[lane], sums[lane]);
             }
         }
         for lane in 0..n - whole {
-            sums[lane] = x[whole + lane].mul_add::<FMA>(y[whole + lane], sums[lane]);
+            sums[lane] = x[whole + lane].conj().mul_add::<FMA>(y[whole + lane], sums[lane]);
         }
         let mut width = LANES / 2;
         while width > 0 {
@@ -185,8 +380,8 @@ impl<T: Real> Job for Dot<'_, T> {
     }
 }
 
-/// `Σ x · y`.
-pub(super) fn dot<T: Real>(x: &[T], y: &[T]) -> T {
+/// `Σ conj(x) · y`.
+pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     dispatch(Dot { x, y })
 }
 
@@ -272,21 +467,21 @@ impl<T: Real> Job for Rotations<'_, T> {
     }
 }
 
-pub(super) fn scale<T: Real>(x: &mut [T], by: T) {
+pub(super) fn scale<T: Scalar>(x: &mut [T], by: T) {
     x.iter_mut().for_each(|x| *x = *x * by);
 }
 
-/// `out -= a · b`, where `out` (`m` by `n`) lies row by row.
+/// `out -= a · b`, where `out` (`m` by `n`) lies row by row, with the conjugate of `a` if so wanted.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
 /// All elements of the matrices are inside their buffers, `out` overlaps neither `a` nor `b`, and nobody else uses it.
-pub(super) unsafe fn subtract<T: Real>(
+pub(super) unsafe fn subtract<T: Scalar>(
     op: &'static str,
     [m, n, k]: [usize; 3],
-    a: Matrix<T>,
+    (a, conjugate_a): (Matrix<T>, bool),
     b: Matrix<T>,
     out: *mut T,
     width: usize,
@@ -296,21 +491,22 @@ pub(super) unsafe fn subtract<T: Real>(
     }
     // The copy lies as the matrix does, so that both are walked in order.
     let (lines, len, turned) = if a.row == 1 { (k, m, a.t()) } else { (m, k, a) };
+    let negate = |x: T| if conjugate_a { -x.conj() } else { -x };
     let mut negated = with_room(op, m * k)?;
     for i in 0..lines {
         if turned.col == 1 {
             // SAFETY: the caller's promise, for a line of elements side by side.
             let line = unsafe { std::slice::from_raw_parts(turned.at(i, 0), len) };
-            negated.extend(line.iter().map(|&x| -x));
+            negated.extend(line.iter().map(|&x| negate(x)));
         } else {
             // SAFETY: the caller's promise.
-            negated.extend((0..len).map(|j| -unsafe { turned.at(i, j).read() }));
+            negated.extend((0..len).map(|j| negate(unsafe { turned.at(i, j).read() })));
         }
     }
     let copy = Matrix { ptr: negated.as_ptr(), row: len as isize, col: 1 };
     let a = if a.row == 1 { copy.t() } else { copy };
     // SAFETY: the caller's promise; the copy has as many elements.
-    unsafe { gemm(op, &Product { m, n, k, a, b, out, width, start: Start::Out }) }
+    unsafe { T::product(op, &Product { m, n, k, a, b, out, width, start: Start::Out }, false) }
 }
 
 /// Columns of right-hand sides that a small triangle is solved for.
@@ -324,7 +520,7 @@ struct SmallSolve<'a, T> {
     count: usize,
 }
 
-impl<T: Real> Job for SmallSolve<'_, T> {
+impl<T: Scalar> Job for SmallSolve<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -353,7 +549,7 @@ impl<T: Real> Job for SmallSolve<'_, T> {
 ///
 /// # Safety
 /// All elements of the matrices are inside their buffers, they do not overlap, and nobody else uses `b`.
-pub(super) unsafe fn solve<T: Real>(
+pub(super) unsafe fn solve<T: Scalar>(
     op: &'static str,
     n: usize,
     a: Matrix<T>,
@@ -390,24 +586,24 @@ pub(super) unsafe fn solve<T: Real>(
     unsafe {
         if upper {
             solve(op, n - half, a.from(half, half), true, unit, second, count)?;
-            subtract(op, [count, half, n - half], across(second), a.from(0, half).t(), first.ptr, b.ld)?;
+            subtract(op, [count, half, n - half], (across(second), false), a.from(0, half).t(), first.ptr, b.ld)?;
             solve(op, half, a, true, unit, first, count)
         } else {
             solve(op, half, a, false, unit, first, count)?;
-            subtract(op, [count, n - half, half], across(first), a.from(half, 0).t(), second.ptr, b.ld)?;
+            subtract(op, [count, n - half, half], (across(first), false), a.from(half, 0).t(), second.ptr, b.ld)?;
             solve(op, n - half, a.from(half, half), false, unit, second, count)
         }
     }
 }
 
-/// `b = b · l⁻ᵀ`, for a lower triangle `l` of size `n` and `b` of `m` by `n`.
+/// `b = b · l⁻ᴴ`, for a lower triangle `l` of size `n` and `b` of `m` by `n`.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
 /// As [`solve`].
-pub(super) unsafe fn solve_right<T: Real>(
+pub(super) unsafe fn solve_right<T: Scalar>(
     op: &'static str,
     m: usize,
     n: usize,
@@ -423,16 +619,16 @@ pub(super) unsafe fn solve_right<T: Real>(
             for j in 0..n {
                 let column = b.column(j, 0, m);
                 for k in 0..j {
-                    axpy(-l.get(j, k), b.column(k, 0, m), column);
+                    axpy(-l.get(j, k).conj(), b.column(k, 0, m), column);
                 }
-                scale(column, T::ONE / l.get(j, j));
+                scale(column, T::ONE / l.get(j, j).conj());
             }
             return Ok(());
         }
         let half = (n / 2).next_multiple_of(SMALL);
         solve_right(op, m, half, l, b)?;
         let (rest, known) = (b.from(0, half), Matrix { ptr: b.ptr.cast_const(), row: b.ld as isize, col: 1 });
-        subtract(op, [n - half, m, half], l.from(half, 0).matrix(), known, rest.ptr, b.ld)?;
+        subtract(op, [n - half, m, half], (l.from(half, 0).matrix(), true), known, rest.ptr, b.ld)?;
         solve_right(op, m, n - half, l.from(half, half), rest)
     }
 }

@@ -1,7 +1,7 @@
-//! Eigenvalues and eigenvectors of symmetric matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
+//! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
 //! one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, axpy2, dot, scale, subtract};
+use super::blocks::{Columns, Real, Rotated, Scalar, axpy2, dot, scale, subtract};
 use super::reflect::{reflect, reflection};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
@@ -12,7 +12,7 @@ use crate::error::bail;
 /// Reflections that are applied to the rest of a matrix as one.
 const BLOCK: usize = 32;
 
-/// The eigenvalues of a symmetric matrix, of which the lower triangle is read, in ascending order into `values`, and the
+/// The eigenvalues of a Hermitian matrix, of which the lower triangle is read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
 ///
 /// # Errors
@@ -20,30 +20,33 @@ const BLOCK: usize = 32;
 ///
 /// # Safety
 /// All elements of the matrix are inside its buffer, and nobody else uses it.
-pub(super) unsafe fn eigh<T: Real>(
+pub(super) unsafe fn eigh<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     n: usize,
-    values: &mut [T],
+    values: &mut [T::Real],
     vectors: bool,
 ) -> Result<()> {
-    let mut largest = T::ZERO;
+    let mut largest = T::Real::ZERO;
     // SAFETY: the caller's promise, for columns of the matrix.
     unsafe {
         for j in 0..n {
+            // The diagonal is real, whatever is written there.
+            a.set(j, j, T::from_real(a.get(j, j).re()));
             for i in j..n {
                 let x = a.get(i, j);
-                a.set(j, i, x);
-                largest = if x.abs() > largest { x.abs() } else { largest };
+                a.set(j, i, x.conj());
+                largest = if x.size() > largest { x.size() } else { largest };
             }
         }
     }
-    let unusual = largest > T::ZERO && (largest < T::SMALLEST || largest > T::ONE / T::SMALLEST);
+    let (zero, smallest) = (T::Real::ZERO, T::Real::SMALLEST);
+    let unusual = largest > zero && (largest < smallest || largest > T::Real::ONE / smallest);
     if unusual {
         // SAFETY: the caller's promise.
-        (0..n).for_each(|j| unsafe { a.column(j, 0, n) }.iter_mut().for_each(|x| *x = *x / largest));
+        (0..n).for_each(|j| unsafe { a.column(j, 0, n) }.iter_mut().for_each(|x| *x = *x / T::from_real(largest)));
     }
-    let (mut off, mut taus) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
+    let (mut off, mut taus) = (filled(op, zero, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
     unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
     let mut z = Rotated::identity(op, n, vectors)?;
@@ -51,12 +54,12 @@ pub(super) unsafe fn eigh<T: Real>(
     let z = z.finish();
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
-    let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
+    let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
     if vectors {
         let mut q = filled(op, T::ZERO, n * n)?;
         for (to, &from) in q.chunks_exact_mut(n.max(1)).zip(&order) {
-            to.copy_from_slice(&z[from * n..(from + 1) * n]);
+            to.iter_mut().zip(&z[from * n..(from + 1) * n]).for_each(|(to, &z)| *to = T::from_real(z));
         }
         let made = Columns { ptr: q.as_mut_ptr(), ld: n };
         // SAFETY: both matrices are `n` by `n`.
@@ -71,20 +74,20 @@ pub(super) unsafe fn eigh<T: Real>(
     Ok(())
 }
 
-/// Reflections from both sides make a symmetric matrix tridiagonal: `diagonal`, and `off[k]` beside `k` and `k + 1`. The
+/// Reflections from both sides make a Hermitian matrix tridiagonal and real: `diagonal`, and `off[k]` beside `k` and `k + 1`. The
 /// vectors stay below the subdiagonal.
 ///
 /// # Safety
 /// As [`eigh`]; both triangles are written.
-unsafe fn tridiagonal<T: Real>(
+unsafe fn tridiagonal<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     n: usize,
-    diagonal: &mut [T],
-    off: &mut [T],
+    diagonal: &mut [T::Real],
+    off: &mut [T::Real],
     taus: &mut [T],
 ) -> Result<()> {
-    // Reflections change the matrix to `a - v · wᵀ - w · vᵀ`: that is done for a whole block of them at once, and until then for
+    // Reflections change the matrix to `a - v · wᴴ - w · vᴴ`: that is done for a whole block of them at once, and until then for
     // what is read.
     let (mut vs, mut ws) = (filled(op, T::ZERO, n * BLOCK)?, filled(op, T::ZERO, n * BLOCK)?);
     let mut product = filled(op, T::ZERO, n)?;
@@ -98,9 +101,9 @@ unsafe fn tridiagonal<T: Real>(
             // SAFETY: the caller's promise, for a column of the matrix.
             let column = unsafe { a.column(k, k, n - k) };
             for (v, w) in pairs() {
-                axpy2(-w[k], &v[k..], -v[k], &w[k..], column);
+                axpy2(-w[k].conj(), &v[k..], -v[k].conj(), &w[k..], column);
             }
-            diagonal[k] = column[0];
+            diagonal[k] = column[0].re();
             if first == n {
                 return Ok(());
             }
@@ -122,7 +125,7 @@ unsafe fn tridiagonal<T: Real>(
                 axpy2(-dot(earlier_w, v), earlier, -dot(earlier, v), earlier_w, product);
             }
             scale(product, tau);
-            let half = T::from_f64(-0.5) * tau * dot(product, v);
+            let half = T::from_real(T::Real::from_f64(-0.5)) * tau * dot(product, v);
             for ((w, &p), &v) in w[first..].iter_mut().zip(&*product).zip(v) {
                 *w = p + half * v;
             }
@@ -131,8 +134,8 @@ unsafe fn tridiagonal<T: Real>(
         let down = |ptr: *const T| Matrix { ptr, row: 1, col: n as isize };
         // SAFETY: the caller's promise; the vectors have `n` elements each.
         unsafe {
-            subtract(op, [rest, rest, end - start], down(v), down(w).t(), a.at(end, end), a.ld)?;
-            subtract(op, [rest, rest, end - start], down(w), down(v).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], (down(v), true), down(w).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], (down(w), true), down(v).t(), a.at(end, end), a.ld)?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
 
-use super::blocks::{Columns, Real, axpy, scale, solve, solve_right, subtract};
+use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 
@@ -8,29 +8,31 @@ use crate::backend::cpu::linalg::gemm::Matrix;
 const PANEL: usize = 16;
 
 /// The LU factorization of an `m` by `n` matrix with exchanges of rows: `pivots[j]` says which row, counted from 1, was
-/// exchanged with row `j`. Returns 0, or the number of the first pivot that is zero, counted from 1.
+/// exchanged with row `j`. Without `exchanges` each is itself. Returns 0, or the number of the first pivot that is zero,
+/// counted from 1.
 ///
 /// # Errors
 /// If memory runs out.
 ///
 /// # Safety
 /// All elements of the matrix are inside its buffer, and nobody else uses it.
-pub(super) unsafe fn lu<T: Real>(
+pub(super) unsafe fn lu<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     m: usize,
     n: usize,
     pivots: &mut [i32],
+    exchanges: bool,
 ) -> Result<i32> {
     let k = m.min(n);
     let left = if k <= PANEL { k } else { (k / 2).next_multiple_of(PANEL).min(k - 1) };
     // SAFETY: the caller's promise, for parts of the matrix.
     unsafe {
         if left == n || k == 0 {
-            return Ok(panel(a, m, n, pivots));
+            return Ok(panel(a, m, n, pivots, exchanges));
         }
         let (first, second) = pivots[..k].split_at_mut(left);
-        let mut info = lu(op, a, m, left, first)?;
+        let mut info = lu(op, a, m, left, first, exchanges)?;
         let right = a.from(0, left);
         exchange(right, n - left, first);
         solve(op, left, a.matrix(), false, true, right, n - left)?;
@@ -38,8 +40,8 @@ pub(super) unsafe fn lu<T: Real>(
             let (below, rest) = (a.from(left, 0), right.from(left, 0));
             // The transpose of what is left lies row by row.
             let across = Matrix { ptr: right.ptr.cast_const(), row: a.ld as isize, col: 1 };
-            subtract(op, [n - left, m - left, left], across, below.matrix().t(), rest.ptr, a.ld)?;
-            let then = lu(op, rest, m - left, n - left, second)?;
+            subtract(op, [n - left, m - left, left], (across, false), below.matrix().t(), rest.ptr, a.ld)?;
+            let then = lu(op, rest, m - left, n - left, second, exchanges)?;
             if info == 0 && then > 0 {
                 info = then + left as i32;
             }
@@ -54,7 +56,7 @@ pub(super) unsafe fn lu<T: Real>(
 ///
 /// # Safety
 /// As [`lu`].
-pub(super) unsafe fn exchange<T: Real>(a: Columns<T>, n: usize, pivots: &[i32]) {
+pub(super) unsafe fn exchange<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32]) {
     for j in 0..n {
         for (i, &pivot) in pivots.iter().enumerate() {
             let other = pivot as usize - 1;
@@ -70,7 +72,7 @@ pub(super) unsafe fn exchange<T: Real>(a: Columns<T>, n: usize, pivots: &[i32]) 
 ///
 /// # Safety
 /// As [`lu`].
-pub(super) unsafe fn exchange_back<T: Real>(a: Columns<T>, n: usize, pivots: &[i32]) {
+pub(super) unsafe fn exchange_back<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32]) {
     for j in 0..n {
         for (i, &pivot) in pivots.iter().enumerate().rev() {
             let other = pivot as usize - 1;
@@ -84,20 +86,20 @@ pub(super) unsafe fn exchange_back<T: Real>(a: Columns<T>, n: usize, pivots: &[i
 
 /// # Safety
 /// As [`lu`].
-unsafe fn panel<T: Real>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]) -> i32 {
+unsafe fn panel<T: Scalar>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32], exchanges: bool) -> i32 {
     let mut info = 0;
     // SAFETY: the caller's promise, for columns of the matrix.
     unsafe {
         for j in 0..m.min(n) {
             let column = a.column(j, 0, m);
-            let (mut best, mut at) = (column[j].abs(), j);
-            for (i, x) in column.iter().enumerate().skip(j + 1) {
-                if x.abs() > best {
-                    (best, at) = (x.abs(), i);
+            let (mut best, mut at) = (column[j].size(), j);
+            for (i, x) in column.iter().enumerate().skip(j + 1).filter(|_| exchanges) {
+                if x.size() > best {
+                    (best, at) = (x.size(), i);
                 }
             }
             pivots[j] = at as i32 + 1;
-            if best == T::ZERO {
+            if best == T::Real::ZERO {
                 info = if info == 0 { j as i32 + 1 } else { info };
                 continue;
             }
@@ -119,7 +121,7 @@ unsafe fn panel<T: Real>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]) 
     info
 }
 
-/// The lower triangle `l` with `l · lᵀ = a`, in place of that of `a`; what is above it has no meaning. Returns 0, or the size
+/// The lower triangle `l` with `l · lᴴ = a`, in place of that of `a`; what is above it has no meaning. Returns 0, or the size
 /// of the first leading part that is not positive definite.
 ///
 /// # Errors
@@ -127,20 +129,20 @@ unsafe fn panel<T: Real>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]) 
 ///
 /// # Safety
 /// As [`lu`].
-pub(super) unsafe fn cholesky<T: Real>(op: &'static str, a: Columns<T>, n: usize) -> Result<i32> {
+pub(super) unsafe fn cholesky<T: Scalar>(op: &'static str, a: Columns<T>, n: usize) -> Result<i32> {
     // SAFETY: the caller's promise, for columns and parts of the matrix.
     unsafe {
         if n <= 2 * PANEL {
             for j in 0..n {
                 let column = a.column(j, j, n - j);
                 for k in 0..j {
-                    axpy(-a.get(j, k), a.column(k, j, n - j), column);
+                    axpy(-a.get(j, k).conj(), a.column(k, j, n - j), column);
                 }
-                let pivot = column[0];
-                if pivot.partial_cmp(&T::ZERO) != Some(std::cmp::Ordering::Greater) || !pivot.is_finite() {
+                let pivot = column[0].re();
+                if pivot.partial_cmp(&T::Real::ZERO) != Some(std::cmp::Ordering::Greater) || !pivot.is_finite() {
                     return Ok(j as i32 + 1);
                 }
-                let root = pivot.sqrt();
+                let root = T::from_real(pivot.sqrt());
                 column[0] = root;
                 scale(&mut column[1..], T::ONE / root);
             }
@@ -159,20 +161,20 @@ pub(super) unsafe fn cholesky<T: Real>(op: &'static str, a: Columns<T>, n: usize
     }
 }
 
-/// `c -= a · aᵀ`, of which the lower triangle is needed. `a` has `n` rows and `k` columns.
+/// `c -= a · aᴴ`, of which the lower triangle is needed. `a` has `n` rows and `k` columns.
 ///
 /// # Safety
 /// As [`subtract`].
-unsafe fn subtract_square<T: Real>(op: &'static str, c: Columns<T>, n: usize, a: Columns<T>, k: usize) -> Result<()> {
+unsafe fn subtract_square<T: Scalar>(op: &'static str, c: Columns<T>, n: usize, a: Columns<T>, k: usize) -> Result<()> {
     // SAFETY: the caller's promise, for parts of the matrices.
     unsafe {
         if n <= 128 {
-            return subtract(op, [n, n, k], a.matrix(), a.matrix().t(), c.ptr, c.ld);
+            return subtract(op, [n, n, k], (a.matrix(), true), a.matrix().t(), c.ptr, c.ld);
         }
         let half = (n / 2).next_multiple_of(32);
         let below = a.from(half, 0);
         subtract_square(op, c, half, a, k)?;
-        subtract(op, [half, n - half, k], a.matrix(), below.matrix().t(), c.at(half, 0), c.ld)?;
+        subtract(op, [half, n - half, k], (a.matrix(), true), below.matrix().t(), c.at(half, 0), c.ld)?;
         subtract_square(op, c.from(half, half), n - half, below, k)
     }
 }

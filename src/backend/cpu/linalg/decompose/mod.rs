@@ -8,6 +8,8 @@
 mod blocks;
 mod eigen;
 mod factor;
+mod general;
+mod indefinite;
 mod reflect;
 mod singular;
 
@@ -15,14 +17,14 @@ use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
-use crate::{DType, Result, Shape};
-use blocks::{Columns, Real};
+use crate::{Complex, DType, Result, Shape};
+use blocks::{Columns, Scalar};
 
 /// Multiplications from which on all threads work on one matrix.
 const LARGE: usize = 1 << 26;
 
-/// Calls a function for `f32` or `f64`.
-macro_rules! real {
+/// Calls a function for real or complex numbers of `f32` or `f64`.
+macro_rules! scalar {
     ($op:expr, $dtype:expr, $T:ident => $call:expr) => {
         match $dtype {
             DType::F32 => {
@@ -31,6 +33,14 @@ macro_rules! real {
             }
             DType::F64 => {
                 type $T = f64;
+                $call
+            }
+            DType::C64 => {
+                type $T = Complex<f32>;
+                $call
+            }
+            DType::C128 => {
+                type $T = Complex<f64>;
                 $call
             }
             dtype => bail!(Backend, $op, "there is no kernel for {dtype}"),
@@ -60,7 +70,7 @@ struct Batch<T> {
     rows: usize,
 }
 
-impl<T: Real> Batch<T> {
+impl<T: Scalar> Batch<T> {
     /// Those of a contiguous view.
     fn new(op: &'static str, view: &ViewMut<'_>) -> Result<Batch<T>> {
         let (_, columns, rows) = sizes(op, view.layout.shape())?;
@@ -103,21 +113,22 @@ fn work(a: usize, b: usize, c: usize) -> usize {
     a.saturating_mul(b).saturating_mul(c)
 }
 
-/// LU factorizations in place, with exchanges of rows: `pivots` (`i32`) says which row, counted from 1, was exchanged with
+/// LU factorizations in place, with exchanges of rows if so wanted: `pivots` (`i32`) says which row, counted from 1, was exchanged with
 /// each; `info` (`i32`) is 0, or the number of the first pivot that is zero.
 pub(crate) fn lu(
     op: &'static str,
     a: &mut ViewMut<'_>,
     pivots: &mut ViewMut<'_>,
     info: &mut ViewMut<'_>,
+    exchanges: bool,
 ) -> Result<()> {
     let (count, n, m) = sizes(op, a.layout.shape())?;
     let (pivots, info) = (Pieces::<i32>::new(pivots, m.min(n)), Pieces::<i32>::new(info, 1));
-    real!(op, a.dtype, T => {
+    scalar!(op, a.dtype, T => {
         let a = Batch::<T>::new(op, a)?;
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
         each(count, work(m, n, m.min(n)), |at| unsafe {
-            info.at(at)[0] = factor::lu(op, a.at(at), m, n, pivots.at(at))?;
+            info.at(at)[0] = factor::lu(op, a.at(at), m, n, pivots.at(at), exchanges)?;
             Ok(())
         })
     })
@@ -136,7 +147,7 @@ pub(crate) fn lu_solve(
         return Ok(());
     }
     let Some(pivots) = pivots.as_slice::<i32>() else { bail!(Backend, op, "pivots should be i32 in order") };
-    real!(op, b.dtype, T => {
+    scalar!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
         // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
         each(count, work(n, n, columns), |at| unsafe {
@@ -160,11 +171,33 @@ pub(crate) fn lu_solve(
 pub(crate) fn cholesky(op: &'static str, a: &mut ViewMut<'_>, info: &mut ViewMut<'_>) -> Result<()> {
     let (count, n, _) = sizes(op, a.layout.shape())?;
     let info = Pieces::<i32>::new(info, 1);
-    real!(op, a.dtype, T => {
+    scalar!(op, a.dtype, T => {
         let a = Batch::<T>::new(op, a)?;
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
         each(count, work(n, n, n) / 3, |at| unsafe {
             info.at(at)[0] = factor::cholesky(op, a.at(at), n)?;
+            Ok(())
+        })
+    })
+}
+
+/// LDL factorizations in place of the lower triangles of symmetric or Hermitian matrices, with LAPACK's `pivots` (`i32`);
+/// what is above them has no meaning. `info` (`i32`) is 0, or the number of the first block that is zero.
+pub(crate) fn ldl(
+    op: &'static str,
+    a: &mut ViewMut<'_>,
+    pivots: &mut ViewMut<'_>,
+    info: &mut ViewMut<'_>,
+    hermitian: bool,
+) -> Result<()> {
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    let (pivots, info) = (Pieces::<i32>::new(pivots, n), Pieces::<i32>::new(info, 1));
+    let mirror = indefinite::Mirror { conjugate: hermitian };
+    scalar!(op, a.dtype, T => {
+        let a = Batch::<T>::new(op, a)?;
+        // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+        each(count, work(n, n, n) / 3, |at| unsafe {
+            info.at(at)[0] = indefinite::ldl(a.at(at), n, pivots.at(at), mirror);
             Ok(())
         })
     })
@@ -183,7 +216,7 @@ pub(crate) fn solve_triangular(
     if columns == 0 || n == 0 {
         return Ok(());
     }
-    real!(op, b.dtype, T => {
+    scalar!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
         // SAFETY: the views are contiguous and have a matrix for each number, of which `b`'s is one thread's.
         each(count, work(n, n, columns), |at| unsafe {
@@ -199,7 +232,7 @@ pub(crate) fn qr(op: &'static str, a: &mut ViewMut<'_>, taus: &mut ViewMut<'_>) 
     if m == 0 || n == 0 {
         return Ok(());
     }
-    real!(op, a.dtype, T => {
+    scalar!(op, a.dtype, T => {
         let (a, taus) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(taus, m.min(n)));
         // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
         each(count, work(m, n, m.min(n)), |at| unsafe { reflect::qr(op, a.at(at), m, n, taus.at(at)) })
@@ -213,7 +246,7 @@ pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMu
     if columns == 0 || m == 0 {
         return Ok(());
     }
-    real!(op, q.dtype, T => {
+    scalar!(op, q.dtype, T => {
         let (a, q) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, q)?);
         let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "factors should lie in order") };
         // SAFETY: the views are contiguous and have a matrix for each number, of which `q`'s is one thread's.
@@ -221,15 +254,15 @@ pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMu
             let to = q.at(at);
             for j in 0..columns {
                 let column = to.column(j, 0, m);
-                column.fill(0.0);
-                column[j] = 1.0;
+                column.fill(T::ZERO);
+                column[j] = T::ONE;
             }
             reflect::reflect(op, a.at(at), m, 0, &taus[at * k..(at + 1) * k], to, columns)
         })
     })
 }
 
-fn check_finite<T: Real>(op: &'static str, a: Columns<T>, len: usize, number: usize) -> Result<()> {
+fn check_finite<T: Scalar>(op: &'static str, a: Columns<T>, len: usize, number: usize) -> Result<()> {
     // SAFETY: the caller has a matrix of so many elements, without gaps.
     if unsafe { a.column(0, 0, len) }.iter().all(|x| x.is_finite()) {
         return Ok(());
@@ -237,19 +270,43 @@ fn check_finite<T: Real>(op: &'static str, a: Columns<T>, len: usize, number: us
     bail!(Value, op, "matrix {number} has elements that are not finite")
 }
 
-/// Eigenvalues of symmetric matrices, of which the lower triangles are read, in ascending order into `values`, and the
+/// Eigenvalues of Hermitian matrices, of which the lower triangles are read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrices, if they are wanted.
 pub(crate) fn eigh(op: &'static str, a: &mut ViewMut<'_>, values: &mut ViewMut<'_>, vectors: bool) -> Result<()> {
     let (count, n, _) = sizes(op, a.layout.shape())?;
     if n == 0 {
         return Ok(());
     }
-    real!(op, a.dtype, T => {
-        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
+    scalar!(op, a.dtype, T => {
+        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<<T as Scalar>::Real>::new(values, n));
         each(count, work(n, n, n), |at| {
             check_finite(op, a.at(at), n * n, at)?;
             // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
             unsafe { eigen::eigh(op, a.at(at), n, values.at(at), vectors) }
+        })
+    })
+}
+
+/// Eigenvalues of any square matrices, which are overwritten, as complex numbers into `values`, and the eigenvectors into
+/// `vectors`. The eigenvalues of real matrices that are not real come in pairs, the one with the positive imaginary part
+/// first; then two columns of `vectors` are the parts of the first one's vector, as LAPACK has it.
+pub(crate) fn eig(
+    op: &'static str,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    vectors: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    if n == 0 {
+        return Ok(());
+    }
+    scalar!(op, a.dtype, T => {
+        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<<T as Scalar>::Complex>::new(values, n));
+        let vectors = vectors.map(|v| Batch::<T>::new(op, v)).transpose()?;
+        each(count, work(n, n, n).saturating_mul(10), |at| {
+            check_finite(op, a.at(at), n * n, at)?;
+            // SAFETY: the views are contiguous and have a piece for each matrix, which is one thread's.
+            unsafe { general::eig(op, a.at(at), n, values.at(at), vectors.as_ref().map(|v| v.at(at))) }
         })
     })
 }
@@ -267,8 +324,8 @@ pub(crate) fn svd(
     if n == 0 && u.as_ref().is_none_or(|u| u.layout.numel() == 0) {
         return Ok(());
     }
-    real!(op, a.dtype, T => {
-        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<T>::new(values, n));
+    scalar!(op, a.dtype, T => {
+        let (a, values) = (Batch::<T>::new(op, a)?, Pieces::<<T as Scalar>::Real>::new(values, n));
         let (u, v) = (u.map(|u| Batch::<T>::new(op, u)).transpose()?, v.map(|v| Batch::<T>::new(op, v)).transpose()?);
         each(count, work(m, n, n), |at| {
             check_finite(op, a.at(at), m * n, at)?;

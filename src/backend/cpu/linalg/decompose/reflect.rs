@@ -1,26 +1,27 @@
-//! Householder reflections `1 - tau · v · vᵀ`, in blocks, and the QR factorization.
+//! Householder reflections `1 - tau · v · vᴴ`, in blocks, and the QR factorization.
 
-use super::blocks::{Columns, Real, axpy, dot, scale};
+use super::blocks::{Columns, Real, Scalar, axpy, dot, scale};
 use crate::Result;
-use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start, gemm};
+use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::filled;
 
 /// Reflections that are applied as one.
 const BLOCK: usize = 32;
 
-/// Makes the reflection that takes `x` to a multiple of the first unit vector, as LAPACK does: returns `tau` and that
+/// Makes the reflection `h` with `hᴴ · x` a real multiple of the first unit vector, as LAPACK does: returns `tau` and that
 /// multiple. `x` becomes `v`, but for its first element, which is 1 and stays unwritten.
-pub(super) fn reflection<T: Real>(x: &mut [T]) -> (T, T) {
-    let Some((first, rest)) = x.split_first_mut() else { return (T::ZERO, T::ZERO) };
-    let head = *first;
-    let tail = dot(rest, rest);
-    if tail == T::ZERO {
-        return (T::ZERO, head);
+pub(super) fn reflection<T: Scalar>(x: &mut [T]) -> (T, T::Real) {
+    let Some((first, rest)) = x.split_first_mut() else { return (T::ZERO, T::Real::ZERO) };
+    let (re, im) = (first.re(), first.im());
+    let tail = dot(rest, rest).re();
+    if tail == T::Real::ZERO && im == T::Real::ZERO {
+        return (T::ZERO, re);
     }
-    let norm = (head * head + tail).sqrt();
-    let beta = if head < T::ZERO { norm } else { -norm };
-    scale(rest, T::ONE / (head - beta));
-    ((beta - head) / beta, beta)
+    let norm = (re * re + im * im + tail).sqrt();
+    let beta = if re < T::Real::ZERO { norm } else { -norm };
+    let apart = *first - T::from_real(beta);
+    scale(rest, T::ONE / apart);
+    (-apart / T::from_real(beta), beta)
 }
 
 /// The QR factorization of an `m` by `n` matrix: R on and above the diagonal, the vectors of the reflections below it.
@@ -30,7 +31,7 @@ pub(super) fn reflection<T: Real>(x: &mut [T]) -> (T, T) {
 ///
 /// # Safety
 /// All elements of the matrix are inside its buffer, and nobody else uses it.
-pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: usize, taus: &mut [T]) -> Result<()> {
+pub(super) unsafe fn qr<T: Scalar>(op: &'static str, a: Columns<T>, m: usize, n: usize, taus: &mut [T]) -> Result<()> {
     let k = m.min(n);
     for start in (0..k).step_by(BLOCK) {
         let end = k.min(start + BLOCK);
@@ -41,11 +42,11 @@ pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: u
                 let (tau, beta) = reflection(v);
                 for c in j + 1..end {
                     let column = a.column(c, j, m - j);
-                    let weight = tau * (column[0] + dot(&v[1..], &column[1..]));
+                    let weight = tau.conj() * (column[0] + dot(&v[1..], &column[1..]));
                     column[0] = column[0] - weight;
                     axpy(-weight, &v[1..], &mut column[1..]);
                 }
-                v[0] = beta;
+                v[0] = T::from_real(beta);
                 *factor = tau;
             }
             let block = Block::new(op, a, start..end, m, 0, taus)?;
@@ -63,7 +64,7 @@ pub(super) unsafe fn qr<T: Real>(op: &'static str, a: Columns<T>, m: usize, n: u
 ///
 /// # Safety
 /// All elements of the matrices are inside their buffers, and nobody else uses `q`.
-pub(super) unsafe fn reflect<T: Real>(
+pub(super) unsafe fn reflect<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     m: usize,
@@ -83,7 +84,7 @@ pub(super) unsafe fn reflect<T: Real>(
     Ok(())
 }
 
-/// Some reflections as one: `1 - v · t · vᵀ`.
+/// Some reflections as one: `1 - v · t · vᴴ`.
 struct Block<T> {
     /// `rows` by `count`.
     v: Vec<T>,
@@ -93,7 +94,7 @@ struct Block<T> {
     count: usize,
 }
 
-impl<T: Real> Block<T> {
+impl<T: Scalar> Block<T> {
     /// # Safety
     /// As [`reflect`].
     unsafe fn new(
@@ -129,7 +130,7 @@ impl<T: Real> Block<T> {
         Ok(Block { v, t, rows, count })
     }
 
-    /// `c -= v · t · vᵀ · c`, or with the transpose of `t`.
+    /// `c -= v · t · vᴴ · c`, or with the conjugate transpose of `t`.
     ///
     /// # Safety
     /// As [`reflect`].
@@ -152,12 +153,12 @@ impl<T: Real> Block<T> {
             start: Start::Zero,
         };
         // SAFETY: the caller's promise; `w` has as many elements.
-        unsafe { gemm(op, &product)? };
+        unsafe { T::product(op, &product, true)? };
         for w in w.chunks_exact_mut(count) {
             let mut sums = [T::ZERO; BLOCK];
             for (i, sum) in sums[..count].iter_mut().enumerate() {
                 let terms = if transposed { 0..i + 1 } else { i..count };
-                let at = |j: usize| if transposed { t[i * count + j] } else { t[j * count + i] };
+                let at = |j: usize| if transposed { t[i * count + j].conj() } else { t[j * count + i] };
                 *sum = terms.fold(T::ZERO, |sum, j| sum - at(j) * w[j]);
             }
             w.copy_from_slice(&sums[..count]);
@@ -166,6 +167,6 @@ impl<T: Real> Block<T> {
         let product =
             Product { m: columns, n: rows, k: count, a: weights, b: v.t(), out: c.ptr, width: c.ld, start: Start::Out };
         // SAFETY: the caller's promise.
-        unsafe { gemm(op, &product) }
+        unsafe { T::product(op, &product, false) }
     }
 }

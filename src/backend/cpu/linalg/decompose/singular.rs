@@ -1,6 +1,6 @@
 //! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, axpy, axpy2, dot, scale, subtract};
+use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract};
 use super::reflect::{qr, reflect, reflection};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
@@ -22,24 +22,25 @@ const CHUNK: usize = 64;
 ///
 /// # Safety
 /// All elements of the matrices are inside their buffers, and nobody else uses them.
-pub(super) unsafe fn svd<T: Real>(
+pub(super) unsafe fn svd<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     m: usize,
     n: usize,
-    values: &mut [T],
+    values: &mut [T::Real],
     u: Option<(Columns<T>, usize)>,
     v: Option<Columns<T>>,
 ) -> Result<()> {
-    let mut largest = T::ZERO;
+    let mut largest = T::Real::ZERO;
     // SAFETY: the caller's promise, for columns of the matrices; so below.
     (0..n).flat_map(|j| unsafe { a.column(j, 0, m) }).for_each(|x| {
-        largest = if x.abs() > largest { x.abs() } else { largest };
+        largest = if x.size() > largest { x.size() } else { largest };
     });
-    let unusual = largest > T::ZERO && (largest < T::SMALLEST || largest > T::ONE / T::SMALLEST);
+    let (zero, smallest) = (T::Real::ZERO, T::Real::SMALLEST);
+    let unusual = largest > zero && (largest < smallest || largest > T::Real::ONE / smallest);
     if unusual {
         // SAFETY: as above.
-        (0..n).flat_map(|j| unsafe { a.column(j, 0, m) }).for_each(|x| *x = *x / largest);
+        (0..n).flat_map(|j| unsafe { a.column(j, 0, m) }).for_each(|x| *x = *x / T::from_real(largest));
     }
     let mut taus = filled(op, T::ZERO, if m > n { n } else { 0 })?;
     let mut square = filled(op, T::ZERO, n * n)?;
@@ -54,7 +55,7 @@ pub(super) unsafe fn svd<T: Real>(
         }
     }
     let r = Columns { ptr: square.as_mut_ptr(), ld: n };
-    let (mut off, mut left) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n)?);
+    let (mut off, mut left) = (filled(op, zero, n)?, filled(op, T::ZERO, n)?);
     let (mut across, mut right) = (filled(op, T::ZERO, n * n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     let rows = Columns { ptr: across.as_mut_ptr(), ld: n };
     // SAFETY: both matrices are `n` by `n`.
@@ -64,16 +65,17 @@ pub(super) unsafe fn svd<T: Real>(
     diagonalize(op, values, &mut off, &mut ub, &mut vb)?;
     let (ub, mut vb) = (ub.finish(), vb.finish());
     // No singular value is negative.
-    for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < T::ZERO) {
+    for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < zero) {
         *value = -*value;
         if vectors {
-            scale(&mut vb[at * n..(at + 1) * n], -T::ONE);
+            scale(&mut vb[at * n..(at + 1) * n], -T::Real::ONE);
         }
     }
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[j].partial_cmp(&values[i]).unwrap_or(std::cmp::Ordering::Equal));
-    let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
+    let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
+    let copy = |to: &mut [T], from: &[T::Real]| to.iter_mut().zip(from).for_each(|(to, &x)| *to = T::from_real(x));
     // SAFETY: as above.
     unsafe {
         if let Some((u, count)) = u {
@@ -81,7 +83,7 @@ pub(super) unsafe fn svd<T: Real>(
                 let column = u.column(j, 0, m);
                 column.fill(T::ZERO);
                 match order.get(j) {
-                    Some(&from) => column[..n].copy_from_slice(&ub[from * n..(from + 1) * n]),
+                    Some(&from) => copy(&mut column[..n], &ub[from * n..(from + 1) * n]),
                     None => column[j] = T::ONE,
                 }
             }
@@ -90,7 +92,7 @@ pub(super) unsafe fn svd<T: Real>(
         }
         if let Some(v) = v {
             for (j, &from) in order.iter().enumerate() {
-                v.column(j, 0, n).copy_from_slice(&vb[from * n..(from + 1) * n]);
+                copy(v.column(j, 0, n), &vb[from * n..(from + 1) * n]);
             }
             reflect(op, rows, n, 1, &right, v, n)?;
         }
@@ -101,21 +103,21 @@ pub(super) unsafe fn svd<T: Real>(
     Ok(())
 }
 
-/// Reflections from the left and the right make a square matrix bidiagonal: its diagonal, and what is above it. The vectors
+/// Reflections from the left and the right make a square matrix bidiagonal and real: its diagonal, and what is above it. The vectors
 /// of those from the left stay below the diagonal, those from the right go to the columns of `rows`.
 ///
 /// # Safety
 /// As [`svd`]; both matrices are `n` by `n`.
-unsafe fn bidiagonal<T: Real>(
+unsafe fn bidiagonal<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
     n: usize,
-    [diagonal, off]: [&mut [T]; 2],
+    [diagonal, off]: [&mut [T::Real]; 2],
     left: &mut [T],
     rows: Columns<T>,
     right: &mut [T],
 ) -> Result<()> {
-    // Reflections change the matrix to `a - v · yᵀ - x · uᵀ`: that is done for a whole block of them at once, and until then for
+    // Reflections change the matrix to `a - v · yᴴ - x · uᴴ`: that is done for a whole block of them at once, and until then for
     // what is read.
     let panel = || filled(op, T::ZERO, n * BLOCK);
     let (mut vs, mut ys, mut xs, mut us) = (panel()?, panel()?, panel()?, panel()?);
@@ -134,7 +136,7 @@ unsafe fn bidiagonal<T: Real>(
             // SAFETY: the caller's promise, for a column of the matrix.
             let column = unsafe { a.column(k, k, n - k) };
             for [v, y, x, u] in earlier() {
-                axpy2(-y[k], &v[k..], -u[k], &x[k..], column);
+                axpy2(-y[k].conj(), &v[k..], -u[k].conj(), &x[k..], column);
             }
             let (tau, beta) = reflection(column);
             (diagonal[k], left[k]) = (beta, tau);
@@ -156,11 +158,11 @@ unsafe fn bidiagonal<T: Real>(
                 axpy2(-dot(&v[k..], new), &known_y[first..], -dot(&x[k..], new), &u[first..], &mut y[first..]);
             }
             scale(&mut y[first..], tau);
-            // Row `k`, as the reflections leave it.
+            // The conjugate of row `k`, as the reflections leave it.
             // SAFETY: as above.
-            (first..n).for_each(|j| u[j] = unsafe { a.get(k, j) } - y[j]);
+            (first..n).for_each(|j| u[j] = unsafe { a.get(k, j) }.conj() - y[j]);
             for [v, y, x, known_u] in earlier() {
-                axpy2(-v[k], &y[first..], -x[k], &known_u[first..], &mut u[first..]);
+                axpy2(-v[k].conj(), &y[first..], -x[k].conj(), &known_u[first..], &mut u[first..]);
             }
             let (tau, beta) = reflection(&mut u[first..]);
             (off[k], right[k]) = (beta, tau);
@@ -195,8 +197,8 @@ unsafe fn bidiagonal<T: Real>(
         // The transpose of what is left lies row by row.
         // SAFETY: the caller's promise; the vectors have `n` elements each.
         unsafe {
-            subtract(op, [rest, rest, end - start], down(&ys), down(&vs).t(), a.at(end, end), a.ld)?;
-            subtract(op, [rest, rest, end - start], down(&us), down(&xs).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], (down(&ys), true), down(&vs).t(), a.at(end, end), a.ld)?;
+            subtract(op, [rest, rest, end - start], (down(&us), true), down(&xs).t(), a.at(end, end), a.ld)?;
         }
     }
     Ok(())
