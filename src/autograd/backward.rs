@@ -231,7 +231,8 @@ fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
     let (nodes, grads): (Vec<NodeRef>, Vec<Tensor>) = found.into_iter().unzip();
     let mut slots: Vec<_> = nodes.iter().map(|node| node.extras().grad()).collect();
     // A gradient that someone else holds is copied before it is added to; that may fail, and changes no value.
-    for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()) {
+    // Sums of complex numbers are new tensors.
+    for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()).filter(|slot| !slot.dtype().is_complex()) {
         slot.as_view_mut("backward")?;
     }
     let _mode = mode::GradMode::disable();

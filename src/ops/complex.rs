@@ -83,7 +83,11 @@ impl Tensor {
         if self.shape().last() != Some(&2) {
             bail!(Shape, "view_as_complex", "the last dimension must have size 2, but the shape is {:?}", self.shape());
         }
-        let whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
+        let mut whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
+        if whole.layout().joined_pairs().is_none() {
+            // It begins between two pairs of its storage.
+            whole = whole.deep_clone()?;
+        }
         let Some(layout) = whole.layout().joined_pairs() else {
             bail!(Backend, "view_as_complex", "a copy of shape {:?} has no pairs", self.shape());
         };

@@ -29,6 +29,9 @@ fn replaced(op: &'static str, x: &Tensor, src: &Tensor, part: &SubRange) -> Resu
         bail!(Shape, op, "a source of shape {:?} does not fit the part of shape {:?}", src.shape(), expected.shape());
     }
     let src = &src.to_dtype(x.dtype())?;
+    if x.dtype().is_complex() {
+        return x.by_parts_with(src, |x, src| replaced(op, x, src, part));
+    }
     let mut out = x.detach().copied(op)?;
     let mut whole = out.as_view_mut(op)?;
     let target = part.of(op, whole.layout)?;
@@ -61,7 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dimension does not exist, or both are the same.
-    #[op(samples = diagonal_samples, errors = diagonal_errors, view)]
+    #[op(samples = diagonal_samples, errors = diagonal_errors, view, aliases = ["diagonal_copy"])]
     pub fn diagonal(
         &self,
         #[default(0)] offset: isize,
@@ -232,6 +235,9 @@ crate::options::options! {
 #[track_caller]
 pub(super) fn replaced_at(op: &'static str, x: &Tensor, src: &Tensor, target: &Layout) -> Result<Tensor> {
     let src = &src.to_dtype(x.dtype())?;
+    if x.dtype().is_complex() {
+        return x.by_parts_with(src, |x, src| replaced_at(op, x, src, target));
+    }
     let mut out = x.detach().copied(op)?;
     backend::copy(op, src.as_view()?, &mut out.as_view_mut(op)?.part(target))?;
     out.record(op, &[x, src], |_| {

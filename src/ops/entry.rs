@@ -308,6 +308,7 @@ from_arg! {
         Arg::Index(index) => Some(index.clone()),
         Arg::Tensor(x) => Some(Index::from(x)),
         Arg::Slice(slice) => Some(Index::from(slice.clone())),
+        Arg::Tensors(all) => Some(Index::new(all.iter().map(Into::into).collect())),
         other => Some(Index::from(int(other)? as isize)),
     };
     [] DType: ArgKind::DType, |arg| if let Arg::DType(x) = arg { Some(*x) } else { None };
@@ -470,8 +471,9 @@ pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], name
         }
     }
     let fill = |(arg, param): (Option<Arg>, &&Param)| match (arg, param.default) {
+        // As in Python, `None` is the default.
+        (None | Some(Arg::None), Some(default)) => Ok(default()),
         (Some(arg), _) => Ok(arg),
-        (None, Some(default)) => Ok(default()),
         (None, None) => bail!(Value, op, "the argument {} is missing", param.name),
     };
     args.into_iter().zip(params).map(fill).collect()

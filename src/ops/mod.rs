@@ -18,6 +18,7 @@
 #![cfg_attr(doc, doc = include_str!("TABLE.md"))]
 #![forbid(unsafe_code)]
 
+mod complex_forms;
 pub(crate) mod elementwise;
 mod entry;
 mod linalg;
@@ -53,8 +54,8 @@ files! {
     activation arithmetic attention binary bits calculus cast classify compare complex create diagonal distance
     distributions extreme fft histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
     linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
-    parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special
-    stacking statistics strided trigonometry unary views
+    parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special spectral
+    stacking statistics strided trigonometry unary views windows
 }
 
 /// The operation of this name, or with this alias.

@@ -1,13 +1,13 @@
 //! Products over some or all dimensions.
 
-use super::ops;
-use super::reduce::{ReducePlan, dim_errors, over_dims};
+use super::{complex_forms, ops};
+use super::reduce::{DTypeOptions, ReducePlan, dim_errors, over_dims};
 use super::sample::{Sample, sample};
 use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::backend::spec::Reduce;
 use crate::layout::Sizes;
-use crate::{ReduceDims, Result, Tensor};
+use crate::{DType, ReduceDims, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 /// For each element the product of all others that go into the same result, without division: right where zeros are.
@@ -69,8 +69,14 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or one is named twice.
     #[op(samples = prod_samples, errors = dim_errors)]
-    pub fn prod(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn prod(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.prod(over)?.to_dtype(dtype);
+        }
         let plan = ReducePlan::new("prod", self, &over)?;
+        if self.dtype().is_complex() {
+            return complex_forms::prod(&plan, self);
+        }
         plan.reduce_and_save("prod", Reduce::Prod, self, self.dtype().to_sum())?.record("prod", &[self], |save| {
             let x = save.save(self);
             move |_: &BackwardContext, g: &Tensor| {
@@ -87,7 +93,12 @@ fn prod_samples() -> Result<Vec<Sample>> {
     // With two zeros every product of the others is zero as well; the second derivative is not.
     all.push(sample![with_zeros([0.0, 2.0, 0.0, 4.0, 1.5])?].zero_derivative());
     all.push(sample![Tensor::from_vec(vec![2.0, 0.0, 3.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0], [3, 3])?, 1]);
+    all.push(sample![over_four()?, 1; dtype = DType::F64]);
     Ok(all)
+}
+
+fn over_four() -> Result<Tensor> {
+    Tensor::from_vec(vec![2.0, 0.5, 3.0, 1.5], [2, 2])
 }
 
 #[cfg(test)]
