@@ -8,6 +8,7 @@ use crate::error::{bail, named};
 use crate::options::options;
 use crate::random::{self, Generator};
 use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 options! {
     /// The options of [`Tensor::arange_with`]. A number stands for the step, a dtype for itself.
@@ -488,6 +489,14 @@ pub(super) fn random_tensor(
 ) -> Result<Tensor> {
     let default = if matches!(numbers, Distribution::Integers(..)) { DType::I64 } else { DType::F32 };
     let (dtype, device) = options.or(default);
+    if dtype.is_complex() && !matches!(numbers, Distribution::Integers(..)) {
+        let mut pairs = shape;
+        pairs.insert(pairs.len(), 2);
+        let parts = random_tensor(op, pairs, options.dtype(dtype.to_real()), numbers, take)?;
+        // A complex normal number has a variance of 1 in all.
+        let parts = if matches!(numbers, Distribution::Normal) { parts.mul(FRAC_1_SQRT_2)? } else { parts };
+        return parts.view_as_complex();
+    }
     match numbers {
         Distribution::Integers(low, high) if low >= high => {
             bail!(Value, op, "there is no integer from {low} up to {high}")
@@ -516,7 +525,7 @@ pub(super) fn random_tensor(
 }
 
 fn shapes() -> Result<Vec<Sample>> {
-    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64]])
+    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64], sample![[4]; dtype = DType::C64]])
 }
 
 fn too_large() -> Result<Vec<ErrorCase>> {

@@ -51,11 +51,11 @@ macro_rules! files {
     };
 }
 files! {
-    activation arithmetic attention binary bits calculus cast classify compare complex create diagonal distance
+    activation arithmetic attention bessel binary bits calculus cast classify compare complex create diagonal distance
     distributions extreme fft histogram index join like linalg_cholesky linalg_einsum linalg_functions linalg_lu
-    linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
-    parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special spectral
-    stacking statistics strided trigonometry unary views windows
+    linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad pairwise
+    parts poisson product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special spectral
+    stacking statistics strided trigonometry unary variants views windows
 }
 
 /// The operation of this name, or with this alias.

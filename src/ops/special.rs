@@ -230,7 +230,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0"])]
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0", "modified_bessel_i0", "special_modified_bessel_i0"])]
     pub fn i0(&self) -> Result<Tensor> {
         elementwise!(Float i0(self) |x| x.i0())
     }
@@ -260,7 +260,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1"])]
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1", "modified_bessel_i1", "special_modified_bessel_i1"])]
     pub fn i1(&self) -> Result<Tensor> {
         elementwise!(Float i1(self) |x| x.i1())
     }

@@ -92,6 +92,9 @@ impl Frames {
         {
             bail!(Shape, op, "a window of shape {:?} should have win_length = {win} elements", window.shape());
         }
+        if let Some(window) = window {
+            check_dtype(op, window)?;
+        }
         let ones = || Tensor::ones_with([win], (dtype, device));
         let window = match window {
             Some(window) => Some(window.clone()),
@@ -193,7 +196,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not complex, the shape is not that of transforms of frames, a length does not fit, or the windows
     /// do not overlap so that all of the signal can be found.
-    #[op(samples = istft_samples, errors = istft_errors, tolerance = 4.0)]
+    #[op(samples = istft_samples, errors = istft_errors, full_precision, tolerance = 4.0)]
     pub fn istft<'a>(&self, n_fft: usize, options: impl Into<IstftOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "istft";
         if !self.dtype().is_complex() {
