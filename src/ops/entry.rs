@@ -307,6 +307,9 @@ from_arg! {
     };
     [] Sections: ArgKind::Ints, |arg| match arg {
         Arg::Ints(at) => Some(Sections::from(at)),
+        Arg::Tensor(at) if at.rank() == 1 && at.dtype().is_int() => {
+            Some(Sections::from(&at.to_dtype(DType::I64).ok()?.to_vec::<i64>().ok()?[..]))
+        }
         parts => Some(Sections::from(int(parts)?)),
     };
     [] Vec<isize>: ArgKind::Ints, |arg| ints(arg).map(|ints| ints.to_vec());

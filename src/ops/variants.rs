@@ -186,7 +186,7 @@ impl Tensor {
             bail!(Shape, OP, "shape {:?} has no channels and places", self.shape());
         }
         let c = self.shape()[1];
-        if groups == 0 || c % groups != 0 {
+        if groups == 0 || !c.is_multiple_of(groups) {
             bail!(Shape, OP, "{c} channels of shape {:?} do not make {groups} groups", self.shape());
         }
         self.unflatten(1, [groups, c / groups])?.transpose(1, 2)?.reshape(self.shape())

@@ -379,7 +379,7 @@ impl Tensor {
     pub fn signal_windows_exponential(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_exponential";
         let SignalWindowOptions { tau, center, sym, .. } = options;
-        if !(tau > 0.0) || (sym && center.is_some()) {
+        if tau.is_nan() || tau <= 0.0 || (sym && center.is_some()) {
             bail!(Value, OP, "no window with tau = {tau}, center = {center:?} and sym = {sym}");
         }
         window(OP, M, options.kind(), |i, last| (-(i - center.unwrap_or(last / 2.0)).abs() / tau).exp())
@@ -399,7 +399,7 @@ impl Tensor {
     pub fn signal_windows_gaussian(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_gaussian";
         let std = options.std;
-        if !(std > 0.0) {
+        if std.is_nan() || std <= 0.0 {
             bail!(Value, OP, "std = {std} is not positive");
         }
         window(OP, M, options.kind(), |i, last| (-0.5 * ((i - last / 2.0) / std).powi(2)).exp())
@@ -418,7 +418,7 @@ impl Tensor {
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_kaiser(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
         const OP: &str = "signal_windows_kaiser";
-        if !(options.beta >= 0.0) {
+        if options.beta.is_nan() || options.beta < 0.0 {
             bail!(Value, OP, "beta = {} is negative", options.beta);
         }
         kaiser(OP, M, options.kind(), options.beta)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from .core import INF, NAN, tensor
+from .core import DTYPES, INF, NAN, tensor
 
 def one_or_more(f):
     def call(x, **args):
@@ -103,8 +103,15 @@ def add_unique(book):
         book.add(op, [tensor([], "i64")], {"return_inverse": True, "return_counts": True}, grad=False)
 
 
+def add_ranges(book):
+    book.define({"arange": lambda start, end=None, step=1, dtype=None: torch.arange(*([start] if end is None else [start, end, step]), dtype=DTYPES[dtype] if dtype else None)})
+    for args in {"start": 3}, {"start": 2.5}, {"start": 0}, {"start": 3, "dtype": "f64"}, {"start": -0.9, "end": 2.1, "step": 2.0, "dtype": "i64"}:
+        book.add("arange", [], args)
+
+
 def add_cases(book):
     book.define(FUNCTIONS, NAMES)
+    add_ranges(book)
     add_simple(book)
     add_distances(book)
     add_unique(book)
