@@ -149,8 +149,8 @@ impl Tensor {
     ///
     /// ```
     /// # use cotangent::tensor;
-    /// let (x, y) = (tensor!([[3.0, 4.0]])?, tensor!([[4.0, 3.0]])?);
-    /// assert_eq!(x.cosine_similarity(&y)?.to_vec::<f32>()?, [0.96]);
+    /// let (x, y) = (tensor!([[3.0, 4.0]])?, tensor!([[-4.0, 3.0]])?);
+    /// assert_eq!(x.cosine_similarity(&y)?.to_vec::<f32>()?, [0.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
