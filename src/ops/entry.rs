@@ -560,7 +560,7 @@ impl Op {
     /// use cotangent::{Tensor, ops::{self, Arg}};
     /// let sum = ops::find("sum").ok_or("there is a sum")?;
     /// let x = Arg::from(Tensor::ones([2, 3])?);
-    /// assert_eq!(sum.bind(&[x.clone()], &[("keepdim", true.into())])?.len(), 3);
+    /// assert_eq!(sum.bind(&[x.clone()], &[("keepdim", true.into())])?.len(), 4);
     /// assert!(sum.bind(&[x], &[("keepdims", true.into())]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
