@@ -2,7 +2,7 @@
 
 use super::elementwise::{Domain, Elementwise, elementwise, zero};
 use super::ops;
-use super::reduce::float_only;
+use super::reduce::{DTypeOptions, float_only};
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use super::unary::{from_f64, no_bools, unary, with_option};
 use crate::backend::spec::{Ordered, Real, Sym, select};
@@ -216,6 +216,9 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || unary(-3.0, 3.1))]
     pub fn softsign(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.div(&self.abs()?.add(1.0)?);
+        }
         elementwise!(Float softsign(self) |x| x / (1.0 + x.abs()))
     }
 
@@ -453,8 +456,11 @@ impl Tensor {
     /// # Errors
     /// If the elements are bools, or there is no such dimension.
     #[op(samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors, batch)]
-    pub fn softmin(&self, dim: impl Into<Dim>) -> Result<Tensor> {
-        self.neg()?.softmax(dim)
+    pub fn softmin(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        match options.dtype {
+            Some(dtype) => self.to_dtype(dtype)?.neg()?.softmax(dim),
+            None => self.neg()?.softmax(dim),
+        }
     }
 
     /// A random choice along a dimension that has a gradient: [`softmax`](Self::softmax) of these logits plus Gumbel

@@ -170,10 +170,24 @@ pub trait FromArg<'a>: Sized {
     fn from_arg(arg: &'a Arg) -> Option<Self>;
 }
 
+/// A number, which may be a tensor of one without a gradient.
+fn number(arg: &Arg) -> Option<Scalar> {
+    match arg {
+        Arg::Scalar(number) => Some(*number),
+        Arg::Tensor(x) if x.rank() == 0 && !x.requires_grad() => match x.dtype() {
+            DType::Bool => x.item::<bool>().ok().map(Scalar::Bool),
+            dtype if dtype.is_int() => x.to_dtype(DType::I64).ok()?.item::<i64>().ok().map(Scalar::I64),
+            dtype if dtype.is_float() => x.to_dtype(DType::F64).ok()?.item::<f64>().ok().map(Scalar::F64),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn int(arg: &Arg) -> Option<i64> {
-    match *arg {
-        Arg::Scalar(Scalar::I64(x)) => Some(x),
-        Arg::Scalar(Scalar::U64(x)) => i64::try_from(x).ok(),
+    match number(arg)? {
+        Scalar::I64(x) => Some(x),
+        Scalar::U64(x) => i64::try_from(x).ok(),
         _ => None,
     }
 }
@@ -203,11 +217,10 @@ from_arg! {
         Arg::Scalar(x) => Some(Operand::Scalar(*x)),
         _ => None,
     };
-    [] Scalar: ArgKind::Scalar, |arg| if let Arg::Scalar(x) = arg { Some(*x) } else { None };
-    [] f64: ArgKind::Float, |arg| match arg {
-        Arg::Scalar(Scalar::Bool(_) | Scalar::C128(_)) => None,
-        Arg::Scalar(x) => Some(x.to_f64()),
-        _ => None,
+    [] Scalar: ArgKind::Scalar, |arg| number(arg);
+    [] f64: ArgKind::Float, |arg| match number(arg)? {
+        Scalar::Bool(_) | Scalar::C128(_) => None,
+        x => Some(x.to_f64()),
     };
     [] i64: ArgKind::Int, |arg| int(arg);
     [] isize: ArgKind::Int, |arg| int(arg)?.try_into().ok();
@@ -227,6 +240,9 @@ from_arg! {
     };
     [] Sections: ArgKind::Ints, |arg| match arg {
         Arg::Ints(at) => Some(Sections::from(at)),
+        Arg::Tensor(at) if at.rank() == 1 && at.dtype().is_int() => {
+            Some(Sections::from(&at.to_dtype(DType::I64).ok()?.to_vec::<i64>().ok()?[..]))
+        }
         parts => Some(Sections::from(int(parts)?)),
     };
     [] Vec<isize>: ArgKind::Ints, |arg| ints(arg).map(|ints| ints.to_vec());
@@ -241,6 +257,7 @@ from_arg! {
         Arg::Index(index) => Some(index.clone()),
         Arg::Tensor(x) => Some(Index::from(x)),
         Arg::Slice(slice) => Some(Index::from(slice.clone())),
+        Arg::Tensors(all) => Some(Index::new(all.iter().map(Into::into).collect())),
         other => Some(Index::from(int(other)? as isize)),
     };
     [] DType: ArgKind::DType, |arg| if let Arg::DType(x) = arg { Some(*x) } else { None };

@@ -2,7 +2,7 @@
 
 use super::binary::{Rounding, pair_errors, pairs};
 use super::elementwise::{Domain, Elementwise, common_dtype, elementwise, infinity, zero};
-use super::ops;
+use super::{complex_forms, ops};
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use super::unary::unary;
@@ -91,7 +91,7 @@ fn rest_of_ints(a: Sym, b: Sym) -> Sym {
 }
 
 /// A factor, if it does not turn integers into floats.
-fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) -> Result<Scalar> {
+pub(super) fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) -> Result<Scalar> {
     let mut dtype = tensors[0].dtype();
     for tensor in &tensors[1..] {
         dtype = common_dtype(op, dtype, tensor.dtype())?;
@@ -132,7 +132,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = || whole_pairs(false), errors = pair_errors)]
+    #[op(samples = || whole_pairs(false), errors = pair_errors, aliases = ["__mod__"])]
     pub fn remainder<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         let dtype = common_dtype("remainder", self.dtype(), other.dtype())?;
@@ -215,6 +215,11 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn logaddexp<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype(), self.device())?;
+        if self.dtype().is_complex() || other.dtype().is_complex() {
+            return complex_forms::logaddexp(self, &other);
+        }
+        let other = Operand::from(&*other);
         elementwise!(Float logaddexp(self, other) |a, b| select(a.eq(b), a + LN_2, a.maximum(b) + (-(a - b).abs()).exp().log1p()),
             |g, _y| [g * select(a.eq(b), zero() + 0.5, (a - b).sigmoid()), g * select(a.eq(b), zero() + 0.5, (b - a).sigmoid())])
     }
@@ -375,6 +380,11 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(samples = lerp_samples, errors = lerp_errors)]
     pub fn lerp<'a>(&self, end: impl Into<Operand<'a>>, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let (end, weight) = (end.resolve(self.dtype(), self.device())?, weight.resolve(self.dtype(), self.device())?);
+        if [self.dtype(), end.dtype(), weight.dtype()].iter().any(|dtype| dtype.is_complex()) {
+            return complex_forms::lerp(self, &end, &weight);
+        }
+        let (end, weight) = (Operand::from(&*end), Operand::from(&*weight));
         // From the nearer end, so that a weight of 1 gives exactly that.
         elementwise!(Float lerp(self, end, weight)
             |a, b, w| select(w.abs().lt(zero() + 0.5), a + w * (b - a), b - (b - a) * (1.0 - w)),
@@ -429,11 +439,15 @@ impl Tensor {
     /// If the shapes do not broadcast.
     #[op(samples = || pairs(0.4, 2.0), errors = shape_errors, in_f64)]
     pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let wide = |dtype: DType| if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let exponent = match exponent {
-            Operand::Scalar(number) => Tensor::scalar(number, DType::F64, self.device())?,
-            other => other.resolve(self.dtype(), self.device())?.to_dtype(DType::F64)?,
+            Operand::Scalar(number) => Tensor::scalar(number, wide(number.beside(DType::F64)), self.device())?,
+            other => {
+                let other = other.resolve(self.dtype(), self.device())?;
+                other.to_dtype(wide(other.dtype()))?
+            }
         };
-        self.to_dtype(DType::F64)?.pow(&exponent)
+        self.to_dtype(wide(self.dtype()))?.pow(&exponent)
     }
 
     /// The other less this tensor, which is multiplied with `alpha` first, by default 1.
@@ -446,7 +460,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = rsub_samples, errors = pair_errors)]
+    #[op(samples = rsub_samples, errors = pair_errors, aliases = ["__rsub__"])]
     pub fn rsub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<RsubOptions>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         let alpha = number_for("rsub", options.alpha, &[self, &other])?;

@@ -1,6 +1,7 @@
 //! Arithmetic on two tensors, which broadcast against each other both ways.
 
 use super::elementwise::{Domain, Elementwise, elementwise, zero};
+use super::arithmetic::number_for;
 use super::arg::choices;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
@@ -52,6 +53,26 @@ impl From<Rounding> for DivOptions {
     }
 }
 
+options! {
+    /// The options of [`Tensor::add_with`] and [`Tensor::sub_with`]. A number stands for the factor.
+    ///
+    /// ```
+    /// use cotangent::{AddOptions, tensor};
+    /// assert_eq!(tensor!([1.0])?.add_with(3.0, AddOptions::new().alpha(2))?.item::<f32>()?, 7.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct AddOptions {
+        /// What the other is multiplied with.
+        alpha: Scalar = Scalar::I64(1),
+    }
+}
+
+impl<T: Into<Scalar>> From<T> for AddOptions {
+    fn from(alpha: T) -> AddOptions {
+        AddOptions::new().alpha(alpha)
+    }
+}
+
 /// The sum, which the engine and the in-place operations need as well.
 pub(crate) static ADD: Elementwise = Elementwise::new("add", Domain::Any, 2, 0, |x, _| x[0] + x[1]);
 pub(crate) static SUB: Elementwise = Elementwise::new("sub", Domain::Number, 2, 0, |x, _| x[0] - x[1]);
@@ -85,9 +106,14 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "__add__")]
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
-    pub fn add<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        call(&ADD, self, &other)
+    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__radd__", "__add__"])]
+    pub fn add<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
+        if options.alpha == Scalar::I64(1) {
+            return call(&ADD, self, &other);
+        }
+        static SCALED: Elementwise = Elementwise::new("add", Domain::Number, 2, 1, |x, p| x[0] + p[0] * x[1]);
+        let other = other.resolve(self.dtype(), self.device())?;
+        SCALED.call(&[self, &other], &[number_for("add", options.alpha, &[self, &other])?])
     }
 
     /// The difference of two tensors, or of a tensor and a number.
@@ -103,8 +129,13 @@ impl Tensor {
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
     #[op(samples = || pairs_with_itself(-2.0, 2.0, true), errors = pair_errors, aliases = ["subtract"])]
     #[doc(alias = "subtract")]
-    pub fn sub<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        call(&SUB, self, &other)
+    pub fn sub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
+        if options.alpha == Scalar::I64(1) {
+            return call(&SUB, self, &other);
+        }
+        static SCALED: Elementwise = Elementwise::new("sub", Domain::Number, 2, 1, |x, p| x[0] - p[0] * x[1]);
+        let other = other.resolve(self.dtype(), self.device())?;
+        SCALED.call(&[self, &other], &[number_for("sub", options.alpha, &[self, &other])?])
     }
 
     /// The product, element by element, of two tensors, or of a tensor and a number.
@@ -117,7 +148,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["multiply"])]
+    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__rmul__", "multiply"])]
     #[doc(alias = "multiply")]
     pub fn mul<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         call(&MUL, self, &other)
@@ -137,7 +168,7 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "true_divide")]
     #[doc(alias = "floor_divide")]
-    #[op(samples = div_samples, errors = pair_errors, aliases = ["divide"])]
+    #[op(samples = div_samples, errors = pair_errors, aliases = ["true_divide", "__truediv__", "divide"])]
     #[doc(alias = "divide")]
     pub fn div<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<DivOptions>) -> Result<Tensor> {
         match options.rounding_mode {

@@ -30,7 +30,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_and")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none)]
+    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rand__", "__and__"])]
     pub fn bitwise_and<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_and(self, other) |a, b| a.bitwise_and(b))
     }
@@ -46,7 +46,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_or")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none)]
+    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__ror__", "__or__"])]
     pub fn bitwise_or<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_or(self, other) |a, b| a.bitwise_or(b))
     }
@@ -62,7 +62,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_xor")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none)]
+    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rxor__", "__xor__"])]
     pub fn bitwise_xor<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_xor(self, other) |a, b| a.bitwise_xor(b))
     }

@@ -34,7 +34,7 @@ impl Tensor {
     #[doc(alias = "int")]
     #[doc(alias = "long")]
     #[doc(alias = "bool")]
-    #[op(samples = dtype_samples)]
+    #[op(samples = dtype_samples, aliases = ["to", "type", "astype"])]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -95,7 +95,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = copy_samples)]
+    #[op(samples = copy_samples, aliases = ["resolve_conj", "resolve_neg"])]
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() {
             return Ok(self.clone());
@@ -122,7 +122,7 @@ impl Tensor {
     /// # Errors
     /// If memory runs out.
     #[doc(alias = "copy")]
-    #[op(samples = copy_samples, aliases = ["clone"])]
+    #[op(samples = copy_samples, aliases = ["alias_copy", "detach_copy", "clone"])]
     #[doc(alias = "clone")]
     pub fn deep_clone(&self) -> Result<Tensor> {
         if self.dtype().is_complex() {

@@ -2,7 +2,7 @@
 
 use super::compare::comparison_errors;
 use super::elementwise::{Domain, Elementwise, elementwise, infinity, zero};
-use super::ops;
+use super::{complex_forms, ops};
 use super::reduce::real_only;
 use super::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::backend::spec::Ordered;
@@ -252,8 +252,10 @@ impl Tensor {
         }
         let other = other.resolve(self.dtype(), self.device())?;
         let (dtype, _) = CLOSE.dtypes(&[self, &other])?;
-        real_only("isclose", self)?;
-        real_only("isclose", &other)?;
+        if dtype.is_complex() {
+            let close = complex_forms::isclose(self, &other, rtol, atol, equal_nan)?;
+            return Ok(close.record_barrier("isclose", &[self, &other]));
+        }
         let compute = if dtype.is_float() { dtype } else { DType::F64 };
         let params = [rtol.into(), atol.into(), f64::from(u8::from(equal_nan)).into()];
         CLOSE.call_as(&[self, &other], &params, compute, DType::Bool)

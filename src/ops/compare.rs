@@ -6,7 +6,7 @@ use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::spec::{Ordered, select};
 use crate::error::bail;
 use crate::layout::broadcast;
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::{DType, Operand, Result, Tensor};
 
 /// # Comparison and choice
 #[ops]
@@ -135,7 +135,7 @@ impl Tensor {
         choose(self, &input, &other)
     }
 
-    /// This tensor with `value` put in where `mask` is true; the two broadcast.
+    /// This tensor with `value`, a number or a tensor of one, put in where `mask` is true; tensor and mask broadcast.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -147,15 +147,23 @@ impl Tensor {
     /// # Errors
     /// If the mask is not a bool tensor, the shapes do not broadcast, or the number does not fit the dtype.
     #[op(samples = masked_fill_samples, errors = masked_fill_errors)]
-    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        if value.beside(self.dtype()) != self.dtype() {
-            bail!(DType, "masked_fill", "{value} cannot be put into a tensor of {}", self.dtype());
+    pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let value = match value {
+            Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
+                bail!(DType, "masked_fill", "{value} cannot be put into a tensor of {}", self.dtype());
+            }
+            Operand::Scalar(value) => Tensor::scalar(value, self.dtype(), self.device())?,
+            other => other.resolve(self.dtype(), self.device())?.into_owned(),
+        };
+        if value.rank() != 0 || common_dtype("masked_fill", value.dtype(), self.dtype())? != self.dtype() {
+            let (dtype, shape) = (value.dtype(), value.shape());
+            bail!(DType, "masked_fill", "{dtype} of shape {shape:?} cannot be put into a tensor of {}", self.dtype());
         }
         if mask.dtype() != DType::Bool {
             bail!(DType, "masked_fill", "the mask must be of bools, not {}", mask.dtype());
         }
         broadcast("masked_fill", &[mask.layout().shape(), self.layout().shape()])?;
-        choose(mask, &Tensor::scalar(value, self.dtype(), self.device())?, self)
+        choose(mask, &value, self)
     }
 }
 
@@ -208,6 +216,7 @@ fn masked_fill_samples() -> Result<Vec<Sample>> {
     Ok(vec![
         sample![spread([2, 3], -1.0, 1.0)?, mask(&[2, 3])?, -7.5],
         sample![spread([2, 3], -1.0, 1.0)?, mask(&[3])?, -7.5],
+        sample![spread([2, 3], -1.0, 1.0)?, mask(&[2, 3])?, spread([], 1.0, 2.0)?],
     ])
 }
 
@@ -215,6 +224,7 @@ fn masked_fill_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2], 1)?;
     Ok(vec![
         error!["a mask of floats", "f64"; sample![&x, &x, 0.0]],
+        error!["a vector", "[2]"; sample![&x, x.gt(0.0)?, &x]],
         error!["a float into integers", "0.5", "i64"; sample![Tensor::zeros_with([2], DType::I64)?, x.gt(0.0)?, 0.5]],
     ])
 }

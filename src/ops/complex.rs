@@ -84,7 +84,8 @@ impl Tensor {
             bail!(Shape, "view_as_complex", "the last dimension must have size 2, but the shape is {:?}", self.shape());
         }
         let mut whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
-        if whole.layout().joined_pairs().is_none() {
+        let odd = |whole: &Tensor| whole.batch_dims().is_some_and(|dims| dims.iter().any(|dim| dim.stride % 2 != 0));
+        if whole.layout().joined_pairs().is_none() || odd(&whole) {
             // Pairs side by side that do not begin where a complex number can.
             whole = self.deep_clone()?;
         }

@@ -73,7 +73,8 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
         }
         _ => total.full_like(correction)?,
     };
-    let freedom = total.sub(&taken)?.maximum(0.0)?;
+    // Weights are real numbers, also beside complex ones.
+    let freedom = total.sub(&taken)?.real()?.maximum(0.0)?;
     let center = x.sub(&mean)?;
     center.mul(&weights)?.matmul(&center.t()?.conj()?)?.div(&freedom)?.squeeze(..)?.to_dtype(dtype)
 }
@@ -121,8 +122,11 @@ impl Tensor {
             return cov.div(&cov)?.to_dtype(dtype);
         }
         let n = cov.shape()[0];
-        let deviations = cov.reshape([-1])?.slice(0, Slice::from(..).step(n as isize + 1))?.sqrt()?;
+        let deviations = cov.reshape([-1])?.slice(0, Slice::from(..).step(n as isize + 1))?.real()?.sqrt()?;
         let scaled = cov.div(deviations.unsqueeze(1)?)?.div(&deviations)?;
+        if scaled.dtype().is_complex() {
+            return scaled.by_parts(|part| part.clamp(-1.0, 1.0))?.to_dtype(dtype);
+        }
         scaled.clamp(-1.0, 1.0)?.to_dtype(dtype)
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors out of nothing: constants, ranges, random numbers.
 
+use super::arg::{Arg, ArgKind, FromArg};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::backend::{self, Draw};
@@ -8,6 +9,7 @@ use crate::error::{bail, named};
 use crate::options::options;
 use crate::random::{self, Generator};
 use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 options! {
     /// The options of [`Tensor::arange_with`]. A number stands for the step, a dtype for itself.
@@ -205,8 +207,13 @@ impl Tensor {
     /// # Errors
     /// If the step is 0 or leads away from `end`, or a number is not finite.
     #[op(samples = arange_samples, errors = arange_errors, derivative = none)]
-    pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, options: impl Into<ArangeOptions>) -> Result<Tensor> {
+    pub fn arange(
+        start: impl Into<Scalar>,
+        end: impl Into<RangeEnd>,
+        options: impl Into<ArangeOptions>,
+    ) -> Result<Tensor> {
         let ArangeOptions { step, dtype, device } = options;
+        let (start, end) = end.after(start);
         // Complex ones are NaN here.
         let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
         if !(a.is_finite() && b.is_finite() && s.is_finite()) || s == 0.0 || (b - a) / s < 0.0 {
@@ -220,6 +227,9 @@ impl Tensor {
             return numbers("arange", n, options.or(DType::I64), |i| a.wrapping_add((i as i64).wrapping_mul(s)));
         }
         let n = ((b - a) / s).ceil() as usize;
+        // Integers go from a whole number on in whole steps.
+        let whole = dtype.is_some_and(DType::is_int);
+        let (a, s) = if whole { (a.trunc(), s.trunc()) } else { (a, s) };
         numbers("arange", n, options.or(DType::F32), |i| a + i as f64 * s)
     }
 
@@ -472,6 +482,47 @@ impl Generator {
     }
 }
 
+/// The end of a range, which is not part of it. Where only one number is given, as a caller from elsewhere can, the range
+/// is from 0 up to that.
+///
+/// ```
+/// use cotangent::{Tensor, ops};
+/// let arange = ops::find("arange").ok_or("there is one")?;
+/// assert_eq!(arange.call(&arange.bind(&[3.into()], &[])?)?[0].to_vec::<i64>()?, [0, 1, 2]);
+/// assert_eq!(Tensor::arange(1, 3)?.to_vec::<i64>()?, [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RangeEnd(Option<Scalar>);
+
+impl RangeEnd {
+    /// Both ends of the range, of which the first number given is one.
+    pub(super) fn after(self, start: Scalar) -> (Scalar, Scalar) {
+        self.0.map_or((Scalar::I64(0), start), |end| (start, end))
+    }
+}
+
+impl<T: Into<Scalar>> From<T> for RangeEnd {
+    fn from(end: T) -> RangeEnd {
+        RangeEnd(Some(end.into()))
+    }
+}
+
+impl From<RangeEnd> for Arg {
+    fn from(end: RangeEnd) -> Arg {
+        end.0.into()
+    }
+}
+
+impl<'a> FromArg<'a> for RangeEnd {
+    const KIND: ArgKind = ArgKind::Scalar;
+    const DEFAULT: Option<fn() -> Arg> = Some(|| Arg::None);
+
+    fn from_arg(arg: &'a Arg) -> Option<Self> {
+        Option::<Scalar>::from_arg(arg).map(RangeEnd)
+    }
+}
+
 /// What is to be drawn.
 #[derive(Clone, Copy)]
 pub(super) enum Distribution {
@@ -489,6 +540,14 @@ pub(super) fn random_tensor(
 ) -> Result<Tensor> {
     let default = if matches!(numbers, Distribution::Integers(..)) { DType::I64 } else { DType::F32 };
     let (dtype, device) = options.or(default);
+    if dtype.is_complex() && !matches!(numbers, Distribution::Integers(..)) {
+        let mut pairs = shape;
+        pairs.insert(pairs.len(), 2);
+        let parts = random_tensor(op, pairs, options.dtype(dtype.to_real()), numbers, take)?;
+        // A complex normal number has a variance of 1 in all.
+        let parts = if matches!(numbers, Distribution::Normal) { parts.mul(FRAC_1_SQRT_2)? } else { parts };
+        return parts.view_as_complex();
+    }
     match numbers {
         Distribution::Integers(low, high) if low >= high => {
             bail!(Value, op, "there is no integer from {low} up to {high}")
@@ -517,7 +576,7 @@ pub(super) fn random_tensor(
 }
 
 fn shapes() -> Result<Vec<Sample>> {
-    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64]])
+    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64], sample![[4]; dtype = DType::C64]])
 }
 
 fn too_large() -> Result<Vec<ErrorCase>> {
@@ -547,6 +606,8 @@ fn arange_samples() -> Result<Vec<Sample>> {
     Ok(vec![
         sample![0, 5],
         sample![0, 10, 3],
+        sample![4],
+        sample![-0.9, 2.1, 2.0; dtype = DType::I64],
         sample![5, 0; step = -2],
         sample![0.0, 1.0, 0.25],
         sample![3, 3],

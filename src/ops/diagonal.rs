@@ -33,6 +33,9 @@ fn replaced(op: &'static str, x: &Tensor, src: &Tensor, part: &SubRange) -> Resu
         return replaced(op, &x.unbatch(level)?, &src.unbatch(level)?, &part.behind_another())?.batch(level);
     }
     let src = &src.to_dtype(x.dtype())?;
+    if x.dtype().is_complex() {
+        return x.by_parts_with(src, |x, src| replaced(op, x, src, part));
+    }
     let mut out = x.detach().copied(op)?;
     let mut whole = out.as_view_mut(op)?;
     let target = part.of(op, whole.layout)?;
@@ -65,7 +68,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dimension does not exist, or both are the same.
-    #[op(samples = diagonal_samples, errors = diagonal_errors, view)]
+    #[op(samples = diagonal_samples, errors = diagonal_errors, view, aliases = ["diagonal_copy"])]
     pub fn diagonal(
         &self,
         #[default(0)] offset: isize,
@@ -236,6 +239,9 @@ crate::options::options! {
 #[track_caller]
 pub(super) fn replaced_at(op: &'static str, x: &Tensor, src: &Tensor, target: &Layout) -> Result<Tensor> {
     let src = &src.to_dtype(x.dtype())?;
+    if x.dtype().is_complex() {
+        return x.by_parts_with(src, |x, src| replaced_at(op, x, src, target));
+    }
     let mut out = x.detach().copied(op)?;
     backend::copy(op, src.as_view()?, &mut out.as_view_mut(op)?.part(target))?;
     out.record(op, &[x, src], |_| {

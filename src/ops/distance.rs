@@ -102,6 +102,9 @@ impl Tensor {
     pub fn norm(&self, over: impl Into<ReduceDims>, options: impl Into<NormOptions>) -> Result<Tensor> {
         let NormOptions { p, dtype } = options;
         let dtype = dtype.unwrap_or(self.dtype());
+        if dtype.is_complex() || (self.dtype().is_complex() && dtype.is_float()) {
+            return self.to_dtype(dtype.to_complex())?.abs()?.norm_with(over, p);
+        }
         if !dtype.is_float() {
             bail!(DType, "norm", "not defined for {dtype}: cast to a float with to_dtype first");
         }
@@ -133,7 +136,9 @@ impl Tensor {
     #[op(samples = dist_samples, errors = dist_errors)]
     pub fn dist<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<DistOptions>) -> Result<Tensor> {
         let difference = self.sub(other)?;
-        float_only("dist", &difference)?;
+        if !difference.dtype().is_complex() {
+            float_only("dist", &difference)?;
+        }
         difference.norm_with(Dims::ALL, options.p)
     }
 
@@ -152,7 +157,9 @@ impl Tensor {
     /// `maxnorm` is negative.
     #[op(samples = renorm_samples, errors = renorm_errors)]
     pub fn renorm(&self, p: f64, dim: impl Into<Dim>, maxnorm: f64) -> Result<Tensor> {
-        float_only("renorm", self)?;
+        if !self.dtype().is_complex() {
+            float_only("renorm", self)?;
+        }
         if self.rank() < 2 {
             bail!(Shape, "renorm", "shape {:?} has no parts with a norm: two dimensions are needed", self.shape());
         }
@@ -167,7 +174,8 @@ impl Tensor {
         // What there is no memory for is refused before anything is added up.
         let x = self.contiguous()?;
         let others: Vec<usize> = (0..self.rank()).filter(|&d| d != dim).collect();
-        let norm = norm(&x.to_dtype(compute_dtype(self.dtype()))?, keepdim(others), p)?;
+        let size = if self.dtype().is_complex() { x.abs()? } else { x.to_dtype(compute_dtype(self.dtype()))? };
+        let norm = norm(&size, keepdim(others), p)?;
         // As PyTorch's, a little smaller than `maxnorm` after rounding.
         let scale = norm.add(1e-7)?.reciprocal()?.mul(maxnorm)?;
         x.mul(norm.gt(maxnorm)?.where_(scale, 1.0)?)?.to_dtype(self.dtype())

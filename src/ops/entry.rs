@@ -267,8 +267,9 @@ pub(crate) fn bind(op: &'static str, params: &[&Param], positional: &[Arg], name
         }
     }
     let fill = |(arg, param): (Option<Arg>, &&Param)| match (arg, param.default) {
+        // As in Python, `None` is the default.
+        (None | Some(Arg::None), Some(default)) => Ok(default()),
         (Some(arg), _) => Ok(arg),
-        (None, Some(default)) => Ok(default()),
         (None, None) => bail!(Value, op, "the argument {} is missing", param.name),
     };
     args.into_iter().zip(params).map(fill).collect()
@@ -339,7 +340,7 @@ impl Op {
     /// use cotangent::{Tensor, ops::{self, Arg}};
     /// let sum = ops::find("sum").ok_or("there is a sum")?;
     /// let x = Arg::from(Tensor::ones([2, 3])?);
-    /// assert_eq!(sum.bind(&[x.clone()], &[("keepdim", true.into())])?.len(), 3);
+    /// assert_eq!(sum.bind(&[x.clone()], &[("keepdim", true.into())])?.len(), 4);
     /// assert!(sum.bind(&[x], &[("keepdims", true.into())]).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

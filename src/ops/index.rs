@@ -85,6 +85,9 @@ pub(super) fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor
     if base.dtype() != source.dtype() {
         bail!(DType, op, "{} cannot be added to {}: cast one of them first", source.dtype(), base.dtype());
     }
+    if base.dtype().is_complex() {
+        return base.by_parts_with(source, |base, source| add_at(op, base, dim, index, source));
+    }
     let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
     backend::copy(op, base.as_view()?, &mut sum.as_view_mut(op)?)?;
     summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
@@ -142,7 +145,7 @@ impl Tensor {
     /// # Errors
     /// If there are too many places, an integer or an element of an index tensor is out of range, index tensors do not
     /// broadcast, or a mask does not have the shape of the dimensions it is for.
-    #[op(samples = index_samples, errors = index_errors)]
+    #[op(samples = index_samples, errors = index_errors, aliases = ["__getitem__"])]
     #[doc(alias = "__getitem__")]
     pub fn index(&self, index: impl Into<Index>) -> Result<Tensor> {
         self.part("index", &index)

@@ -1,8 +1,9 @@
 //! Tensors made after the example of another, and single numbers as tensors.
 
-use super::create::{Distribution, alike, random_tensor};
+use super::create::{Distribution, RangeEnd, alike, random_tensor};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
+use crate::error::bail;
 use crate::{DType, Result, Scalar, Shape, Tensor, TensorOptions, random};
 
 /// One number in a shape, in this tensor's dtype and on its device unless the options say otherwise.
@@ -100,7 +101,16 @@ impl Tensor {
     /// If there is no integer in that range.
     #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?, 0, 5], sample![spread([2], -1.0, 1.0)?, -3, 9; dtype = DType::I32]]),
         errors = || Ok(vec![error!["an empty range", "3"; sample![spread([2], -1.0, 1.0)?, 3, 3]]]), derivative = none, random)]
-    pub fn randint_like(&self, low: i64, high: i64, options: impl Into<TensorOptions>) -> Result<Tensor> {
+    pub fn randint_like(
+        &self,
+        low: i64,
+        high: impl Into<RangeEnd>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
+        let (low, high) = high.after(low.into());
+        let (Scalar::I64(low), Scalar::I64(high)) = (low, high) else {
+            bail!(Value, "randint_like", "{low} and {high} are no integers");
+        };
         let (shape, integers) = (self.layout().shape().clone(), Distribution::Integers(low, high));
         random_tensor("randint_like", shape, alike(self, options), integers, random::next_range)
     }

@@ -35,7 +35,7 @@ impl Tensor {
     #[doc(alias = "mv")]
     #[doc(alias = "dot")]
     #[doc(alias = "__matmul__")]
-    #[op(samples = matmul_samples, errors = matmul_errors)]
+    #[op(samples = matmul_samples, errors = matmul_errors, aliases = ["__matmul__"])]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.shape(), other.shape());
         if a.is_empty() || b.is_empty() {

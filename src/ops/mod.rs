@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod arg;
+mod complex_forms;
 pub(crate) mod elementwise;
 mod entry;
 mod linalg;
@@ -51,12 +52,11 @@ macro_rules! files {
     };
 }
 files! {
-    activation arithmetic attention binary bits calculus cast classify compare complex covariance create diagonal distance
-    distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_eig linalg_einsum linalg_functions
-    linalg_ldl linalg_lu
-    linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors loss matmul norm order pad
-    parts product quantile reduce repeat rounding scan scatter select sequences sets shape softmax sort special
-    stacking statistics strided trigonometry unary views
+    activation arithmetic attention bessel binary bits calculus cast classify compare complex covariance create diagonal
+    distance distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_eig linalg_einsum
+    linalg_functions linalg_ldl linalg_lu linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
+    loss matmul norm order pad pairwise parts poisson product quantile reduce repeat rounding scan scatter select sequences
+    sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
 }
 
 /// The operation of this name, or with this alias.

@@ -9,7 +9,7 @@ use crate::backend;
 use crate::error::bail;
 use crate::layout::Layout;
 use crate::options::options;
-use crate::{Result, Scalar, Shape, Tensor};
+use crate::{Complex, Element, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 
 choices! {
@@ -148,8 +148,17 @@ impl Tensor {
             return padded(self, &ends, value);
         }
         let mut out = self.clone();
-        for Ends { dim, before, size, .. } in ends {
-            let old = self.shape()[dim] as isize;
+        for end in ends {
+            let Ends { dim, mut before, size, .. } = end;
+            if mode == PadMode::Circular && (before < 0 || end.after < 0) {
+                // What is cut off does not come back at the other end.
+                let (start, len) = end.kept(self.shape()[dim]);
+                if before.max(end.after).max(0) as usize > len {
+                    bail!(Shape, "pad", "{pad:?} in mode circular leaves {len} elements of dimension {dim}, which are too few");
+                }
+                (out, before) = (out.narrow(dim, start, len)?, before.max(0));
+            }
+            let old = out.shape()[dim] as isize;
             let places = (0..size as isize).map(|place| mode.source(place - before, old) as usize);
             out = out.index_select(dim, &index_vector("pad", size, places)?.to_device(self.device())?)?;
         }
@@ -176,6 +185,11 @@ fn padded(x: &Tensor, ends: &[Ends], value: Scalar) -> Result<Tensor> {
             layout.narrow("pad", end.dim as isize, end.before.max(0), small[end.dim])
         })
     };
+    if x.dtype().is_complex() {
+        let z = <Complex<f64> as Element>::from_scalar(value);
+        let part = |x: &Tensor, value: f64| padded(x, ends, value.into());
+        return part(&x.real()?, z.re)?.with_imaginary(&part(&x.imag()?, z.im)?);
+    }
     let mut out = Tensor::filled("pad", shape, value, x.dtype(), x.device())?;
     let small = kept.layout().shape().clone();
     if kept.numel() > 0 {

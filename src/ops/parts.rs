@@ -8,10 +8,10 @@ use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::backend::{self, ViewMut};
 use crate::error::{bail, err, named};
-use crate::layout::{Layout, checked_bytes, resolve_dim, resolve_dims};
+use crate::layout::{Cuts, Layout, checked_bytes, resolve_dim, resolve_dims};
 use crate::storage::Storage;
 use crate::vmap::behind;
-use crate::{At, Dim, Dims, Result, Shape, Slice, Tensor};
+use crate::{At, Dim, Dims, Result, Sections, Shape, Slice, Tensor};
 use smallvec::smallvec;
 
 /// A part of a tensor, said without a layout so that the same part can be taken of a tensor laid out in another way.
@@ -116,7 +116,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or the step is 0.
-    #[op(samples = slice_samples, errors = slice_errors, view)]
+    #[op(samples = slice_samples, errors = slice_errors, view, aliases = ["slice_copy"])]
     pub fn slice(&self, dim: impl Into<Dim>, range: impl Into<Slice>) -> Result<Tensor> {
         let dim = resolve_dim("slice", dim.0, self.rank())?;
         take("slice", self, &SubRange::Range(dim, range))
@@ -133,7 +133,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension or index.
-    #[op(samples = select_samples, errors = select_errors, view)]
+    #[op(samples = select_samples, errors = select_errors, view, aliases = ["select_copy"])]
     pub fn select(&self, dim: impl Into<Dim>, index: impl Into<At>) -> Result<Tensor> {
         let (Dim(dim), At(index)) = (dim, index);
         // Checked with the index as given, which the message then names.
@@ -181,21 +181,31 @@ impl Tensor {
             .record("flip", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.flip(&dims[..])?)]))
     }
 
-    /// Pieces of `split_size` of a dimension; the last one is shorter if the dimension does not divide evenly.
+    /// Pieces of `split_size` of a dimension; the last one is shorter if the dimension does not divide evenly. Several sizes
+    /// are those of the pieces.
     ///
     /// ```
     /// # use cotangent::Tensor;
     /// let pieces = Tensor::arange(0, 5)?.split(2, 0)?;
     /// assert_eq!(pieces.iter().map(|p| p.numel()).collect::<Vec<_>>(), [2, 2, 1]);
+    /// assert_eq!(Tensor::arange(0, 5)?.split([4, 1], 0)?[1].to_vec::<i64>()?, [4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
-    /// If there is no such dimension, the size is 0 and the dimension's is not, or there would be more pieces than memory
+    /// If there is no such dimension, the sizes do not add up to the dimension's, the size is 0 and the dimension's is not, or there would be more pieces than memory
     /// has room for.
-    #[op(samples = split_samples, errors = split_errors, outputs = [tensors], aliases = ["unsafe_split"], view)]
-    pub fn split(&self, split_size: usize, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
+    #[op(samples = split_samples, errors = split_errors, outputs = [tensors], aliases = ["split_copy", "unsafe_split"], view)]
+    pub fn split(&self, split_size: impl Into<Sections>, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("split", dim.0, self.rank())?;
+        let split_size = match split_size.0 {
+            Cuts::Parts(size) => usize::try_from(size).map_err(|_| err!(Value, "split", "pieces of size {size}"))?,
+            Cuts::At(sizes) => {
+                let sizes: Option<Shape> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
+                let Some(sizes) = sizes else { bail!(Value, "split", "pieces cannot have negative sizes") };
+                return self.split_with_sizes(sizes, dim);
+            }
+        };
         let whole = self.shape()[dim];
         if split_size == 0 && whole != 0 {
             bail!(Value, "split", "pieces of size 0 do not make up dimension {dim} of shape {:?}", self.shape());
@@ -249,7 +259,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or memory has no room for so many tensors.
-    #[op(samples = unbind_samples, errors = unbind_errors, outputs = [tensors], view)]
+    #[op(samples = unbind_samples, errors = unbind_errors, outputs = [tensors], view, aliases = ["unbind_copy"])]
     pub fn unbind(&self, #[default(0)] dim: impl Into<Dim>) -> Result<Vec<Tensor>> {
         let dim = resolve_dim("unbind", dim.0, self.rank())?;
         let mut parts = for_handles("unbind", self.shape()[dim])?;

@@ -1,12 +1,12 @@
 //! Products over some or all dimensions.
 
-use super::ops;
-use super::reduce::{ReducePlan, dim_errors, over_dims};
+use super::{complex_forms, ops};
+use super::reduce::{DTypeOptions, ReducePlan, dim_errors, over_dims};
 use super::sample::{Sample, sample};
 use crate::autograd::BackwardContext;
 use crate::backend::spec::Reduce;
 use crate::layout::Sizes;
-use crate::{ReduceDims, Result, Tensor};
+use crate::{DType, ReduceDims, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 
 /// For each element the product of all others that go into the same result, without division: right where zeros are.
@@ -47,23 +47,6 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
     Tensor::cat(&[x, &ones], 0)
 }
 
-/// Of complex numbers, half of them by the other half.
-#[track_caller]
-fn complex_prod(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
-    let kept = (0..plan.from.len()).filter(|d| !plan.dims.contains(d));
-    let order: SmallVec<[usize; 5]> = plan.dims.iter().copied().chain(kept).collect();
-    let mut all = x.permute(&order[..])?.reshape([plan.count(), plan.to.numel()])?;
-    if plan.count() == 0 {
-        return Tensor::ones_with(plan.to.clone(), (x.dtype(), x.device()))?.add(&x.sum(..)?);
-    }
-    while all.shape()[0] > 1 {
-        let (m, half) = (all.shape()[0], all.shape()[0] / 2);
-        let product = all.narrow(0, 0, half)?.mul(&all.narrow(0, half, half)?)?;
-        all = if m % 2 == 0 { product } else { Tensor::cat(&[&product, &all.narrow(0, m - 1, 1)?], 0)? };
-    }
-    all.reshape(Sizes::from(&plan.to[..]))
-}
-
 /// # Products
 #[ops]
 impl Tensor {
@@ -81,10 +64,13 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or one is named twice.
     #[op(samples = prod_samples, errors = dim_errors)]
-    pub fn prod(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn prod(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.prod(over)?.to_dtype(dtype);
+        }
         let plan = ReducePlan::new("prod", self, &over)?;
         if self.dtype().is_complex() {
-            return complex_prod(&plan, self);
+            return complex_forms::prod(&plan, self);
         }
         plan.reduce_and_save("prod", Reduce::Prod, self, self.dtype().to_sum())?.record("prod", &[self], |save| {
             let x = save.save(self);
@@ -102,7 +88,12 @@ fn prod_samples() -> Result<Vec<Sample>> {
     // With two zeros every product of the others is zero as well; the second derivative is not.
     all.push(sample![with_zeros([0.0, 2.0, 0.0, 4.0, 1.5])?].zero_derivative());
     all.push(sample![Tensor::from_vec(vec![2.0, 0.0, 3.0, 0.0, 2.0, 0.0, 1.0, 2.0, 3.0], [3, 3])?, 1]);
+    all.push(sample![over_four()?, 1; dtype = DType::F64]);
     Ok(all)
+}
+
+fn over_four() -> Result<Tensor> {
+    Tensor::from_vec(vec![2.0, 0.5, 3.0, 1.5], [2, 2])
 }
 
 #[cfg(test)]

@@ -150,6 +150,27 @@ impl ReducePlan {
 
 
 options! {
+    /// The options of [`Tensor::sum_with`], [`Tensor::cumsum_with`], [`Tensor::softmax_with`] and their like. A dtype stands
+    /// for itself.
+    ///
+    /// ```
+    /// use cotangent::{DType, tensor};
+    /// assert_eq!(tensor!([1, 2])?.mean_with(.., DType::F32)?.item::<f32>()?, 1.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct DTypeOptions {
+        /// What the elements are cast to first, and the result is of.
+        dtype: Option<DType> = None,
+    }
+}
+
+impl From<DType> for DTypeOptions {
+    fn from(dtype: DType) -> DTypeOptions {
+        DTypeOptions::new().dtype(dtype)
+    }
+}
+
+options! {
     /// The options of [`Tensor::var_with`], [`Tensor::std_with`] and their like. A number stands for the correction.
     ///
     /// ```
@@ -162,7 +183,15 @@ options! {
     pub struct VarOptions {
         /// What is taken from the number of elements before it divides: 1 for an estimate from a sample, 0 for a whole
         /// population.
-        correction: f64 = 1.0,
+        correction: Option<f64> = Some(1.0),
+        /// PyTorch's older name for a correction of 1 or, if it is false, of 0.
+        unbiased: Option<bool> = None,
+    }
+}
+
+impl VarOptions {
+    pub(super) fn taken(&self) -> f64 {
+        self.unbiased.map_or(self.correction.unwrap_or(1.0), |unbiased| f64::from(u8::from(unbiased)))
     }
 }
 
@@ -193,7 +222,10 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or one is named twice.
     #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors)]
-    pub fn sum(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn sum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.sum(over)?.to_dtype(dtype);
+        }
         ReducePlan::new("sum", self, &over)?.sum("sum", self)
     }
 
@@ -210,7 +242,10 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = || over_dims(-2.0, 2.0, true), errors = float_dim_errors)]
-    pub fn mean(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn mean(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.mean(over);
+        }
         if !self.dtype().is_complex() {
             float_only("mean", self)?;
         }
@@ -233,8 +268,12 @@ impl Tensor {
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = var_samples, errors = float_dim_errors)]
     pub fn var(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            // The squared distance of two complex numbers is that of both parts.
+            return self.real()?.var_with(over.clone(), &options)?.add(&self.imag()?.var_with(over, &options)?);
+        }
         float_only("var", self)?;
-        let variance = Variance::new("var", self, ReducePlan::new("var", self, &over)?, options.correction)?;
+        let variance = Variance::new("var", self, ReducePlan::new("var", self, &over)?, options.taken())?;
         let out = variance.out.to_dtype(self.dtype())?;
         out.record("var", &[self], |save| {
             let slope = variance.slope(save, self);
@@ -259,9 +298,12 @@ impl Tensor {
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = var_mean_samples, errors = float_dim_errors, outputs = [var, mean])]
     pub fn var_mean(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<(Tensor, Tensor)> {
+        if self.dtype().is_complex() {
+            return Ok((self.var_with(over.clone(), options)?, self.mean(over)?));
+        }
         float_only("var_mean", self)?;
         let plan = ReducePlan::new("var_mean", self, &over)?;
-        let variance = Variance::new("var_mean", self, plan, options.correction)?;
+        let variance = Variance::new("var_mean", self, plan, options.taken())?;
         let both = [variance.out.to_dtype(self.dtype())?, variance.mean.to_dtype(self.dtype())?];
         let [var, mean] = Tensor::record_joint(both, "var_mean", &[self], |save| {
             let slope = variance.slope(save, self);

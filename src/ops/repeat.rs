@@ -6,7 +6,23 @@ use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use super::views::samples;
 use crate::error::{bail, err};
 use crate::layout::resolve_dim;
+use crate::options::options;
 use crate::{Dims, Operand, Result, Scalar, Shape, Sizes, Tensor};
+
+options! {
+    /// The options of [`Tensor::repeat_interleave_with`].
+    ///
+    /// ```
+    /// use cotangent::{InterleaveOptions, tensor};
+    /// let x = tensor!([1, 2])?.repeat_interleave_with(2, 0, InterleaveOptions::new().output_size(4))?;
+    /// assert_eq!(x.to_vec::<i64>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct InterleaveOptions {
+        /// How long the dimension gets, where that is known; another length is an error.
+        output_size: Option<usize> = None,
+    }
+}
 
 /// The tensor so many times along each of as many dimensions, which are at least its own.
 fn repeated(op: &'static str, x: &Tensor, repeats: &[usize]) -> Result<Tensor> {
@@ -91,8 +107,17 @@ impl Tensor {
         &self,
         repeats: impl Into<Operand<'a>>,
         #[default(..)] dim: impl Into<Dims>,
+        options: impl Into<InterleaveOptions>,
     ) -> Result<Tensor> {
         const OP: &str = "repeat_interleave";
+        if let Some(size) = options.output_size {
+            let out = self.repeat_interleave(repeats, dim.clone())?;
+            let found = one_dim(OP, &dim, self.rank())?.map_or(out.numel(), |dim| out.shape()[dim]);
+            if found != size {
+                bail!(Shape, OP, "there are {found} elements, and output_size is {size}");
+            }
+            return Ok(out);
+        }
         let Some(dim) = one_dim(OP, &dim, self.rank())? else {
             return self.flatten(0, -1)?.repeat_interleave(repeats, 0);
         };

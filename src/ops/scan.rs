@@ -1,7 +1,8 @@
 //! Running sums and the like.
 
 use super::index::{at_least_1d, gather};
-use super::ops;
+use super::reduce::DTypeOptions;
+use super::{complex_forms, ops};
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -46,7 +47,10 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension.
     #[op(samples = scan_samples, errors = scan_errors, batch)]
-    pub fn cumsum(&self, dim: impl Into<Dim>) -> Result<Tensor> {
+    pub fn cumsum(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.cumsum(dim)?.to_dtype(dtype);
+        }
         let dim = resolve_dim_or_scalar("cumsum", dim.0, self.rank())?;
         sums(self, dim, false)
     }
@@ -63,10 +67,16 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension.
     #[op(samples = cumprod_samples, errors = scan_errors, batch)]
-    pub fn cumprod(&self, dim: impl Into<Dim>) -> Result<Tensor> {
+    pub fn cumprod(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.cumprod(dim)?.to_dtype(dtype);
+        }
         let (dim, dtype) = (resolve_dim_or_scalar("cumprod", dim.0, self.rank())?, self.dtype().to_sum());
         if self.rank() == 0 {
             return self.to_dtype(dtype);
+        }
+        if dtype.is_complex() {
+            return complex_forms::cumprod(self, dim);
         }
         let out = scanned(Scan::Prod, self, dim, dtype)?;
         if !dtype.is_float() {

@@ -145,6 +145,9 @@ pub(crate) fn fold_at(
     if base.dtype() != source.dtype() {
         bail!(DType, op, "{} cannot be put into {}: cast one of them first", source.dtype(), base.dtype());
     }
+    if by == IndexFold::Replace && base.dtype().is_complex() {
+        return base.by_parts_with(source, |base, source| fold_at(op, by, base, dim, index, source));
+    }
     let dtype = if by == IndexFold::Replace { base.dtype() } else { compute_dtype(base.dtype()) };
     let indices = Indices::check(op, index.as_view()?, base.shape()[dim])?;
     let mut out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;

@@ -80,7 +80,7 @@ impl Tensor {
         gather("take", &flat, 0, &numbers, numbers.layout().shape())?.reshape(index.shape())
     }
 
-    /// As [`gather`](Self::gather), with the other dimensions broadcast; without a dimension (`..`) by number, as
+    /// As [`gather`](Self::gather), with the other dimensions broadcast and negative indices counted from the last; without a dimension (`..`) by number, as
     /// [`take`](Self::take). It is what undoes a sort by its indices.
     ///
     /// ```
@@ -92,12 +92,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the shapes do not broadcast.
+    /// If an index is out of range, not an integer, or the shapes do not broadcast.
     #[op(samples = take_along_samples, errors = take_along_errors, batch)]
     pub fn take_along_dim(&self, indices: &Tensor, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
         const OP: &str = "take_along_dim";
         if dim.named.is_none() {
-            return self.flatten(0, -1)?.gather(0, &indices.flatten(0, -1)?);
+            return self.take(&indices.flatten(0, -1)?);
         }
         if self.rank() != indices.rank() {
             bail!(Shape, OP, "indices of shape {:?} for a tensor of shape {:?}", indices.shape(), self.shape());
@@ -105,7 +105,8 @@ impl Tensor {
         let Some(dim) = one_dim(OP, &dim, self.rank())? else { return Ok(self.clone()) };
         let (own, other) = (self.layout().shape(), indices.layout().shape());
         let common = broadcast(OP, &[&own.with(dim, 1), &other.with(dim, 1)])?;
-        let index = indices.expand(common.with(dim, other[dim]))?;
+        let index = as_indices(OP, indices)?.expand(common.with(dim, other[dim]))?;
+        let index = index.lt(0)?.where_(index.add(own[dim])?, &index)?;
         self.expand(common.with(dim, own[dim]))?.gather(dim, &index)
     }
 

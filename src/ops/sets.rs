@@ -49,6 +49,27 @@ impl From<i32> for UniqueDimOptions {
 }
 
 options! {
+    /// The options of [`Tensor::unique_outputs_with`] and [`Tensor::unique_consecutive_outputs_with`].
+    ///
+    /// ```
+    /// use cotangent::{UniqueOutputsOptions, tensor};
+    /// let options = UniqueOutputsOptions::new().return_inverse(true);
+    /// assert_eq!(tensor!([3, 1, 3])?.unique_outputs_with(options)?[1].to_vec::<i64>()?, [1, 0, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueOutputsOptions {
+        /// Whether they have to be in ascending order. They always are.
+        sorted: bool = true,
+        /// Whether the number of each element's value is returned.
+        return_inverse: bool = false,
+        /// Whether it is returned how often each value occurs.
+        return_counts: bool = false,
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+options! {
     /// The options of [`Tensor::isin_with`].
     ///
     /// ```
@@ -163,6 +184,19 @@ fn shaped(inverse: &Tensor, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
     if dim.is_none() { inverse.reshape(x.shape()) } else { Ok(inverse.clone()) }
 }
 
+/// The values, and what else the options ask for.
+fn outputs(op: &'static str, x: &Tensor, options: &UniqueOutputsOptions, sorted: bool) -> Result<Vec<Tensor>> {
+    let groups = Groups::new(op, x, options.dim, sorted)?;
+    let mut all = vec![groups.values()?.record_barrier(op, &[x])];
+    if options.return_inverse {
+        all.push(shaped(&groups.inverse()?, x, options.dim)?);
+    }
+    if options.return_counts {
+        all.push(groups.counts()?);
+    }
+    Ok(all)
+}
+
 /// # Sets
 #[ops]
 impl Tensor {
@@ -180,10 +214,10 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or the parts along it have no elements.
     #[doc(alias = "unique_values")]
-    #[op(samples = unique_samples, errors = unique_errors, derivative = none, aliases = ["unique_values"])]
+    #[op(name = "unique_values", samples = unique_samples, errors = unique_errors, derivative = none)]
     pub fn unique(&self, options: impl Into<UniqueOptions>) -> Result<Tensor> {
-        let values = Groups::new("unique", self, options.dim, true)?.values()?;
-        Ok(values.record_barrier("unique", &[self]))
+        let values = Groups::new("unique_values", self, options.dim, true)?.values()?;
+        Ok(values.record_barrier("unique_values", &[self]))
     }
 
     /// The distinct elements, or parts, as [`unique`](Self::unique) gives them, and how many of each there are.
@@ -265,12 +299,12 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`unique`](Self::unique).
-    #[op(samples = unique_samples, errors = unique_errors, derivative = none,
+    #[op(name = "unique_consecutive_all", samples = unique_samples, errors = unique_errors, derivative = none,
         outputs = [values, inverse_indices, counts])]
     pub fn unique_consecutive(&self, options: impl Into<UniqueDimOptions>) -> Result<(Tensor, Tensor, Tensor)> {
-        let groups = Groups::new("unique_consecutive", self, options.dim, false)?;
+        let groups = Groups::new("unique_consecutive_all", self, options.dim, false)?;
         let inverse = shaped(&groups.inverse()?, self, options.dim)?;
-        let values = groups.values()?.record_barrier("unique_consecutive", &[self]);
+        let values = groups.values()?.record_barrier("unique_consecutive_all", &[self]);
         Ok((values, inverse, groups.counts()?))
     }
 
@@ -301,6 +335,38 @@ impl Tensor {
         let found = if options.invert { nearest.ne(&elements)? } else { nearest.eq(&elements)? };
         Ok(found.record_barrier("isin", &[self, &tested]))
     }
+
+    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them and, as the options say, for each element or part
+    /// the number of its value, and how many of each there are.
+    ///
+    /// ```
+    /// # use cotangent::{UniqueOutputsOptions, tensor};
+    /// let found = tensor!([3, 1, 3])?.unique_outputs_with(UniqueOutputsOptions::new().return_counts(true))?;
+    /// assert_eq!((found[0].to_vec::<i64>()?, found[1].to_vec::<i64>()?), (vec![1, 3], vec![1, 2]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(name = "unique", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
+    pub fn unique_outputs(&self, options: impl Into<UniqueOutputsOptions>) -> Result<Vec<Tensor>> {
+        outputs("unique", self, &options, true)
+    }
+
+    /// As [`unique_outputs`](Self::unique_outputs), of runs of equal elements, or parts, which may occur again.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([3, 3, 1, 3])?.unique_consecutive_outputs()?[0].to_vec::<i64>()?, [3, 1, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(name = "unique_consecutive", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
+    pub fn unique_consecutive_outputs(&self, options: impl Into<UniqueOutputsOptions>) -> Result<Vec<Tensor>> {
+        outputs("unique_consecutive", self, &options, false)
+    }
 }
 
 fn unique_samples() -> Result<Vec<Sample>> {
@@ -316,6 +382,15 @@ fn unique_samples() -> Result<Vec<Sample>> {
         sample![spread([0, 2], -2.0, 2.0)?; dim = 0],
         sample![spread([3, 4], -2.0, 2.0)?.gt(0.0)?],
     ])
+}
+
+fn outputs_samples() -> Result<Vec<Sample>> {
+    let mut all = unique_samples()?;
+    let x = || ints(&[3, 3, 1, 3, 1, 1], [2, 3]);
+    all.push(sample![x()?; return_inverse = true]);
+    all.push(sample![x()?; return_counts = true]);
+    all.push(sample![x()?; return_inverse = true, return_counts = true, dim = 1]);
+    Ok(all)
 }
 
 fn unique_errors() -> Result<Vec<ErrorCase>> {

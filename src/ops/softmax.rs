@@ -1,7 +1,7 @@
 //! Softmax, its logarithm, and the logarithm of a sum of exponentials.
 
-use super::ops;
-use super::reduce::{ReducePlan, dim_errors, float_only, over_dims};
+use super::{complex_forms, ops};
+use super::reduce::{DTypeOptions, ReducePlan, dim_errors, float_only, over_dims};
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, is_grad_enabled, no_grad};
 use crate::backend;
@@ -60,8 +60,11 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors, batch)]
-    pub fn softmax(&self, dim: impl Into<Dim>) -> Result<Tensor> {
+    #[op(samples = row_samples, errors = row_errors, aliases = ["special_softmax"], batch)]
+    pub fn softmax(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.softmax(dim);
+        }
         let dim = dimension("softmax", self, dim)?;
         rows("softmax", SoftmaxKind::Softmax, [self], dim)?.record("softmax", &[self], |save| {
             let y = save.save_output();
@@ -80,8 +83,11 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors, batch)]
-    pub fn log_softmax(&self, dim: impl Into<Dim>) -> Result<Tensor> {
+    #[op(samples = row_samples, errors = row_errors, aliases = ["special_log_softmax"], batch)]
+    pub fn log_softmax(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.log_softmax(dim);
+        }
         let dim = dimension("log_softmax", self, dim)?;
         rows("log_softmax", SoftmaxKind::LogSoftmax, [self], dim)?.record("log_softmax", &[self], |save| {
             let y = save.save_output();
@@ -102,8 +108,11 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors)]
+    #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors, aliases = ["special_logsumexp"])]
     pub fn logsumexp(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return complex_forms::logsumexp(self, over);
+        }
         let x = self.to_dtype(self.dtype().to_float())?;
         let plan = ReducePlan::new("logsumexp", &x, &over)?;
         no_grad(|| log_sum_exp(&plan, &x))?.record("logsumexp", &[&x], |save| {

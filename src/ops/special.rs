@@ -98,7 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 4.0), aliases = ["special_gammaln"])]
+    #[op(samples = || unary(0.3, 4.0), aliases = ["gammaln", "special_gammaln"])]
     pub fn lgamma(&self) -> Result<Tensor> {
         elementwise!(Float lgamma(self) |x| x.lgamma())
     }
@@ -113,7 +113,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 4.0), aliases = ["special_digamma", "special_psi"])]
+    #[op(samples = || unary(0.3, 4.0), aliases = ["psi", "special_digamma", "special_psi"])]
     pub fn digamma(&self) -> Result<Tensor> {
         elementwise!(Float digamma(self) |x| x.digamma())
     }
@@ -150,7 +150,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dimension is 0 or absurdly large.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], 1.2, 4.0)?, 3], sample![spread([], 1.2, 4.0)?, 1], sample![spread([2, 0], 1.2, 4.0)?, 2]]), errors = mvlgamma_errors, aliases = ["special_multigammaln"])]
+    #[op(samples = || Ok(vec![sample![spread([3, 4], 1.2, 4.0)?, 3], sample![spread([], 1.2, 4.0)?, 1], sample![spread([2, 0], 1.2, 4.0)?, 2]]), errors = mvlgamma_errors, aliases = ["multigammaln", "special_multigammaln"])]
     pub fn mvlgamma(&self, p: usize) -> Result<Tensor> {
         if p == 0 {
             bail!(Value, "mvlgamma", "the dimension must be positive");
@@ -195,7 +195,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["special_gammainc"])]
+    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
     pub fn igamma<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         static OP: Elementwise = Elementwise::new("igamma", Domain::Float, 2, 0, |x, _| x[0].igamma(x[1]));
@@ -213,7 +213,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["special_gammaincc"])]
+    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
     pub fn igammac<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         static OP: Elementwise = Elementwise::new("igammac", Domain::Float, 2, 0, |x, _| x[0].igammac(x[1]));
@@ -230,7 +230,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0"])]
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0", "modified_bessel_i0", "special_modified_bessel_i0"])]
     pub fn i0(&self) -> Result<Tensor> {
         elementwise!(Float i0(self) |x| x.i0())
     }
@@ -260,7 +260,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1"])]
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1", "modified_bessel_i1", "special_modified_bessel_i1"])]
     pub fn i1(&self) -> Result<Tensor> {
         elementwise!(Float i1(self) |x| x.i1())
     }

@@ -301,7 +301,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or the sizes do not add up to its size.
-    #[op(samples = split_with_sizes_samples, errors = split_with_sizes_errors, outputs = [tensors], view)]
+    #[op(samples = split_with_sizes_samples, errors = split_with_sizes_errors, outputs = [tensors], view, aliases = ["split_with_sizes_copy", "unsafe_split_with_sizes"])]
     pub fn split_with_sizes(
         &self,
         split_sizes: impl Into<Shape>,

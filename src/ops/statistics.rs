@@ -1,7 +1,7 @@
 //! Reductions that say something about elements: whether they are true, how many, how far apart.
 
 use super::ops;
-use super::reduce::{ReducePlan, VarOptions, Variance, dim_errors, float_dim_errors, float_only, over_dims};
+use super::reduce::{DTypeOptions, ReducePlan, VarOptions, Variance, dim_errors, float_dim_errors, float_only, over_dims};
 use super::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::autograd::{BackwardContext, no_grad};
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -93,7 +93,13 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, or one is named twice.
     #[op(samples = nan_samples, errors = dim_errors)]
-    pub fn nansum(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn nansum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
+        }
+        if self.dtype().is_complex() {
+            return self.isnan()?.where_(0, self)?.sum(over);
+        }
         if !self.dtype().is_float() {
             return self.sum(over);
         }
@@ -112,7 +118,10 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = nan_samples, errors = float_dim_errors)]
-    pub fn nanmean(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+    pub fn nanmean(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        if let Some(dtype) = options.dtype {
+            return self.to_dtype(dtype)?.nanmean(over);
+        }
         float_only("nanmean", self)?;
         // Neither the sum nor the count need fit into half precision.
         let wide = self.to_dtype(compute_dtype(self.dtype()))?;
@@ -135,8 +144,14 @@ impl Tensor {
     /// If the elements are not floats, there is no such dimension, or one is named twice.
     #[op(samples = std_samples, errors = float_dim_errors)]
     pub fn std(&self, over: impl Into<ReduceDims>, options: impl Into<VarOptions>) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            let variance = self.var_with(over, options)?;
+            let zero = variance.eq(0.0)?;
+            // Not the root of 0, whose derivative is infinite.
+            return zero.where_(0.0, zero.where_(1.0, &variance)?.sqrt()?);
+        }
         float_only("std", self)?;
-        let variance = Variance::new("std", self, ReducePlan::new("std", self, &over)?, options.correction)?;
+        let variance = Variance::new("std", self, ReducePlan::new("std", self, &over)?, options.taken())?;
         let out = no_grad(|| variance.out.sqrt()?.to_dtype(self.dtype()))?;
         out.record("std", &[self], |save| {
             let (slope, y) = (variance.slope(save, self), save.save_output());

@@ -30,8 +30,8 @@ impl Tensor {
     /// # Errors
     /// If the view would reach outside the storage or, where a gradient is required, to elements of the storage that
     /// are not this tensor's own: their gradient would be lost.
-    #[op(samples = strided_samples, errors = strided_errors, view, reads_layout)]
-    pub fn as_strided(&self, size: impl Into<Shape>, stride: &[isize], storage_offset: usize) -> Result<Tensor> {
+    #[op(samples = strided_samples, errors = strided_errors, view, reads_layout, aliases = ["as_strided_copy"])]
+    pub fn as_strided(&self, size: impl Into<Shape>, stride: &[isize], #[default(0)] storage_offset: usize) -> Result<Tensor> {
         if self.is_batched() {
             bail!(Value, "as_strided", "inside vmap the memory of a tensor is not that of one example");
         }
@@ -68,7 +68,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, the windows are longer than it, or the step is 0.
-    #[op(samples = unfold_samples, errors = unfold_errors, view)]
+    #[op(samples = unfold_samples, errors = unfold_errors, view, aliases = ["unfold_copy"])]
     pub fn unfold(&self, dimension: impl Into<Dim>, size: usize, step: usize) -> Result<Tensor> {
         let dim = resolve_dim("unfold", dimension.0, self.rank())?;
         let whole = self.shape()[dim];
@@ -164,6 +164,9 @@ fn moved(layout: &Layout, low: usize, len: usize) -> Result<Layout> {
 /// elsewhere. Its derivative is [`read_out`].
 #[track_caller]
 fn add_up(x: &Tensor, layout: &Layout, len: usize) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return x.by_parts(|part| add_up(part, layout, len));
+    }
     if !layout.is_non_overlapping() {
         let mut positions = with_room("as_strided", layout.numel())?;
         each_position(layout, |position| positions.push(position as i64));

@@ -264,7 +264,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.0))]
+    #[op(samples = || unary(-2.0, 2.0), aliases = ["special_expm1"])]
     pub fn expm1(&self) -> Result<Tensor> {
         elementwise!(Float expm1(self) |x| x.expm1(), |g, y| [g * (y + 1.0)])
     }
@@ -294,7 +294,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.5, 3.0))]
+    #[op(samples = || unary(-0.5, 3.0), aliases = ["special_log1p"])]
     pub fn log1p(&self) -> Result<Tensor> {
         elementwise!(Float log1p(self) |x| x.log1p(), |g, _y| [g / (x + 1.0)])
     }
@@ -339,7 +339,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-3.0, 3.0))]
+    #[op(samples = || unary(-3.0, 3.0), aliases = ["special_expit", "expit"])]
     pub fn sigmoid(&self) -> Result<Tensor> {
         elementwise!(Float sigmoid(self) |x| x.sigmoid(), |g, y| [g.sigmoid_grad(y)])
     }
@@ -384,7 +384,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1))]
+    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_erf"])]
     pub fn erf(&self) -> Result<Tensor> {
         elementwise!(Float erf(self) |x| x.erf())
     }

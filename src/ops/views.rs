@@ -42,7 +42,7 @@ impl Tensor {
     /// # Errors
     /// If a dimension is missing, named twice or does not exist.
     #[doc(alias = "permute_dims")]
-    #[op(samples = permute_samples, errors = permute_errors, aliases = ["permute_dims"], view)]
+    #[op(samples = permute_samples, errors = permute_errors, aliases = ["permute_copy", "permute_dims"], view)]
     pub fn permute(&self, dims: impl Into<Dims>) -> Result<Tensor> {
         let dims: Ints = dims.named.unwrap_or_else(|| (0..self.rank() as isize).collect());
         let layout = self.layout().permute("permute", &dims)?;
@@ -69,7 +69,7 @@ impl Tensor {
     /// If one of the dimensions does not exist.
     #[doc(alias = "swapaxes")]
     #[doc(alias = "swapdims")]
-    #[op(samples = transpose_samples, errors = transpose_errors, aliases = ["swapaxes", "swapdims"], view)]
+    #[op(samples = transpose_samples, errors = transpose_errors, aliases = ["transpose_copy", "swapaxes", "swapdims"], view)]
     pub fn transpose(&self, dim0: impl Into<Dim>, dim1: impl Into<Dim>) -> Result<Tensor> {
         if self.rank() == 0 {
             resolve_dim_or_scalar("transpose", dim0.0, 0)?;
@@ -91,7 +91,7 @@ impl Tensor {
     /// If there are more than two dimensions.
     #[doc(alias = "T")]
     #[op(samples = || samples(&[&[2, 3], &[0, 3], &[3], &[]], |x| sample![x]),
-        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), aliases = ["T"], view)]
+        errors = || Ok(vec![error!["three dimensions", "[2, 3, 4]", "transpose"; sample![normal([2, 3, 4], 1)?]]]), aliases = ["t_copy", "T"], view)]
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
             0 | 1 => Ok(self.clone()),
@@ -114,7 +114,7 @@ impl Tensor {
     /// # Errors
     /// If the number of elements differs, or the elements do not lie so that strides could express the shape:
     /// [`reshape`](Self::reshape) copies then.
-    #[op(samples = view_samples, errors = view_errors, view, reads_layout)]
+    #[op(samples = view_samples, errors = view_errors, view, reads_layout, aliases = ["view_copy"])]
     pub fn view(&self, shape: impl Into<Sizes>) -> Result<Tensor> {
         let shape = self.layout().resolve_sizes("view", &shape)?;
         let Some(layout) = self.layout().reshape(&shape) else {
@@ -197,7 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a dimension does not exist or is named twice.
-    #[op(samples = squeeze_samples, errors = squeeze_errors, view)]
+    #[op(samples = squeeze_samples, errors = squeeze_errors, view, aliases = ["squeeze_copy"])]
     pub fn squeeze(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
         let dims = resolve_dims("squeeze", &dim, self.rank())?;
         reshaped("squeeze", self, self.layout().squeeze(&dims))
@@ -215,7 +215,7 @@ impl Tensor {
     /// If there is no such place.
     #[doc(alias = "expand_dims")]
     #[doc(alias = "newaxis")]
-    #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, aliases = ["expand_dims"], view)]
+    #[op(samples = unsqueeze_samples, errors = unsqueeze_errors, aliases = ["unsqueeze_copy", "expand_dims"], view)]
     pub fn unsqueeze(&self, dim: impl Into<Dim>) -> Result<Tensor> {
         reshaped("unsqueeze", self, self.layout().unsqueeze("unsqueeze", dim.0)?)
     }
@@ -232,7 +232,7 @@ impl Tensor {
     /// # Errors
     /// If a size other than 1 would change.
     #[doc(alias = "broadcast_to")]
-    #[op(samples = expand_samples, errors = expand_errors, aliases = ["broadcast_to"], view)]
+    #[op(samples = expand_samples, errors = expand_errors, aliases = ["expand_copy", "broadcast_to"], view)]
     pub fn expand(&self, size: impl Into<Sizes>) -> Result<Tensor> {
         let layout = self.layout().expand("expand", &size)?;
         // The engine sums a cotangent back to its tensor's shape.

@@ -6,6 +6,7 @@
 mod arguments;
 mod create;
 mod index;
+mod inplace;
 mod mutate;
 mod options;
 pub(crate) mod print;

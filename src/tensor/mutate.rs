@@ -267,7 +267,7 @@ impl Tensor {
     }
 
     /// Refuses changes that would go astray: of a leaf under a graph, and of a view.
-    fn check_change(&self, op: &'static str) -> Result<()> {
+    pub(super) fn check_change(&self, op: &'static str) -> Result<()> {
         if is_grad_enabled() && self.node.as_ref().is_some_and(|node| node.kind == NodeKind::Leaf) {
             bail!(Graph, op, "a leaf that requires a gradient cannot be changed in place: do it under no_grad");
         }

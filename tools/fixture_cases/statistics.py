@@ -151,11 +151,11 @@ FUNCTIONS = {
         x, y, right=right, side=side, out_int32=out_int32, sorter=sorter
     ),
     "bucketize": lambda x, y, right=False, out_int32=False: torch.bucketize(x, y, right=right, out_int32=out_int32),
-    "unique": unique,
+    "unique_values": unique,
     "unique_all": unique_all,
     "unique_counts": lambda x, dim=None: torch.unique(x, return_counts=True, dim=dim),
     "unique_inverse": lambda x, dim=None: torch.unique(x, return_inverse=True, dim=dim),
-    "unique_consecutive": lambda x, dim=None: torch.unique_consecutive(
+    "unique_consecutive_all": lambda x, dim=None: torch.unique_consecutive(
         x, return_inverse=True, return_counts=True, dim=dim
     ),
     "isin": lambda x, y, invert=False: torch.isin(x, y, invert=invert),
@@ -443,7 +443,7 @@ def order_cases(book):
 
 def set_cases(book):
     rows = tensor([[1, 2, 1], [0, 1, 0], [1, 2, 1], [0, 1, 5]], "i64")
-    for op in ("unique", "unique_all", "unique_counts", "unique_inverse", "unique_consecutive"):
+    for op in ("unique_values", "unique_all", "unique_counts", "unique_inverse", "unique_consecutive_all"):
         for dtype in ("i64", "u8", "f32", "f64", "bool", "f16"):
             x = book.draw(op).integers([3, 4], 0, 2 if dtype == "bool" else 4, dtype)
             book.add(op, [x], {}, grad=False)
@@ -453,7 +453,7 @@ def set_cases(book):
         book.add(op, [tensor([], "i64")], {}, grad=False, note="empty")
         book.add(op, [tensor(3, "i64")], {}, grad=False, note="0-d")
         book.add(op, [tensor([1.0, 1.0, -0.0, 0.0, INF, -INF])], {}, grad=False, note="extreme")
-    book.add("unique", [tensor([NAN, 1.0, NAN])], {}, grad=False, note="NaN")
+    book.add("unique_values", [tensor([NAN, 1.0, NAN])], {}, grad=False, note="NaN")
     x = tensor([[3, -1, 2], [5, 0, 3]], "i64")
     for invert in (False, True):
         book.add("isin", [x, tensor([3, 0, 7], "i64")], {"invert": invert}, grad=False)

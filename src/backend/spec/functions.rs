@@ -387,6 +387,7 @@ macro_rules! fused {
     };
 }
 
+mod bessel;
 pub(crate) mod special;
 pub(crate) use special::sinc_slope;
 

@@ -18,6 +18,7 @@
 //! The sine and cosine of f64 are the platform's. The coefficients are minimax polynomials found by Remez'
 //! exchange algorithm in 60 digits, then rounded.
 
+pub(crate) mod bessel;
 mod double;
 mod single;
 pub(crate) mod special;

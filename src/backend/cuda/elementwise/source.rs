@@ -121,6 +121,9 @@ pub(crate) struct Program {
 /// Calls of the functions in `special.cu`.
 const SPECIAL: [&str; 6] = [" digamma(", " zeta(", " igamma(", " igammac(", " i0e(", " i1e("];
 
+/// Calls of the functions in `bessel.cu`.
+const BESSEL: [&str; 6] = [" bessel_k", " airy_ai", " chebyshev_", " hermite_h", " laguerre_l(", " legendre_p("];
+
 /// The name of a dtype's elements in the source.
 pub(crate) fn name(dtype: DType) -> &'static str {
     match dtype {
@@ -181,6 +184,9 @@ impl Program {
         let _ = self.body(&mut text, &parameters.join(", "));
         if SPECIAL.iter().any(|name| text.contains(name)) {
             text.insert_str(0, include_str!("special.cu"));
+        }
+        if BESSEL.iter().any(|name| text.contains(name)) {
+            text.insert_str(0, include_str!("bessel.cu"));
         }
         text
     }
