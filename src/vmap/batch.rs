@@ -61,9 +61,12 @@ impl Tensor {
     }
 
     /// The first dimension as the examples of a `vmap`. Outside the graph.
-    pub(crate) fn batched(&self, level: Level) -> Tensor {
+    fn batched(&self, level: Level) -> Result<Tensor> {
+        if self.shape().first() != Some(&level.size) {
+            bail!(Shape, "vmap", "a result of shape {:?} does not begin with {} examples", self.shape(), level.size);
+        }
         let (layout, stride) = self.layout().without_leading();
-        self.in_batch(layout, level, stride)
+        Ok(self.in_batch(layout, level, stride))
     }
 
     fn in_batch(&self, layout: crate::layout::Layout, level: Level, stride: isize) -> Tensor {
@@ -83,7 +86,7 @@ impl Tensor {
     /// The first dimension as the examples of a `vmap`, in the graph.
     #[track_caller]
     pub(crate) fn batch(&self, level: Level) -> Result<Tensor> {
-        self.batched(level).record_across("batch", self, move |g| g.unbatch(level))
+        self.batched(level)?.record_across("batch", self, move |g| g.unbatch(level))
     }
 
     /// A tensor that is the same for all examples, as one of each. Its gradient is one for each example as long as the
@@ -122,7 +125,7 @@ impl Tensor {
         };
         let all: SmallVec<[Tensor; 3]> = inputs.iter().map(|x| x.leading_batch(level)).collect();
         let result = f(level, &all.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
-        Ok(result.batched(level))
+        result.batched(level)
     }
 }
 

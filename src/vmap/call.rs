@@ -32,7 +32,10 @@ fn call(op: &Op, args: &[Arg], level: Level) -> Result<Vec<Tensor>> {
     if op.batch
         && let Some(args) = with_leading_batch(op, args, level)?
     {
-        return again(op, &args)?.iter().map(|result| result.batch(level)).collect();
+        // A result that was not asked for is an empty vector, whatever the batch.
+        let missing = |result: &Tensor| result.shape() == [0] && level.size != 0;
+        let all = again(op, &args)?;
+        return all.iter().map(|x| if missing(x) { Ok(x.clone()) } else { x.batch(level) }).collect();
     }
     match (op.call)(args) {
         Err(error) if error.kind() == ErrorKind::Batched => one_by_one(op, args, level, false),
