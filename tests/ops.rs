@@ -468,7 +468,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// Every operation on a GPU against the CPU: values and gradients, in every float dtype and layout.
+/// Every operation on a GPU against the CPU: values and gradients, in every float dtype, and in f64 in every layout.
 #[test]
 fn a_gpu_gives_the_cpus_answers() {
     let gpu = Device::cuda(0);
@@ -496,7 +496,7 @@ fn compare_everywhere(op: &'static Op, gpu: Device) -> Vec<String> {
     let mut faults = Vec::new();
     for sample in samples(op) {
         for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 8e-2)] {
-            for layout in 0..=LAYOUTS {
+            for layout in if dtype == DType::F64 { 0..=LAYOUTS } else { LAYOUTS..=LAYOUTS } {
                 if (layout < LAYOUTS && op.reads_layout) || (op.full_precision && dtype.size() < 4) {
                     continue;
                 }

@@ -11,7 +11,7 @@ use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::{resolve_dim, resolve_dims};
 use crate::options::options;
-use crate::{DType, Dim, Dims, Result, Tensor, TensorOptions};
+use crate::{DType, Device, Dim, Dims, Result, Tensor, TensorOptions};
 use smallvec::smallvec;
 
 choices! {
@@ -146,7 +146,11 @@ fn r2c(x: &Tensor) -> Result<Tensor> {
     if let Some(done) = x.with_examples(r2c) {
         return done;
     }
-    let (whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
+    let (mut whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
+    if whole.device() != Device::Cpu && !whole.offset().is_multiple_of(2) {
+        // cuFFT reads pairs, from an address that is a multiple of their size.
+        whole = whole.deep_clone()?;
+    }
     let mut shape = whole.layout().shape().with(x.rank() - 1, n / 2 + 1);
     shape.insert(x.rank(), 2);
     let out = Tensor::build("rfft", shape, whole.dtype(), x.device(), |out| {

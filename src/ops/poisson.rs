@@ -61,7 +61,8 @@ fn draw(rate: f64, stream: &mut Stream) -> f64 {
 /// # Numbers of events
 #[ops]
 impl Tensor {
-    /// A random number from the Poisson distribution with each element as its rate, in this tensor's dtype.
+    /// A random number from the Poisson distribution with each element as its rate, in this tensor's dtype. It is
+    /// drawn on the CPU, also for a tensor on a GPU, which is brought there and back.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
