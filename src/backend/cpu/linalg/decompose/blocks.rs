@@ -6,6 +6,7 @@ use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use smallvec::SmallVec;
 use std::ops::{Div, Neg, Sub};
 
 /// The largest triangle that is solved without products of blocks.
@@ -30,7 +31,7 @@ pub(crate) trait Real:
 }
 
 macro_rules! reals {
-    ($($t:ident $smallest:literal),+) => {$(
+    ($($t:ident $smallest:literal $hypot:expr),+) => {$(
         impl Real for $t {
             const ONE: $t = 1.0;
             const EPSILON: $t = $t::EPSILON;
@@ -47,8 +48,10 @@ macro_rules! reals {
             fn abs(self) -> $t {
                 $t::abs(self)
             }
+            #[inline(always)]
             fn hypot(self, other: $t) -> $t {
-                $t::hypot(self, other)
+                let hypot: fn($t, $t) -> $t = $hypot;
+                hypot(self, other)
             }
             #[inline(always)]
             fn is_finite(self) -> bool {
@@ -61,7 +64,8 @@ macro_rules! reals {
         }
     )+};
 }
-reals!(f32 1e-12, f64 1e-100);
+// Squares of f32 neither overflow in f64 nor are they rounded.
+reals!(f32 1e-12 |a, b| (f64::from(a) * f64::from(a) + f64::from(b) * f64::from(b)).sqrt() as f32, f64 1e-100 f64::hypot);
 
 /// A matrix in memory: its first element, and the step from one column to the next.
 #[derive(Clone, Copy)]
@@ -94,13 +98,6 @@ impl<T: Real> Columns<T> {
     pub unsafe fn get(&self, i: usize, j: usize) -> T {
         // SAFETY: the caller's promise.
         unsafe { self.at(i, j).read() }
-    }
-
-    /// # Safety
-    /// The element is inside the buffer, and nobody else uses it.
-    pub unsafe fn set(&self, i: usize, j: usize, value: T) {
-        // SAFETY: the caller's promise.
-        unsafe { self.at(i, j).write(value) };
     }
 
     pub fn matrix(&self) -> Matrix<T> {
@@ -190,8 +187,12 @@ pub(super) fn dot<T: Real>(x: &[T], y: &[T]) -> T {
     dispatch(Dot { x, y })
 }
 
-/// Rows that rotations are applied to at a time: those of all columns stay in the second cache.
-const ROTATED_ROWS: usize = 64;
+/// Rows that rotations are applied to at a time: those of all columns stay in the second cache, and those of the columns that
+/// a wave of sweeps is at in the first.
+const ROTATED_ROWS: usize = 128;
+
+/// Sweeps that follow each other over the columns.
+const SWEEPS: usize = 16;
 
 /// A rotation of two columns: `x, y = c · x + s · y, c · y - s · x`.
 #[derive(Clone, Copy)]
@@ -232,7 +233,7 @@ impl<T: Real> Rotated<T> {
     }
 
     fn apply(&mut self) {
-        let (n, list) = (self.n, &self.pending[..]);
+        let (n, list) = (self.n, &in_waves(&self.pending)[..]);
         let z = Ptr::new(self.z.as_mut_ptr());
         let grain = (4 * GRAIN / (ROTATED_ROWS * list.len().max(1))).max(1);
         parallel(n.div_ceil(ROTATED_ROWS), grain, |range| {
@@ -252,6 +253,41 @@ impl<T: Real> Rotated<T> {
     }
 }
 
+/// Rotations in another order with the same result, in which those of the same columns are close together. A method's sweep
+/// rotates neighbouring columns, one pair after the other; the next sweep can follow a column behind it.
+fn in_waves<T: Real>(list: &[Rotation<T>]) -> Vec<Rotation<T>> {
+    // 1 or -1 for neighbours. The place of a rotation in a sweep falls by 1 from one to the next.
+    let direction = |r: &Rotation<T>| r.y as isize - r.x as isize;
+    let place = |r: &Rotation<T>| -direction(r) * r.x as isize;
+    let (mut waves, mut start) = (Vec::with_capacity(list.len()), 0);
+    while start < list.len() {
+        let along = direction(&list[start]);
+        // Where each sweep goes on, and where it ends.
+        let mut sweeps: SmallVec<[(usize, usize); SWEEPS]> = SmallVec::new();
+        while sweeps.len() < SWEEPS && start < list.len() && direction(&list[start]) == along {
+            let follows = |pair: &[Rotation<T>]| direction(&pair[1]) == along && pair[1].x == pair[0].y;
+            let len = 1 + list[start..].windows(2).take_while(|pair| along.abs() == 1 && follows(pair)).count();
+            sweeps.push((start, start + len));
+            start += len;
+            if along.abs() != 1 {
+                break;
+            }
+        }
+        // A rotation has columns in common with those of the sweep before it up to a place below its own: these come first.
+        let ahead =
+            |(lag, &(next, end)): (usize, &(usize, usize))| (next < end).then(|| place(&list[next]) - lag as isize);
+        while let Some(first) = sweeps.iter().enumerate().filter_map(ahead).max() {
+            for (lag, sweep) in sweeps.iter_mut().enumerate() {
+                if ahead((lag, sweep)) == Some(first) {
+                    waves.push(list[sweep.0]);
+                    sweep.0 += 1;
+                }
+            }
+        }
+    }
+    waves
+}
+
 struct Rotations<'a, T> {
     list: &'a [Rotation<T>],
     z: Columns<T>,
@@ -268,6 +304,73 @@ impl<T: Real> Job for Rotations<'_, T> {
             for (x, y) in x.iter_mut().zip(y) {
                 (*x, *y) = (c.mul_add::<FMA>(*x, s * *y), c.mul_add::<FMA>(*y, -(s * *x)));
             }
+        }
+    }
+}
+
+/// The product of a symmetric matrix and a vector, from some columns of its lower triangle.
+pub(super) struct SymmetricProduct<'a, T> {
+    /// The matrix has as many rows as `v` has elements, all of them inside the buffer.
+    pub a: Columns<T>,
+    pub columns: std::ops::Range<usize>,
+    pub v: &'a [T],
+    /// What these columns, and the rows that equal them, add to the product.
+    pub sums: &'a mut [T],
+}
+
+impl<T: Real> Job for SymmetricProduct<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        const LANES: usize = 16;
+        const TOGETHER: usize = 4;
+        let SymmetricProduct { a, columns, v, sums } = self;
+        let n = v.len();
+        let mut first = columns.start;
+        while first < columns.end {
+            let count = TOGETHER.min(columns.end - first);
+            // The columns' own triangle.
+            for j in first..first + count {
+                // SAFETY: columns of the matrix, which are only read.
+                let column = unsafe { a.column(j, j, first + count - j) };
+                sums[j] = column[0].mul_add::<FMA>(v[j], sums[j]);
+                for (i, &x) in (j..).zip(&*column).skip(1) {
+                    sums[i] = x.mul_add::<FMA>(v[j], sums[i]);
+                    sums[j] = x.mul_add::<FMA>(v[i], sums[j]);
+                }
+            }
+            let start = first + count;
+            // Columns that are not there are read as others, and count nothing.
+            // SAFETY: as above.
+            let below: [&[T]; TOGETHER] =
+                std::array::from_fn(|c| unsafe { &*a.column(first + c.min(count - 1), start, n - start) });
+            let weights: [T; TOGETHER] = std::array::from_fn(|c| if c < count { v[first + c] } else { T::ZERO });
+            let mut dots = [[T::ZERO; LANES]; TOGETHER];
+            let whole = (n - start) / LANES * LANES;
+            for at in (0..whole).step_by(LANES) {
+                let (x, to) = (&v[start + at..][..LANES], &mut sums[start + at..][..LANES]);
+                let parts: [&[T]; TOGETHER] = std::array::from_fn(|c| &below[c][at..][..LANES]);
+                let mut sum = [T::ZERO; LANES];
+                sum.copy_from_slice(to);
+                for lane in 0..LANES {
+                    for c in 0..TOGETHER {
+                        sum[lane] = parts[c][lane].mul_add::<FMA>(weights[c], sum[lane]);
+                        dots[c][lane] = parts[c][lane].mul_add::<FMA>(x[lane], dots[c][lane]);
+                    }
+                }
+                to.copy_from_slice(&sum);
+            }
+            for at in whole..n - start {
+                for c in 0..TOGETHER {
+                    let x = below[c][at];
+                    sums[start + at] = x.mul_add::<FMA>(weights[c], sums[start + at]);
+                    dots[c][at - whole] = x.mul_add::<FMA>(v[start + at], dots[c][at - whole]);
+                }
+            }
+            for (c, dots) in dots[..count].iter().enumerate() {
+                sums[first + c] = dots.iter().fold(sums[first + c], |sum, &x| sum + x);
+            }
+            first += count;
         }
     }
 }
@@ -434,5 +537,57 @@ pub(super) unsafe fn solve_right<T: Real>(
         let (rest, known) = (b.from(0, half), Matrix { ptr: b.ptr.cast_const(), row: b.ld as isize, col: 1 });
         subtract(op, [n - half, m, half], l.from(half, 0).matrix(), known, rest.ptr, b.ld)?;
         solve_right(op, m, n - half, l.from(half, half), rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotations_in_waves_give_the_same_bits() {
+        let n = 40;
+        let mut list = Vec::new();
+        let mut number = 0.3_f64;
+        let mut rotation = |x, y| {
+            number = (number * 997.0 + 0.123).fract();
+            Rotation { x, y, c: number.cos(), s: number.sin() }
+        };
+        // Sweeps down and up, over all columns and parts of them, and single rotations of columns far apart.
+        for round in 0..60 {
+            let (low, high) = (round % 7, n - 1 - round % 11);
+            match round / 20 {
+                0 => list.extend((low..high).rev().map(|i| rotation(i + 1, i))),
+                1 => list.extend((low..high).map(|i| rotation(i, i + 1))),
+                _ if round % 3 == 0 => list.push(rotation(low, high)),
+                _ if round % 2 == 0 => list.extend((low..high).map(|i| rotation(i, i + 1))),
+                _ => list.extend((low..high).rev().map(|i| rotation(i + 1, i))),
+            }
+        }
+        let apply = |list: &[Rotation<f64>]| {
+            let mut z: Vec<f64> = (0..n * n).map(|i| i as f64).collect();
+            Rotations { list, z: Columns { ptr: z.as_mut_ptr(), ld: n }, rows: n }.run::<false>();
+            z
+        };
+        let waves = in_waves(&list);
+        assert_eq!(waves.len(), list.len());
+        assert!(waves.iter().zip(&list).any(|(a, b)| (a.x, a.y) != (b.x, b.y)));
+        assert_eq!(apply(&waves), apply(&list));
+    }
+
+    #[test]
+    fn a_symmetric_product_reads_the_lower_triangle() {
+        for n in [1, 3, 4, 7, 16, 21, 50] {
+            let a: Vec<f64> = (0..n * n).map(|at| if at % n >= at / n { (at % 17) as f64 } else { f64::NAN }).collect();
+            let v: Vec<f64> = (0..n).map(|i| i as f64 - 3.0).collect();
+            let lower = |i: usize, j: usize| a[i.min(j) * n + i.max(j)];
+            let want: Vec<f64> = (0..n).map(|i| (0..n).map(|j| lower(i, j) * v[j]).sum()).collect();
+            let mut sums = vec![0.0; n];
+            for columns in [0..n / 3, n / 3..n] {
+                let a = Columns { ptr: a.as_ptr().cast_mut(), ld: n };
+                SymmetricProduct { a, columns, v: &v, sums: &mut sums }.run::<false>();
+            }
+            assert_eq!(sums, want, "{n}");
+        }
     }
 }

@@ -1,16 +1,20 @@
 //! Eigenvalues and eigenvectors of symmetric matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
 //! one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, axpy2, dot, scale, subtract};
+use super::blocks::{Columns, Real, Rotated, SymmetricProduct, axpy, axpy2, dot, scale, subtract};
 use super::reflect::{reflect, reflection};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::simd::dispatch;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
 
 /// Reflections that are applied to the rest of a matrix as one.
 const BLOCK: usize = 32;
+
+/// Columns whose sums are made together, whatever the number of threads.
+const CHUNK: usize = 64;
 
 /// The eigenvalues of a symmetric matrix, of which the lower triangle is read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
@@ -30,18 +34,14 @@ pub(super) unsafe fn eigh<T: Real>(
     let mut largest = T::ZERO;
     // SAFETY: the caller's promise, for columns of the matrix.
     unsafe {
-        for j in 0..n {
-            for i in j..n {
-                let x = a.get(i, j);
-                a.set(j, i, x);
-                largest = if x.abs() > largest { x.abs() } else { largest };
-            }
+        for x in (0..n).flat_map(|j| a.column(j, j, n - j)) {
+            largest = if x.abs() > largest { x.abs() } else { largest };
         }
     }
     let unusual = largest > T::ZERO && (largest < T::SMALLEST || largest > T::ONE / T::SMALLEST);
     if unusual {
         // SAFETY: the caller's promise.
-        (0..n).for_each(|j| unsafe { a.column(j, 0, n) }.iter_mut().for_each(|x| *x = *x / largest));
+        (0..n).for_each(|j| unsafe { a.column(j, j, n - j) }.iter_mut().for_each(|x| *x = *x / largest));
     }
     let (mut off, mut taus) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
@@ -75,7 +75,7 @@ pub(super) unsafe fn eigh<T: Real>(
 /// vectors stay below the subdiagonal.
 ///
 /// # Safety
-/// As [`eigh`]; both triangles are written.
+/// As [`eigh`].
 unsafe fn tridiagonal<T: Real>(
     op: &'static str,
     a: Columns<T>,
@@ -87,7 +87,7 @@ unsafe fn tridiagonal<T: Real>(
     // Reflections change the matrix to `a - v · wᵀ - w · vᵀ`: that is done for a whole block of them at once, and until then for
     // what is read.
     let (mut vs, mut ws) = (filled(op, T::ZERO, n * BLOCK)?, filled(op, T::ZERO, n * BLOCK)?);
-    let mut product = filled(op, T::ZERO, n)?;
+    let (mut product, mut partial) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n * n.div_ceil(CHUNK))?);
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
         for k in start..end {
@@ -108,15 +108,24 @@ unsafe fn tridiagonal<T: Real>(
             (off[k], taus[k]) = (beta, tau);
             v[first] = T::ONE;
             v[first + 1..].copy_from_slice(&column[2..]);
-            let (to, matrix, v) = (Ptr::new(product.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
-            parallel(n - first, (GRAIN / (n - first)).max(1), |range| {
-                let a = Columns { ptr: matrix.get(), ld: a.ld };
-                for j in range.start + first..range.end + first {
-                    // SAFETY: the caller's promise; each element of the product is one thread's.
-                    unsafe { to.get().add(j).write(dot(a.column(j, first, n - first), v)) };
+            let (sums, matrix, v) = (Ptr::new(partial.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
+            let (size, product) = (n - first, &mut product[first..]);
+            let chunks = size.div_ceil(CHUNK);
+            parallel(chunks, (GRAIN / (CHUNK * size)).max(1), |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld }.from(first, first);
+                for chunk in range {
+                    let columns = chunk * CHUNK..size.min((chunk + 1) * CHUNK);
+                    // SAFETY: each chunk's sums are one thread's.
+                    let sums = unsafe { std::slice::from_raw_parts_mut(sums.get().add(chunk * n), size) };
+                    sums[columns.start..].fill(T::ZERO);
+                    dispatch(SymmetricProduct { a, columns, v, sums });
                 }
             });
-            let product = &mut product[first..];
+            product.fill(T::ZERO);
+            for chunk in 0..chunks {
+                let from = chunk * CHUNK;
+                axpy(T::ONE, &partial[chunk * n + from..chunk * n + size], &mut product[from..]);
+            }
             for (earlier, earlier_w) in pairs() {
                 let (earlier, earlier_w) = (&earlier[first..], &earlier_w[first..]);
                 axpy2(-dot(earlier_w, v), earlier, -dot(earlier, v), earlier_w, product);
@@ -127,15 +136,39 @@ unsafe fn tridiagonal<T: Real>(
                 *w = p + half * v;
             }
         }
-        let (rest, v, w) = (n - end, vs.as_ptr().wrapping_add(end), ws.as_ptr().wrapping_add(end));
-        let down = |ptr: *const T| Matrix { ptr, row: 1, col: n as isize };
+        let panel = |panel: &[T]| Matrix { ptr: panel.as_ptr().wrapping_add(end), row: 1, col: n as isize };
         // SAFETY: the caller's promise; the vectors have `n` elements each.
-        unsafe {
-            subtract(op, [rest, rest, end - start], down(v), down(w).t(), a.at(end, end), a.ld)?;
-            subtract(op, [rest, rest, end - start], down(w), down(v).t(), a.at(end, end), a.ld)?;
-        }
+        unsafe { subtract_both(op, a.from(end, end), n - end, panel(&vs), panel(&ws), end - start)? };
     }
     Ok(())
+}
+
+/// `c -= v · wᵀ + w · vᵀ`, of which the lower triangle is needed. The panels have `n` rows and `k` columns.
+///
+/// # Safety
+/// As [`subtract`].
+unsafe fn subtract_both<T: Real>(
+    op: &'static str,
+    c: Columns<T>,
+    n: usize,
+    v: Matrix<T>,
+    w: Matrix<T>,
+    k: usize,
+) -> Result<()> {
+    // The transposes of the parts lie row by row.
+    // SAFETY: the caller's promise, for parts of the matrices.
+    unsafe {
+        if n <= 128 {
+            subtract(op, [n, n, k], v, w.t(), c.ptr, c.ld)?;
+            return subtract(op, [n, n, k], w, v.t(), c.ptr, c.ld);
+        }
+        let half = (n / 2).next_multiple_of(32);
+        let (lower_v, lower_w) = (v.from(half, 0), w.from(half, 0));
+        subtract_both(op, c, half, v, w, k)?;
+        subtract(op, [half, n - half, k], v, lower_w.t(), c.at(half, 0), c.ld)?;
+        subtract(op, [half, n - half, k], w, lower_v.t(), c.at(half, 0), c.ld)?;
+        subtract_both(op, c.from(half, half), n - half, lower_v, lower_w, k)
+    }
 }
 
 /// Rotations make a tridiagonal matrix diagonal (the implicit QL method), and the columns of `z` its eigenvectors.

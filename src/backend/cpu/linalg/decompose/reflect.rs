@@ -153,15 +153,22 @@ impl<T: Real> Block<T> {
         };
         // SAFETY: the caller's promise; `w` has as many elements.
         unsafe { gemm(op, &product)? };
-        for w in w.chunks_exact_mut(count) {
-            let mut sums = [T::ZERO; BLOCK];
-            for (i, sum) in sums[..count].iter_mut().enumerate() {
-                let terms = if transposed { 0..i + 1 } else { i..count };
-                let at = |j: usize| if transposed { t[i * count + j] } else { t[j * count + i] };
-                *sum = terms.fold(T::ZERO, |sum, j| sum - at(j) * w[j]);
-            }
-            w.copy_from_slice(&sums[..count]);
-        }
+        // The weights times `-t`.
+        let negated: Vec<T> = t.iter().map(|&t| -t).collect();
+        let t = Matrix { ptr: negated.as_ptr(), row: 1, col: count as isize };
+        let (from, mut w) = (w, filled(op, T::ZERO, count * columns)?);
+        let product = Product {
+            m: columns,
+            n: count,
+            k: count,
+            a: Matrix { ptr: from.as_ptr(), row: count as isize, col: 1 },
+            b: if transposed { t } else { t.t() },
+            out: w.as_mut_ptr(),
+            width: count,
+            start: Start::Zero,
+        };
+        // SAFETY: all three have as many elements.
+        unsafe { gemm(op, &product)? };
         let weights = Matrix { ptr: w.as_ptr(), row: count as isize, col: 1 };
         let product =
             Product { m: columns, n: rows, k: count, a: weights, b: v.t(), out: c.ptr, width: c.ld, start: Start::Out };
