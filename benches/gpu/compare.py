@@ -42,8 +42,8 @@ ROWS = [
     ("gpt2_124M_bf16_params", "tokens_per_s", True),
     ("gpt2_124M_bf16_params", "peak_GiB", False),
 ]
-# Single operations: the rows of the table in `breadth.rs`.
-ROWS += [(name, "ms", False) for name in re.findall(r'\brow\(\s*"(\w+)"', (HERE.parent / "breadth.rs").read_text())]
+# Single operations: the rows of the table in `workloads/breadth.rs`.
+ROWS += [(name, "ms", False) for name in re.findall(r'\brow\(\s*"(\w+)"', (HERE.parent / "workloads" / "breadth.rs").read_text())]
 
 
 def lines_of(command, who, out):

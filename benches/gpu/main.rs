@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --features cuda --bench gpu -- [names]`. `benches/gpu/torch_gpu.py` runs the same ones in PyTorch.
 
-#[path = "../breadth.rs"]
+#[path = "../workloads/breadth.rs"]
 mod breadth;
 mod gpt2;
 

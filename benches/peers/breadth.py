@@ -1,4 +1,4 @@
-"""The rows of `benches/breadth.rs` in PyTorch, on any device: name to a function that makes the step to be timed.
+"""The rows of `benches/workloads/breadth.rs` in PyTorch, on any device: name to a function that makes the step to be timed.
 
 `torch.py` and `gpu/torch_gpu.py` run them. The work of each is how many GB it must move, or how many GFLOP it must do.
 """

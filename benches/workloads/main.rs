@@ -3,7 +3,6 @@
 //! `cargo bench --bench workloads -- [names]`, `COTANGENT_NUM_THREADS` for the threads. `benches/README.md` says what each
 //! workload is; `benches/compare.py` runs the same ones in other libraries.
 
-#[path = "../breadth.rs"]
 mod breadth;
 mod gpt;
 mod operations;

@@ -1,5 +1,5 @@
 //! Operations beside those that training is made of, one row each, on any device: `workloads` and `gpu` run them, and
-//! `peers/breadth.py` has the same rows in PyTorch.
+//! `benches/peers/breadth.py` has the same rows in PyTorch.
 
 use cotangent::{Device, Generator, Result, Tensor};
 use std::hint::black_box;
