@@ -203,8 +203,10 @@ struct Rotation<T> {
     s: T,
 }
 
-/// A square matrix by columns, and rotations of its columns that are yet to be applied: many of them, to few rows at a time.
+/// A square matrix, and rotations of its columns that are yet to be applied: many of them, to few rows at a time.
 pub(super) struct Rotated<T> {
+    /// Strips of [`ROTATED_ROWS`] rows one after the other, each by columns: with whole columns far apart, those of one wave
+    /// would compete for the same places in the cache.
     z: Vec<T>,
     n: usize,
     pending: Vec<Rotation<T>>,
@@ -217,7 +219,10 @@ impl<T: Real> Rotated<T> {
     /// If memory runs out.
     pub fn identity(op: &'static str, n: usize, wanted: bool) -> Result<Rotated<T>> {
         let mut z = filled(op, T::ZERO, if wanted { n * n } else { 0 })?;
-        (0..z.len()).step_by(n + 1).for_each(|at| z[at] = T::ONE);
+        for start in (0..n).step_by(ROTATED_ROWS).take_while(|_| wanted) {
+            let rows = ROTATED_ROWS.min(n - start);
+            (0..rows).for_each(|i| z[start * n + (start + i) * rows + i] = T::ONE);
+        }
         Ok(Rotated { z, n, pending: Vec::new() })
     }
 
@@ -239,17 +244,28 @@ impl<T: Real> Rotated<T> {
         parallel(n.div_ceil(ROTATED_ROWS), grain, |range| {
             for chunk in range {
                 let start = chunk * ROTATED_ROWS;
-                let z = Columns { ptr: z.get(), ld: n }.from(start, 0);
-                dispatch(Rotations { list, z, rows: ROTATED_ROWS.min(n - start) });
+                let rows = ROTATED_ROWS.min(n - start);
+                let z = Columns { ptr: z.get().wrapping_add(start * n), ld: rows };
+                dispatch(Rotations { list, z, rows });
             }
         });
         self.pending.clear();
     }
 
     /// The columns, with all rotations applied.
-    pub fn finish(mut self) -> Vec<T> {
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn finish(mut self, op: &'static str) -> Result<Vec<T>> {
         self.apply();
-        self.z
+        let (n, mut columns) = (self.n, filled(op, T::ZERO, self.z.len())?);
+        for (start, strip) in (0..n).step_by(ROTATED_ROWS).zip(self.z.chunks(ROTATED_ROWS * n.max(1))) {
+            let rows = ROTATED_ROWS.min(n - start);
+            for (to, from) in columns.chunks_exact_mut(n).zip(strip.chunks_exact(rows)) {
+                to[start..start + rows].copy_from_slice(from);
+            }
+        }
+        Ok(columns)
     }
 }
 
@@ -299,7 +315,7 @@ impl<T: Real> Job for Rotations<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for &Rotation { x, y, c, s } in self.list {
-            // SAFETY: two columns of the square that `Rotated` has, whose rows are this thread's.
+            // SAFETY: two columns of a strip that `Rotated` has, which is this thread's.
             let (x, y) = unsafe { (self.z.column(x, 0, self.rows), self.z.column(y, 0, self.rows)) };
             for (x, y) in x.iter_mut().zip(y) {
                 (*x, *y) = (c.mul_add::<FMA>(*x, s * *y), c.mul_add::<FMA>(*y, -(s * *x)));

@@ -48,7 +48,7 @@ pub(super) unsafe fn eigh<T: Real>(
     unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
     let mut z = Rotated::identity(op, n, vectors)?;
     diagonalize(op, values, &mut off, &mut z)?;
-    let z = z.finish();
+    let z = z.finish(op)?;
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
     let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();

@@ -62,7 +62,7 @@ pub(super) unsafe fn svd<T: Real>(
     let vectors = u.is_some() || v.is_some();
     let (mut ub, mut vb) = (Rotated::identity(op, n, vectors)?, Rotated::identity(op, n, vectors)?);
     diagonalize(op, values, &mut off, &mut ub, &mut vb)?;
-    let (ub, mut vb) = (ub.finish(), vb.finish());
+    let (ub, mut vb) = (ub.finish(op)?, vb.finish(op)?);
     // No singular value is negative.
     for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < T::ZERO) {
         *value = -*value;
