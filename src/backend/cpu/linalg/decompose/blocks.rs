@@ -213,15 +213,15 @@ pub(super) struct Rotated<T> {
 }
 
 impl<T: Real> Rotated<T> {
-    /// The identity, or nothing at all if it is not wanted.
+    /// A matrix of size `n` that lies by columns, or nothing at all.
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn identity(op: &'static str, n: usize, wanted: bool) -> Result<Rotated<T>> {
-        let mut z = filled(op, T::ZERO, if wanted { n * n } else { 0 })?;
-        for start in (0..n).step_by(ROTATED_ROWS).take_while(|_| wanted) {
-            let rows = ROTATED_ROWS.min(n - start);
-            (0..rows).for_each(|i| z[start * n + (start + i) * rows + i] = T::ONE);
+    pub fn new(op: &'static str, n: usize, columns: &[T]) -> Result<Rotated<T>> {
+        let mut z = with_room(op, columns.len())?;
+        for start in (0..n).step_by(ROTATED_ROWS) {
+            let rows = start..n.min(start + ROTATED_ROWS);
+            columns.chunks_exact(n).for_each(|column| z.extend_from_slice(&column[rows.clone()]));
         }
         Ok(Rotated { z, n, pending: Vec::new() })
     }

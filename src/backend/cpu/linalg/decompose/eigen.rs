@@ -2,7 +2,7 @@
 //! one by rotations.
 
 use super::blocks::{Columns, Real, Rotated, SymmetricProduct, axpy, axpy2, dot, scale, subtract};
-use super::reflect::{reflect, reflection};
+use super::reflect::{reflection, reflections};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
@@ -45,8 +45,11 @@ pub(super) unsafe fn eigh<T: Real>(
     }
     let (mut off, mut taus) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
-    unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
-    let mut z = Rotated::identity(op, n, vectors)?;
+    let q = unsafe {
+        tridiagonal(op, a, n, values, &mut off, &mut taus)?;
+        reflections(op, a, n, 1, &taus, vectors)?
+    };
+    let mut z = Rotated::new(op, n, &q)?;
     diagonalize(op, values, &mut off, &mut z)?;
     let z = z.finish(op)?;
     let mut order: Vec<usize> = (0..n).collect();
@@ -54,15 +57,9 @@ pub(super) unsafe fn eigh<T: Real>(
     let sorted: Vec<T> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
     if vectors {
-        let mut q = filled(op, T::ZERO, n * n)?;
-        for (to, &from) in q.chunks_exact_mut(n.max(1)).zip(&order) {
-            to.copy_from_slice(&z[from * n..(from + 1) * n]);
-        }
-        let made = Columns { ptr: q.as_mut_ptr(), ld: n };
-        // SAFETY: both matrices are `n` by `n`.
-        unsafe {
-            reflect(op, a, n, 1, &taus, made, n)?;
-            (0..n).for_each(|j| a.column(j, 0, n).copy_from_slice(&q[j * n..(j + 1) * n]));
+        for (j, &from) in order.iter().enumerate() {
+            // SAFETY: both matrices are `n` by `n`.
+            unsafe { a.column(j, 0, n) }.copy_from_slice(&z[from * n..(from + 1) * n]);
         }
     }
     if unusual {

@@ -83,6 +83,32 @@ pub(super) unsafe fn reflect<T: Real>(
     Ok(())
 }
 
+/// The product of reflections as [`reflect`] takes them: a square matrix of size `n`, by columns; or nothing, if it is not
+/// wanted. Rotations go on from it, and not from the identity, on which they would leave ever smaller numbers.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// As [`reflect`].
+pub(super) unsafe fn reflections<T: Real>(
+    op: &'static str,
+    a: Columns<T>,
+    n: usize,
+    below: usize,
+    taus: &[T],
+    wanted: bool,
+) -> Result<Vec<T>> {
+    if !wanted {
+        return Ok(Vec::new());
+    }
+    let mut q = filled(op, T::ZERO, n * n)?;
+    q.iter_mut().step_by(n + 1).for_each(|x| *x = T::ONE);
+    // SAFETY: the caller's promise; the other matrix has as many elements.
+    unsafe { reflect(op, a, n, below, taus, Columns { ptr: q.as_mut_ptr(), ld: n }, n)? };
+    Ok(q)
+}
+
 /// Some reflections as one: `1 - v · t · vᵀ`.
 struct Block<T> {
     /// `rows` by `count`.

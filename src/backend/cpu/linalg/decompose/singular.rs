@@ -1,7 +1,7 @@
 //! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
 
 use super::blocks::{Columns, Real, Rotated, axpy, axpy2, dot, scale, subtract};
-use super::reflect::{qr, reflect, reflection};
+use super::reflect::{qr, reflect, reflection, reflections};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
@@ -60,7 +60,10 @@ pub(super) unsafe fn svd<T: Real>(
     // SAFETY: both matrices are `n` by `n`.
     unsafe { bidiagonal(op, r, n, [values, &mut off], &mut left, rows, &mut right)? };
     let vectors = u.is_some() || v.is_some();
-    let (mut ub, mut vb) = (Rotated::identity(op, n, vectors)?, Rotated::identity(op, n, vectors)?);
+    // SAFETY: as above.
+    let (ub, vb) =
+        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) };
+    let (mut ub, mut vb) = (Rotated::new(op, n, &ub)?, Rotated::new(op, n, &vb)?);
     diagonalize(op, values, &mut off, &mut ub, &mut vb)?;
     let (ub, mut vb) = (ub.finish(op)?, vb.finish(op)?);
     // No singular value is negative.
@@ -85,14 +88,12 @@ pub(super) unsafe fn svd<T: Real>(
                     None => column[j] = T::ONE,
                 }
             }
-            reflect(op, r, n, 0, &left, u, n)?;
             reflect(op, a, m, 0, &taus, u, count)?;
         }
         if let Some(v) = v {
             for (j, &from) in order.iter().enumerate() {
                 v.column(j, 0, n).copy_from_slice(&vb[from * n..(from + 1) * n]);
             }
-            reflect(op, rows, n, 1, &right, v, n)?;
         }
     }
     if unusual {
