@@ -2,12 +2,13 @@
 """The GPU workloads of this library beside PyTorch's, in one run on one machine.
 
     cargo bench --features cuda --bench gpu --no-run    # says where the binary is
-    python3 benches/gpu/compare.py BINARY [--out RESULTS.jsonl] [--no-compile]
+    python3 benches/gpu/compare.py BINARY [--out RESULTS.jsonl] [--no-compile] [--only NAME ..]
 
 Ours run before and after PyTorch's, so that a machine that changes its mind shows. Prints a table; needs PyTorch.
 """
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -41,6 +42,8 @@ ROWS = [
     ("gpt2_124M_bf16_params", "tokens_per_s", True),
     ("gpt2_124M_bf16_params", "peak_GiB", False),
 ]
+# Single operations: the rows of the table in `workloads/breadth.rs`.
+ROWS += [(name, "ms", False) for name in re.findall(r'\brow\(\s*"(\w+)"', (HERE.parent / "workloads" / "breadth.rs").read_text())]
 
 
 def lines_of(command, who, out):
@@ -90,6 +93,8 @@ def table(lines):
         # Neither the limit nor memory nor a second row of the same workload is part of the mean.
         if eager_ratio is not None and name not in ("copy_bw", "mlp_small_recorded", "gpt2_124M_bf16_params") and unit != "peak_GiB":
             ratios.append(eager_ratio)
+        if (ours, eager, compiled) == (None, None, None):
+            continue
         ratio_text = [f"{r:.2f}" if r is not None else "" for r in (eager_ratio, ratio(compiled))]
         rows.append((name, unit, show(ours), show(eager), show(compiled) if compiled else "", *ratio_text))
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
@@ -109,6 +114,7 @@ def main():
     parser.add_argument("--out", help="where the JSON lines go")
     parser.add_argument("--read", help="print the table of earlier results instead")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a minute")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these workloads; `breadth` is all single operations")
     args = parser.parse_args()
     if args.read:
         print(table([json.loads(line) for line in Path(args.read).read_text().splitlines()]))
@@ -116,11 +122,12 @@ def main():
     if not args.binary:
         parser.error("name the binary")
     with open(args.out or "/dev/null", "w", encoding="utf-8") as out:
-        lines = lines_of([args.binary], "cotangent", out)
-        lines += lines_of([sys.executable, str(HERE / "torch_gpu.py")], "torch", out)
+        torch_gpu = [sys.executable, str(HERE / "torch_gpu.py")]
+        lines = lines_of([args.binary, *args.only], "cotangent", out)
+        lines += lines_of([*torch_gpu, *args.only], "torch", out)
         if not args.no_compile:
-            lines += lines_of([sys.executable, str(HERE / "torch_gpu.py"), "--compile"], "torch_compiled", out)
-        lines += lines_of([args.binary], "cotangent", out)
+            lines += lines_of([*torch_gpu, "--compile", *args.only], "torch_compiled", out)
+        lines += lines_of([args.binary, *args.only], "cotangent", out)
     print(table(lines))
 
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --features cuda --bench gpu -- [names]`. `benches/gpu/torch_gpu.py` runs the same ones in PyTorch.
 
+#[path = "../workloads/breadth.rs"]
+mod breadth;
 mod gpt2;
 
 use cotangent::autograd::no_grad;
@@ -35,16 +37,33 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut code = ExitCode::SUCCESS;
-    for (name, workload) in WORKLOADS {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+    let mut run = |name: &str, workload: &dyn Fn() -> Result<()>| {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name || (wanted == "breadth" && is_row(name))) {
             if let Err(error) = workload() {
                 println!("{{\"workload\": \"{name}\", \"error\": {:?}}}", error.to_string());
                 code = ExitCode::FAILURE;
             }
             let _ = memory::empty_cache(GPU);
         }
-    }
+    };
+    WORKLOADS.iter().for_each(|(name, workload)| run(name, workload));
+    breadth::ROWS.iter().for_each(|row| run(row.name, &|| one_operation(row)));
     code
+}
+
+/// Whether a name is that of a single operation: all of them together are called `breadth`.
+fn is_row(name: &str) -> bool {
+    breadth::ROWS.iter().any(|row| row.name == name)
+}
+
+fn one_operation(row: &breadth::Row) -> Result<()> {
+    let ms = milliseconds(20, (row.make)(GPU)?)?;
+    let (unit, rate) = match row.work {
+        breadth::Work::Bytes(bytes) => ("GBps", bytes / ms / 1e6),
+        breadth::Work::Flops(flops) => ("GFLOPs", flops / ms / 1e6),
+    };
+    report(row.name, &[("ms", ms), (unit, rate)]);
+    Ok(())
 }
 
 /// Milliseconds of a call, the GPU's work included: the median of `times`, after some that do not count.

@@ -1,15 +1,24 @@
 #!/usr/bin/env python3
-"""PyTorch on the first GPU: the workloads of `main.rs`, a JSON line each. With --compile, those that torch.compile helps."""
+"""PyTorch on the first GPU: the workloads of `main.rs`, a JSON line each: torch_gpu.py [--compile] [names].
+
+With --compile, those that torch.compile helps. `breadth` stands for all single operations.
+"""
 import json
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+# Beside `peers/breadth.py` lies a file that is named like PyTorch: its folder comes last.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "peers"))
+import breadth
+
 GPU = "cuda"
+NAMES = [name for name in sys.argv[1:] if not name.startswith("-")]
 COMPILE = "--compile" in sys.argv
 
 
@@ -209,14 +218,30 @@ def gpt2(params="f32"):
     report(name, ms=ms, tokens_per_s=batch * length / ms * 1e3, peak_GiB=peak)
 
 
+def one_operation(name, make):
+    step, work = make()
+    ms = milliseconds(20, step)
+    rates = {"GBps": work["gb"] / ms * 1e3} if "gb" in work else {"GFLOPs": work["gflop"] / ms * 1e3}
+    report(name, ms=ms, **rates)
+    torch.cuda.empty_cache()
+
+
 def main():
     torch.manual_seed(0)
     report("env", torch=torch.__version__, gpu=torch.cuda.get_device_name(), cuda=torch.version.cuda)
-    eager = (copy_bandwidth, matmul, overhead, mlp_small, elementwise, cross_entropy, layer_norm, attention, gpt2)
-    compiled = (mlp_small, elementwise, cross_entropy, layer_norm, gpt2)
-    for workload in compiled if COMPILE else eager:
-        workload()
-    gpt2("bf16")
+    eager = {
+        "copy_bw": copy_bandwidth, "matmul": matmul, "overhead": overhead, "mlp_small": mlp_small, "elementwise": elementwise,
+        "xent": cross_entropy, "layernorm": layer_norm, "attention": attention, "gpt2": gpt2,
+    }  # fmt: skip
+    compiled = ("mlp_small", "elementwise", "xent", "layernorm", "gpt2")
+    for name, workload in eager.items():
+        if (not NAMES or name in NAMES) and (not COMPILE or name in compiled):
+            workload()
+    if not NAMES or "gpt2" in NAMES:
+        gpt2("bf16")
+    for name, make in {} if COMPILE else breadth.rows(GPU).items():
+        if not NAMES or name in NAMES or "breadth" in NAMES:
+            one_operation(name, make)
 
 
 main()

@@ -16,6 +16,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+sys.path.append(str(HERE))
+import breadth
+
 THREADS = 1
 COMPILE = False
 
@@ -264,6 +267,14 @@ WORKLOADS["matmul_2048"] = lambda: matmul(2048)
 WORKLOADS |= {f.__name__: f for f in (matmul_1024_fb, elementwise, bias_add, xent, layernorm, attention, gpt_tiny)}
 WORKLOADS["gpt_tiny_bf16"] = lambda: gpt_tiny(bf16=True)
 WORKLOADS |= {f.__name__: f for f in (adamw, limits)}
+
+
+def one_operation(name, make):
+    step, work = make()
+    report(name, step, **work)
+
+
+WORKLOADS |= {name: lambda row=(name, make): one_operation(*row) for name, make in breadth.rows("cpu").items()}
 
 
 def main():

@@ -3,12 +3,13 @@
 //! `cargo bench --bench workloads -- [names]`, `COTANGENT_NUM_THREADS` for the threads. `benches/README.md` says what each
 //! workload is; `benches/compare.py` runs the same ones in other libraries.
 
+mod breadth;
 mod gpt;
 mod operations;
 mod timing;
 mod training;
 
-use cotangent::Result;
+use cotangent::{Device, Result};
 use std::process::ExitCode;
 use timing::Timer;
 
@@ -35,5 +36,21 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
 ];
 
 fn main() -> ExitCode {
-    timing::run(&Timer::new("cotangent", "COTANGENT_NUM_THREADS"), WORKLOADS)
+    type Workload = Box<dyn Fn(&Timer) -> Result<()>>;
+    let mut all: Vec<(&str, Workload)> = Vec::new();
+    all.extend(WORKLOADS.iter().map(|&(name, run)| (name, Box::new(run) as Workload)));
+    all.extend(
+        breadth::ROWS.iter().map(|row| (row.name, Box::new(|timer: &Timer| one_operation(timer, row)) as Workload)),
+    );
+    timing::run(&Timer::new("cotangent", "COTANGENT_NUM_THREADS"), &all)
+}
+
+fn one_operation(timer: &Timer, row: &breadth::Row) -> Result<()> {
+    let timed = timer.time(row.name, (row.make)(Device::Cpu)?)?;
+    let timed = match row.work {
+        breadth::Work::Bytes(bytes) => timed.per_ns("gb_per_s", bytes),
+        breadth::Work::Flops(flops) => timed.per_ns("gflops", flops),
+    };
+    timed.print();
+    Ok(())
 }

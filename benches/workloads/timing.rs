@@ -138,7 +138,7 @@ pub fn memory_mib(key: &str) -> f64 {
 /// Runs the workloads the command line names, or all. Cargo's own arguments, which begin with `--`, are passed over.
 pub fn run<C, E: std::fmt::Display>(
     context: &C,
-    workloads: &[(&str, fn(&C) -> Result<(), E>)],
+    workloads: &[(&str, impl Fn(&C) -> Result<(), E>)],
 ) -> std::process::ExitCode {
     let names: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
     let mut code = std::process::ExitCode::SUCCESS;

@@ -47,9 +47,24 @@ impl<const N: usize> Walk<N> {
     }
 
     /// Sizes and strides of the merged dimensions, innermost last.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub fn dims(&self) -> &[(usize, [isize; N])] {
         &self.dims
+    }
+
+    /// The positions of the first elements.
+    pub fn first(&self) -> [isize; N] {
+        self.offsets
+    }
+
+    /// The walk over pairs of elements, if these lie side by side for every operand.
+    pub fn pairs(&self) -> Option<Walk<N>> {
+        let (inner, outer) = self.dims.split_last()?;
+        let even = outer.iter().flat_map(|(_, strides)| strides).chain(&self.offsets).all(|step| step % 2 == 0);
+        if *inner != (2, [1; N]) || outer.is_empty() || !even {
+            return None;
+        }
+        let dims = outer.iter().map(|&(size, strides)| (size, strides.map(|step| step / 2))).collect();
+        Some(Walk { dims, offsets: self.offsets.map(|at| at / 2), numel: self.numel / 2 })
     }
 
     /// The number of elements.

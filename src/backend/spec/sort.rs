@@ -14,6 +14,12 @@ pub(crate) trait SortKey: Element {
     /// The smallest key.
     const FIRST: Self::Key;
     fn key(self) -> Self::Key;
+    /// The element that has a key, if only one has it.
+    #[inline(always)]
+    fn from_key(key: u64) -> Option<Self> {
+        let _ = key;
+        None
+    }
     /// Whether it is NaN, whose key an integer may have, too.
     #[inline(always)]
     fn is_nan(self) -> bool {
@@ -60,6 +66,14 @@ macro_rules! float_keys {
                 if <$t>::is_nan(self) { <$bits>::MAX } else { key }
             }
             #[inline(always)]
+            fn from_key(key: u64) -> Option<$t> {
+                const SIGN: $bits = 1 << (<$bits>::BITS - 1);
+                let key = key as $bits;
+                let bits = if key & SIGN != 0 { key ^ SIGN } else { !key };
+                // Two zeros have a key, and all NaN.
+                (key != SIGN && key != <$bits>::MAX).then(|| <$t>::from_bits(bits))
+            }
+            #[inline(always)]
             fn is_nan(self) -> bool {
                 <$t>::is_nan(self)
             }
@@ -77,6 +91,10 @@ macro_rules! int_keys {
             #[inline(always)]
             fn key(self) -> $bits {
                 self as $bits ^ (1 << (<$bits>::BITS - 1))
+            }
+            #[inline(always)]
+            fn from_key(key: u64) -> Option<$t> {
+                Some((key as $bits ^ (1 << (<$bits>::BITS - 1))) as $t)
             }
         }
     )+};
@@ -105,5 +123,24 @@ pub(crate) fn order_kind(dtype: DType) -> u32 {
         dtype if dtype.is_float() => 2,
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => 1,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_lead_back_to_their_elements() {
+        for x in [1.5_f32, -1.5, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE, -f32::MAX, f32::MAX, 1e-45] {
+            assert_eq!(f32::from_key(x.key().into()), Some(x));
+            assert_eq!(f64::from_key(f64::from(x).key()), Some(f64::from(x)));
+        }
+        for x in [0.0, -0.0, f32::NAN, -f32::NAN] {
+            assert_eq!(f32::from_key(x.key().into()), None);
+        }
+        for x in [i64::MIN, -1, 0, 1, i64::MAX] {
+            assert_eq!(i64::from_key(x.key()), Some(x));
+        }
     }
 }

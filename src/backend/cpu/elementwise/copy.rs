@@ -28,8 +28,19 @@ pub(crate) fn copy(from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
 /// Moves elements of the width of `W`, whatever they stand for.
 fn copy_as<W: Copy + Send>(from: View<'_>, to: &mut ViewMut<'_>) {
     let walk = Walk::new(to.layout.shape(), [from.layout, to.layout]);
+    let (from, to) = (from.ptr().cast_mut().cast::<W>(), to.ptr().cast::<W>());
+    // The parts of complex numbers, for instance.
+    match walk.pairs() {
+        Some(pairs) => copy_walk::<[W; 2]>(&pairs, Ptr::new(from.cast()), Ptr::new(to.cast())),
+        None => copy_walk::<W>(&walk, Ptr::new(from), Ptr::new(to)),
+    }
+}
+
+fn copy_walk<W: Copy + Send>(walk: &Walk<2>, from: Ptr<W>, to: Ptr<W>) {
+    if let Some(transposed) = Transposed::new(walk) {
+        return transposed.copy(from, to);
+    }
     let [from_step, to_step] = walk.inner();
-    let (from, to) = (Ptr::new(from.ptr().cast_mut().cast::<W>()), Ptr::new(to.ptr().cast::<W>()));
     parallel(walk.numel(), GRAIN, |range| {
         walk.runs(range.start, range.end, |[a, b], len| {
             // SAFETY: the walk yields positions of both layouts, inside their storages (L2); the target is not shared
@@ -46,6 +57,60 @@ fn copy_as<W: Copy + Send>(from: View<'_>, to: &mut ViewMut<'_>) {
             }
         });
     });
+}
+
+/// A copy between layouts whose elements lie side by side along different dimensions: these two make matrices that are
+/// transposed tile by tile, so that whole cache lines are used on either side.
+struct Transposed<'a> {
+    walk: &'a Walk<2>,
+    /// The dimension along which the elements of the source lie side by side; those of the target do along the last.
+    rows: usize,
+}
+
+impl Transposed<'_> {
+    /// Rows and columns of a tile: both sides of it fit the first cache.
+    const TILE: usize = 32;
+
+    fn new(walk: &Walk<2>) -> Option<Transposed<'_>> {
+        let (&(columns, [from_step, to_step]), others) = walk.dims().split_last()?;
+        let rows = others.iter().position(|&(size, [step, _])| step == 1 && size >= 4)?;
+        (to_step == 1 && from_step != 1 && columns >= 4).then_some(Transposed { walk, rows })
+    }
+
+    fn copy<W: Copy + Send>(&self, from: Ptr<W>, to: Ptr<W>) {
+        const TILE: usize = Transposed::TILE;
+        let (dims, last) = (self.walk.dims(), self.walk.dims().len() - 1);
+        let (columns, [across, _]) = dims[last];
+        let (rows, [_, down]) = dims[self.rows];
+        let strips = rows.div_ceil(TILE);
+        let outer = self.walk.numel() / (rows * columns);
+        parallel(outer * strips, (GRAIN / (TILE * columns)).max(1), |range| {
+            for strip in range {
+                let (mut rest, [mut a, mut b]) = (strip / strips, self.walk.first());
+                for (_, &(size, [from_step, to_step])) in
+                    dims[..last].iter().enumerate().rev().filter(|(d, _)| *d != self.rows)
+                {
+                    a += (rest % size) as isize * from_step;
+                    b += (rest % size) as isize * to_step;
+                    rest /= size;
+                }
+                let first = strip % strips * TILE;
+                for start in (0..columns).step_by(TILE) {
+                    for row in first..rows.min(first + TILE) {
+                        // SAFETY: a row and a column of both layouts, inside their storages (L2); the target is not shared
+                        // with the source, and threads have disjoint rows of it.
+                        unsafe {
+                            let from = from.get().offset(a + row as isize);
+                            let to = to.get().offset(b + row as isize * down);
+                            for column in start..columns.min(start + TILE) {
+                                *to.add(column) = *from.offset(column as isize * across);
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
 }
 
 /// Puts one number everywhere.
@@ -123,4 +188,39 @@ pub(crate) fn read(from: View<'_>, position: usize) -> Scalar {
         // SAFETY: the caller computed the position from the layout and an index inside its shape (L2).
         unsafe { from.ptr().cast::<T>().add(position).read() }.to_scalar()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tensor;
+
+    #[test]
+    fn transposed_elements_and_pairs_are_copied_in_order() -> Result<()> {
+        for shape in [vec![70, 90], vec![3, 40, 33], vec![5, 4, 37, 2], vec![2, 3, 64, 3]] {
+            let n: usize = shape.iter().product();
+            let x = Tensor::arange(0, n as i64)?.reshape(shape.clone())?;
+            for (a, b) in [(0, 1), (1, 2), (0, 2)].into_iter().filter(|&(_, b)| b < shape.len()) {
+                for dtype in [DType::U8, DType::F16, DType::I32, DType::I64] {
+                    let turned = x.to_dtype(dtype)?.transpose(a, b)?;
+                    let mut order: Vec<usize> = (0..shape.len()).collect();
+                    order.swap(a, b);
+                    let sizes: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
+                    let strides: Vec<usize> = order.iter().map(|&d| shape[d + 1..].iter().product()).collect();
+                    let want = (0..n).map(|mut at| {
+                        let mut position = 0;
+                        for (size, stride) in sizes.iter().zip(&strides).rev() {
+                            position += at % size * stride;
+                            at /= size;
+                        }
+                        position as i64
+                    });
+                    let want = Tensor::from_vec(want.collect::<Vec<i64>>(), [n])?.to_dtype(dtype)?;
+                    let copied = turned.contiguous()?.reshape([n])?;
+                    assert!(copied.eq(&want)?.all(..)?.item::<bool>()?, "{shape:?} {a} {b} {dtype}");
+                }
+            }
+        }
+        Ok(())
+    }
 }

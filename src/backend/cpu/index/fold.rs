@@ -132,6 +132,8 @@ struct Folding<C> {
 
 /// The shortest run for which it pays to go through the lanes once for each index, and not the other way round.
 const SHORT: usize = 16;
+/// Indices that are looked at before what they are for is done.
+const TILE: usize = 256;
 /// The fewest lanes that a thread takes, so that threads do not write to the same cache lines all the time.
 const FEWEST: usize = 64;
 
@@ -215,11 +217,17 @@ impl<C: Copy> Folding<C> {
                     let index = self.index.get().offset(index + i * index_step);
                     let from = self.source.get().offset(from + i * source_step);
                     let to = self.out.get().offset(to + i * out_step);
-                    for j in 0..self.count {
-                        let at = index.offset(j * self.index_along).read();
-                        if (at.wrapping_sub(low) as u64) < width {
-                            let to = to.offset(at as isize * self.out_along);
-                            to.write(F::fold(to.read(), from.offset(j * self.source_along).read()));
+                    // Which of a tile's indices are meant is noted first: a branch would be guessed wrong.
+                    for start in (0..self.count).step_by(TILE) {
+                        let (mut found, mut n) = ([(0_isize, 0_isize); TILE], 0);
+                        for j in start..self.count.min(start + TILE as isize) {
+                            let at = index.offset(j * self.index_along).read();
+                            found[n] = (j * self.source_along, at as isize * self.out_along);
+                            n += usize::from((at.wrapping_sub(low) as u64) < width);
+                        }
+                        for &(from_at, to_at) in &found[..n] {
+                            let to = to.offset(to_at);
+                            to.write(F::fold(to.read(), from.offset(from_at).read()));
                         }
                     }
                 }

@@ -58,7 +58,8 @@ fn kth_as<T: SortKey, E: Entry>(
         walk.runs(0, walk.numel(), |[from, to], lanes| {
             for lane in 0..lanes as isize {
                 let (from, to) = (from + lane * across, to + lane * out_across);
-                let before = rank.before(len, nans(from));
+                // The largest keys are those of NaN.
+                let before = |last: usize| rank.before(len, if T::DTYPE.is_float() { last } else { 0 });
                 match kth_together(op, len, before, 8 * size_of::<T>() as u32, |i| entry(from, i)) {
                     Ok(entry) => write(to, entry),
                     Err(error) => outcome = Err(error),
@@ -83,11 +84,12 @@ fn kth_as<T: SortKey, E: Entry>(
     Ok(())
 }
 
-/// The entry with so many before it, of a long lane: those that share their first bits with it are found by counting.
+/// The entry with so many before it, of a long lane: those that share their first bits with it are found by counting. `before`
+/// is told how many have ones alone in these.
 fn kth_together<E: Entry>(
     op: &'static str,
     len: usize,
-    before: usize,
+    before: impl Fn(usize) -> usize,
     bits: u32,
     entry: impl Fn(u32) -> E + Sync,
 ) -> Result<E> {
@@ -95,15 +97,17 @@ fn kth_together<E: Entry>(
     // Two digits, but for keys that have only one.
     let short = bits == 8;
     let bucket = |entry: E| if short { entry.digit(shift) } else { entry.digit(shift) << 8 | entry.digit(shift - 8) };
-    let counts = Mutex::new(filled(op, 0_usize, 1 << 16)?);
-    let piece = (len / 64).max(LONG / 4);
+    let counts = Mutex::new(filled(op, 0_usize, if short { 1 << 8 } else { 1 << 16 })?);
+    // Every piece has counts of its own, which are added up: few pieces.
+    let piece = len.div_ceil(num_threads()).max(LONG / 4);
     parallel(len, piece, |range| {
-        let mut own = vec![0_u32; 1 << 16];
+        let mut own = vec![0_u32; if short { 1 << 8 } else { 1 << 16 }];
         range.for_each(|i| own[bucket(entry(i as u32))] += 1);
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.iter_mut().zip(own).for_each(|(sum, own)| *sum += own as usize);
     });
     let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let before = before(counts.last().copied().unwrap_or(0));
     let (mut chosen, mut left) = (0, before);
     while chosen + 1 < counts.len() && left >= counts[chosen] {
         left -= counts[chosen];

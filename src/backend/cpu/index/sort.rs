@@ -15,6 +15,8 @@ pub(super) trait Entry: Copy + Ord + Send + Sync + Default + 'static {
     const PLACE: u32 = 32;
     fn new(key: u64, place: u32) -> Self;
     fn place(self) -> u32;
+    /// The key.
+    fn bits(self) -> u64;
     /// Eight bits of it, from bit `shift` on.
     fn digit(self, shift: u32) -> usize;
 }
@@ -30,6 +32,10 @@ impl Entry for u64 {
         self as u32
     }
     #[inline(always)]
+    fn bits(self) -> u64 {
+        (self >> 32) as u64
+    }
+    #[inline(always)]
     fn digit(self, shift: u32) -> usize {
         (self >> shift) as usize & 255
     }
@@ -43,6 +49,10 @@ impl Entry for u128 {
     #[inline(always)]
     fn place(self) -> u32 {
         self as u32
+    }
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        (self >> 32) as u64
     }
     #[inline(always)]
     fn digit(self, shift: u32) -> usize {
@@ -150,7 +160,9 @@ fn sort_as<T: SortKey, E: Entry>(
     let write = |first: isize, to: isize, rank: usize, entry: E| unsafe {
         let (to, place) = (to + rank as isize * out_step, entry.place());
         if let Some(values) = &values {
-            values.get().offset(to).write(lanes.element(first, place));
+            // To look it up would be a read from anywhere.
+            let value = T::from_key(entry.bits() ^ flip.into()).unwrap_or_else(|| lanes.element(first, place));
+            values.get().offset(to).write(value);
         }
         indices.get().offset(to).write(i64::from(place));
     };

@@ -197,7 +197,9 @@ impl Along {
             walk: Walk::new(firsts[0].shape(), [&firsts[0], &firsts[1], &firsts[2]]),
         };
         let single = lanes.steps()[2].abs() == 1;
-        parallel(lanes.walk.numel(), (GRAIN / lanes.len).max(1), |range| {
+        // Lanes side by side share cache lines.
+        let fewest = if single { 1 } else { (lanes.walk.numel() / 16).clamp(64, TILE) };
+        parallel(lanes.walk.numel(), (GRAIN / lanes.len).max(fewest), |range| {
             if single { lanes.one_by_one::<C, R>(range) } else { lanes.side_by_side::<C, R>(range) }
         });
         Ok(())
