@@ -224,7 +224,12 @@ impl Tensor {
             // In i128, as the span of two i64 can exceed i64.
             let n = (i128::from(b) - i128::from(a)).unsigned_abs().div_ceil(u128::from(s.unsigned_abs()));
             let n = usize::try_from(n).unwrap_or(usize::MAX);
-            return numbers("arange", n, options.or(DType::I64), |i| a.wrapping_add((i as i64).wrapping_mul(s)));
+            let (at, (dtype, device)) = (|i: usize| a.wrapping_add((i as i64).wrapping_mul(s)), options.or(DType::I64));
+            if dtype == DType::I64 {
+                // The most common range, which indices are made of.
+                return Tensor::empty("arange", n.into(), dtype, Device::Cpu)?.filled_from((0..n).map(at))?.to_device(device);
+            }
+            return numbers("arange", n, (dtype, device), at);
         }
         let n = ((b - a) / s).ceil() as usize;
         // Integers go from a whole number on in whole steps.
@@ -594,11 +599,21 @@ fn no_such_numbers() -> Result<Vec<ErrorCase>> {
 pub(super) fn numbers<S: Into<Scalar>>(
     op: &'static str,
     n: usize,
-    (dtype, device): (DType, Device),
+    of: (DType, Device),
     at: impl Fn(usize) -> S,
 ) -> Result<Tensor> {
+    scalars(op, n, of, &|i| at(i).into())
+}
+
+/// The same behind a pointer: what follows is compiled once for each dtype, not for each sequence.
+fn scalars(
+    op: &'static str,
+    n: usize,
+    (dtype, device): (DType, Device),
+    at: &dyn Fn(usize) -> Scalar,
+) -> Result<Tensor> {
     let out = Tensor::empty(op, n.into(), dtype, Device::Cpu)?;
-    let made = with_any_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i).into()))));
+    let made = with_any_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i)))));
     made?.to_device(device)
 }
 

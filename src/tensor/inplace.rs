@@ -13,6 +13,10 @@ impl Tensor {
     fn become_result(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         self.check_change(op)?;
         let out = f(self)?;
+        self.become_tensor(op, out)
+    }
+
+    fn become_tensor(&mut self, op: &'static str, out: Tensor) -> Result<()> {
         if out.shape() != self.shape() {
             let (from, to) = (self.shape(), out.shape());
             bail!(Shape, op, "a tensor of shape {from:?} cannot be changed to shape {to:?}");

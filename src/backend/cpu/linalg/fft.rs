@@ -4,32 +4,7 @@ use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::{DType, Element, Error, Result};
-use realfft::{RealFftPlanner, num_complex::Complex};
-use rustfft::{FftDirection, FftNum, FftPlanner};
-use std::sync::{Mutex, PoisonError};
-
-/// What the parts of complex numbers are, each with the plans that were made for it.
-trait Part: Element + FftNum {
-    fn planners() -> &'static Mutex<Option<(FftPlanner<Self>, RealFftPlanner<Self>)>>;
-}
-
-macro_rules! parts {
-    ($($t:ty),+) => {$(
-        impl Part for $t {
-            fn planners() -> &'static Mutex<Option<(FftPlanner<Self>, RealFftPlanner<Self>)>> {
-                static PLANNERS: Mutex<Option<(FftPlanner<$t>, RealFftPlanner<$t>)>> = Mutex::new(None);
-                &PLANNERS
-            }
-        }
-    )+};
-}
-parts!(f32, f64);
-
-fn with_planners<T: Part, R>(f: impl FnOnce(&mut FftPlanner<T>, &mut RealFftPlanner<T>) -> R) -> R {
-    let mut planners = T::planners().lock().unwrap_or_else(PoisonError::into_inner);
-    let (complex, real) = planners.get_or_insert_with(|| (FftPlanner::new(), RealFftPlanner::new()));
-    f(complex, real)
-}
+use cotangent_fft::{Complex, Part};
 
 /// Rows of numbers to read, and rows to write.
 struct Rows<'a, T> {
@@ -92,10 +67,15 @@ pub(crate) fn c2c(op: &'static str, x: View<'_>, n: usize, forward: bool, out: &
     }
 }
 
-fn c2c_as<T: Part>(op: &'static str, x: View<'_>, n: usize, forward: bool, out: &mut ViewMut<'_>) -> Result<()> {
+fn c2c_as<T: Part + Element>(
+    op: &'static str,
+    x: View<'_>,
+    n: usize,
+    forward: bool,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
     let rows = Rows::<T>::new(op, x, out, (2 * n, 2 * n))?;
-    let direction = if forward { FftDirection::Forward } else { FftDirection::Inverse };
-    let plan = with_planners::<T, _>(|planner, _| planner.plan_fft(n, direction));
+    let plan = T::complex(n, forward);
     let scratch = || vec![Complex::new(T::zero(), T::zero()); plan.get_immutable_scratch_len()];
     rows.run(scratch, |from, to, scratch| plan.process_immutable_with_scratch(complex(from), complex_mut(to), scratch));
     Ok(())
@@ -113,9 +93,9 @@ pub(crate) fn r2c(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>
     }
 }
 
-fn r2c_as<T: Part>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
+fn r2c_as<T: Part + Element>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
     let rows = Rows::<T>::new(op, x, out, (n, 2 * (n / 2 + 1)))?;
-    let plan = with_planners::<T, _>(|_, planner| planner.plan_fft_forward(n));
+    let plan = T::forward(n);
     rows.run(
         || (plan.make_input_vec(), plan.make_scratch_vec()),
         |from, to, (input, scratch)| {
@@ -139,9 +119,9 @@ pub(crate) fn c2r(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>
     }
 }
 
-fn c2r_as<T: Part>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
+fn c2r_as<T: Part + Element>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
     let rows = Rows::<T>::new(op, x, out, (2 * (n / 2 + 1), n))?;
-    let plan = with_planners::<T, _>(|_, planner| planner.plan_fft_inverse(n));
+    let plan = T::inverse(n);
     rows.run(
         || (plan.make_input_vec(), plan.make_scratch_vec()),
         |from, to, (input, scratch)| {
