@@ -158,7 +158,7 @@ struct Ending;
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        RUNNING.with_borrow_mut(|running| running.pop());
+        RUNNING.with_borrow_mut(Vec::pop);
     }
 }
 

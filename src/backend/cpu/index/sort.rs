@@ -33,7 +33,7 @@ impl Entry for u64 {
     }
     #[inline(always)]
     fn bits(self) -> u64 {
-        (self >> 32) as u64
+        self >> 32
     }
     #[inline(always)]
     fn digit(self, shift: u32) -> usize {
