@@ -1,6 +1,6 @@
 //! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
 
-use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract};
+use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract, subtract_lower};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 
@@ -155,26 +155,8 @@ pub(super) unsafe fn cholesky<T: Scalar>(op: &'static str, a: Columns<T>, n: usi
         }
         let (below, rest) = (a.from(half, 0), a.from(half, half));
         solve_right(op, n - half, half, a, below)?;
-        subtract_square(op, rest, n - half, below, half)?;
+        subtract_lower(op, rest, n - half, &[(below.matrix(), below.matrix())], half)?;
         let info = cholesky(op, rest, n - half)?;
         Ok(if info > 0 { info + half as i32 } else { 0 })
-    }
-}
-
-/// `c -= a · aᴴ`, of which the lower triangle is needed. `a` has `n` rows and `k` columns.
-///
-/// # Safety
-/// As [`subtract`].
-unsafe fn subtract_square<T: Scalar>(op: &'static str, c: Columns<T>, n: usize, a: Columns<T>, k: usize) -> Result<()> {
-    // SAFETY: the caller's promise, for parts of the matrices.
-    unsafe {
-        if n <= 128 {
-            return subtract(op, [n, n, k], (a.matrix(), true), a.matrix().t(), c.ptr, c.ld);
-        }
-        let half = (n / 2).next_multiple_of(32);
-        let below = a.from(half, 0);
-        subtract_square(op, c, half, a, k)?;
-        subtract(op, [half, n - half, k], (a.matrix(), true), below.matrix().t(), c.at(half, 0), c.ld)?;
-        subtract_square(op, c.from(half, half), n - half, below, k)
     }
 }
