@@ -688,9 +688,9 @@ pub(super) unsafe fn subtract_lower<T: Scalar>(
 
 /// Columns of right-hand sides that a small triangle is solved for.
 struct SmallSolve<'a, T> {
-    /// By columns, of `n` elements each; the inverse of the diagonal in `inverses`.
-    triangle: &'a [T],
-    inverses: &'a [T],
+    /// By rows; the inverse of the diagonal in `inverses`.
+    triangle: &'a [[T; SMALL]; SMALL],
+    inverses: &'a [T; SMALL],
     n: usize,
     upper: bool,
     b: Columns<T>,
@@ -701,19 +701,29 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
+        // So many columns side by side, in vectors.
+        const TOGETHER: usize = 16;
         let SmallSolve { triangle, inverses, n, upper, b, count } = self;
-        for c in 0..count {
+        for first in (0..count).step_by(TOGETHER) {
+            let mut x = [[T::ZERO; TOGETHER]; SMALL];
             // SAFETY: the promise of `solve`, which makes this.
-            let x = unsafe { b.column(c, 0, n) };
+            let columns = || (first..count).take(TOGETHER).map(|c| unsafe { b.column(c, 0, n) }).enumerate();
+            for (c, column) in columns() {
+                x.iter_mut().zip(&*column).for_each(|(x, &from)| x[c] = from);
+            }
             for step in 0..n {
-                let j = if upper { n - 1 - step } else { step };
-                let xj = x[j] * inverses[j];
-                x[j] = xj;
-                let column = &triangle[j * n..(j + 1) * n];
-                let rest = if upper { 0..j } else { j + 1..n };
-                for (x, &t) in x[rest.clone()].iter_mut().zip(&column[rest]) {
-                    *x = (-xj).mul_add::<FMA>(t, *x);
+                let i = if upper { n - 1 - step } else { step };
+                let mut sums = x[i];
+                for j in if upper { i + 1..n } else { 0..i } {
+                    let (t, known) = (-triangle[i][j], x[j]);
+                    for c in 0..TOGETHER {
+                        sums[c] = t.mul_add::<FMA>(known[c], sums[c]);
+                    }
                 }
+                x[i] = sums.map(|sum| sum * inverses[i]);
+            }
+            for (c, column) in columns() {
+                x.iter().zip(column).for_each(|(x, to)| *to = x[c]);
             }
         }
     }
@@ -739,20 +749,23 @@ pub(super) unsafe fn solve<T: Scalar>(
         return Ok(());
     }
     if n <= SMALL {
-        let (mut triangle, mut inverses) = ([T::ZERO; SMALL * SMALL], [T::ONE; SMALL]);
+        let (mut triangle, mut inverses) = ([[T::ZERO; SMALL]; SMALL], [T::ONE; SMALL]);
         for j in 0..n {
             let rows = if upper { 0..j } else { j + 1..n };
             for i in rows {
                 // SAFETY: the caller's promise.
-                triangle[j * n + i] = unsafe { a.at(i, j).read() };
+                triangle[i][j] = unsafe { a.at(i, j).read() };
             }
             if !unit {
                 // SAFETY: the caller's promise.
                 inverses[j] = T::ONE / unsafe { a.at(j, j).read() };
             }
         }
-        let (triangle, inverses) = (&triangle[..n * n], &inverses[..n]);
-        dispatch(SmallSolve { triangle, inverses, n, upper, b, count });
+        let (first, ld) = (Ptr::new(b.ptr), b.ld);
+        parallel(count, 4 * GRAIN / (n * n), |range| {
+            let b = Columns { ptr: first.get(), ld }.from(0, range.start);
+            dispatch(SmallSolve { triangle: &triangle, inverses: &inverses, n, upper, b, count: range.len() });
+        });
         return Ok(());
     }
     let half = (n / 2).next_multiple_of(SMALL);

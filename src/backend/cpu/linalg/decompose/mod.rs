@@ -155,10 +155,10 @@ pub(crate) fn lu_solve(
             if transposed {
                 blocks::solve(op, n, a.t(), false, false, b, columns)?;
                 blocks::solve(op, n, a.t(), true, true, b, columns)?;
-                factor::exchange_back(b, columns, pivots);
+                factor::exchange(b, columns, pivots, true);
                 Ok(())
             } else {
-                factor::exchange(b, columns, pivots);
+                factor::exchange(b, columns, pivots, false);
                 blocks::solve(op, n, a, false, true, b, columns)?;
                 blocks::solve(op, n, a, true, false, b, columns)
             }
