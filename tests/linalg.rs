@@ -2,8 +2,8 @@
 
 use cotangent::autograd::{GradOptions, grad, grad_with};
 use cotangent::{
-    CholeskyOptions, DType, Device, ErrorKind, Generator, LdlOptions, LuSolveOptions, QrMode, Result, SvdOptions,
-    Tensor, with_num_threads,
+    CholeskyOptions, Complex, DType, Device, ErrorKind, Generator, LdlOptions, LuSolveOptions, QrMode, Result,
+    SvdOptions, Tensor, with_num_threads,
 };
 
 const SIZES: [usize; 9] = [1, 2, 3, 16, 17, 33, 64, 100, 161];
@@ -239,27 +239,26 @@ fn unusual_matrices_are_decomposed_as_well() -> Result<()> {
 
 #[test]
 fn results_of_large_matrices_do_not_depend_on_the_number_of_threads() -> Result<()> {
-    let x = normal(&[3, 150, 150], 1, DType::F64)?;
-    let a = x.matmul(&x.transpose(-2, -1)?)?;
-    let run = |threads: usize| {
-        with_num_threads(threads, || -> Result<Vec<Vec<f64>>> {
-            let mut all = Vec::new();
-            for x in [a.clone(), a.narrow(0, 0, 1)?] {
-                let (w, v) = x.linalg_eigh()?;
-                let (u, s, _) = x.svd()?;
-                let (lu, _) = x.linalg_lu_factor()?;
-                let (q, _) = x.linalg_qr()?;
-                all.extend(
-                    [w, v, u, s, lu, q, x.linalg_cholesky()?]
-                        .iter()
-                        .map(|y| y.to_vec::<f64>())
-                        .collect::<Result<Vec<_>>>()?,
-                );
-            }
-            Ok(all)
-        })?
-    };
-    assert_eq!(run(1)?, run(4)?);
+    for dtype in [DType::F64, DType::C128] {
+        let x = normal(&[3, 150, 150], 1, dtype)?;
+        let a = x.matmul(&x.adjoint()?)?;
+        let run = |threads: usize| {
+            with_num_threads(threads, || -> Result<Vec<Vec<Complex<f64>>>> {
+                let mut all = Vec::new();
+                for x in [a.clone(), a.narrow(0, 0, 1)?] {
+                    let (w, v) = x.linalg_eigh()?;
+                    let (u, s, _) = x.svd()?;
+                    let (lu, _) = x.linalg_lu_factor()?;
+                    let (q, _) = x.linalg_qr()?;
+                    for y in [w, v, u, s, lu, q, x.linalg_cholesky()?, x.linalg_solve(&x)?] {
+                        all.push(y.to_dtype(DType::C128)?.to_vec()?);
+                    }
+                }
+                Ok(all)
+            })?
+        };
+        assert_eq!(run(1)?, run(4)?, "{dtype}");
+    }
     Ok(())
 }
 

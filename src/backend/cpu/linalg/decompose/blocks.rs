@@ -7,7 +7,8 @@ use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::{Complex, Element, Result};
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use smallvec::SmallVec;
+use std::ops::{Add, Div, Mul, Neg, Range, Sub};
 
 /// The largest triangle that is solved without products of blocks.
 const SMALL: usize = 32;
@@ -63,6 +64,20 @@ pub(crate) trait Scalar:
     /// # Safety
     /// As [`gemm`].
     unsafe fn product(op: &'static str, product: &Product<Self>, conjugate_b: bool) -> Result<()>;
+
+    /// Adds to `sums` what some columns of the lower triangle of a Hermitian matrix, and the rows that mirror them, add to its
+    /// product with `v`.
+    ///
+    /// # Safety
+    /// The matrix has as many rows as `v` has elements, all of them inside the buffer, and nobody writes it.
+    unsafe fn hermitian_product(a: Columns<Self>, columns: Range<usize>, v: &[Self], sums: &mut [Self]) {
+        for j in columns {
+            // SAFETY: the caller's promise.
+            let column = unsafe { a.column(j, j, v.len() - j) };
+            sums[j] = sums[j] + Self::from_real(column[0].re()) * v[j] + dot(&column[1..], &v[j + 1..]);
+            axpy(v[j], &column[1..], &mut sums[j + 1..]);
+        }
+    }
 }
 
 /// The real ones of these types.
@@ -77,7 +92,7 @@ pub(crate) trait Real: Scalar<Real = Self> + PartialOrd {
 }
 
 macro_rules! scalars {
-    ($($t:ident $smallest:literal),+) => {$(
+    ($($t:ident $smallest:literal $hypot:expr),+) => {$(
         impl Scalar for $t {
             type Real = $t;
             type Complex = Complex<$t>;
@@ -131,6 +146,9 @@ macro_rules! scalars {
                 // SAFETY: the caller's promise.
                 unsafe { gemm(op, product) }
             }
+            unsafe fn hermitian_product(a: Columns<$t>, columns: Range<usize>, v: &[$t], sums: &mut [$t]) {
+                dispatch(SymmetricProduct { a, columns, v, sums });
+            }
         }
 
         impl Real for $t {
@@ -144,8 +162,10 @@ macro_rules! scalars {
             fn sqrt(self) -> $t {
                 $t::sqrt(self)
             }
+            #[inline(always)]
             fn hypot(self, other: $t) -> $t {
-                $t::hypot(self, other)
+                let hypot: fn($t, $t) -> $t = $hypot;
+                hypot(self, other)
             }
         }
 
@@ -211,7 +231,8 @@ macro_rules! scalars {
         }
     )+};
 }
-scalars!(f32 1e-12, f64 1e-100);
+// Squares of f32 neither overflow in f64 nor are they rounded.
+scalars!(f32 1e-12 |a, b| (f64::from(a) * f64::from(a) + f64::from(b) * f64::from(b)).sqrt() as f32, f64 1e-100 f64::hypot);
 
 /// A product of complex matrices, from those of their parts. The parts of a matrix are matrices of twice its steps.
 ///
@@ -385,8 +406,12 @@ pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     dispatch(Dot { x, y })
 }
 
-/// Rows that rotations are applied to at a time: those of all columns stay in the second cache.
-const ROTATED_ROWS: usize = 64;
+/// Rows that rotations are applied to at a time: those of all columns stay in the second cache, and those of the columns that
+/// a wave of sweeps is at in the first.
+const ROTATED_ROWS: usize = 128;
+
+/// Sweeps that follow each other over the columns.
+const SWEEPS: usize = 16;
 
 /// A rotation of two columns: `x, y = c · x + s · y, c · y - s · x`.
 #[derive(Clone, Copy)]
@@ -397,22 +422,29 @@ struct Rotation<T> {
     s: T,
 }
 
-/// A square matrix by columns, and rotations of its columns that are yet to be applied: many of them, to few rows at a time.
+/// A matrix, and rotations of its columns that are yet to be applied: many of them, to few rows at a time.
 pub(super) struct Rotated<T> {
+    /// Strips of [`ROTATED_ROWS`] rows one after the other, each by columns: with whole columns far apart, those of one wave
+    /// would compete for the same places in the cache.
     z: Vec<T>,
-    n: usize,
+    rows: usize,
+    columns: usize,
     pending: Vec<Rotation<T>>,
 }
 
 impl<T: Real> Rotated<T> {
-    /// The identity, or nothing at all if it is not wanted.
+    /// The parts of `columns` columns that lie one after the other, or nothing at all.
     ///
     /// # Errors
     /// If memory runs out.
-    pub fn identity(op: &'static str, n: usize, wanted: bool) -> Result<Rotated<T>> {
-        let mut z = filled(op, T::ZERO, if wanted { n * n } else { 0 })?;
-        (0..z.len()).step_by(n + 1).for_each(|at| z[at] = T::ONE);
-        Ok(Rotated { z, n, pending: Vec::new() })
+    pub fn new<S: Scalar<Real = T>>(op: &'static str, columns: usize, from: &mut [S]) -> Result<Rotated<T>> {
+        let from = parts(from);
+        let (mut z, rows) = (with_room(op, from.len())?, from.len() / columns.max(1));
+        for start in (0..rows).step_by(ROTATED_ROWS) {
+            let strip = start..rows.min(start + ROTATED_ROWS);
+            from.chunks_exact(rows).for_each(|column| z.extend_from_slice(&column[strip.clone()]));
+        }
+        Ok(Rotated { z, rows, columns, pending: Vec::new() })
     }
 
     /// Rotates columns `x` and `y`.
@@ -421,30 +453,79 @@ impl<T: Real> Rotated<T> {
             return;
         }
         self.pending.push(Rotation { x, y, c, s });
-        if self.pending.len() >= 16 * self.n {
+        if self.pending.len() >= 16 * self.columns {
             self.apply();
         }
     }
 
     fn apply(&mut self) {
-        let (n, list) = (self.n, &self.pending[..]);
+        let (rows, columns, list) = (self.rows, self.columns, &in_waves(&self.pending)[..]);
         let z = Ptr::new(self.z.as_mut_ptr());
         let grain = (4 * GRAIN / (ROTATED_ROWS * list.len().max(1))).max(1);
-        parallel(n.div_ceil(ROTATED_ROWS), grain, |range| {
+        parallel(rows.div_ceil(ROTATED_ROWS), grain, |range| {
             for chunk in range {
                 let start = chunk * ROTATED_ROWS;
-                let z = Columns { ptr: z.get(), ld: n }.from(start, 0);
-                dispatch(Rotations { list, z, rows: ROTATED_ROWS.min(n - start) });
+                let rows = ROTATED_ROWS.min(rows - start);
+                let z = Columns { ptr: z.get().wrapping_add(start * columns), ld: rows };
+                dispatch(Rotations { list, z, rows });
             }
         });
         self.pending.clear();
     }
 
-    /// The columns, with all rotations applied.
-    pub fn finish(mut self) -> Vec<T> {
+    /// Writes the columns, with all rotations applied, to where they came from.
+    pub fn finish<S: Scalar<Real = T>>(mut self, to: &mut [S]) {
         self.apply();
-        self.z
+        let (rows, to) = (self.rows, parts(to));
+        for (start, strip) in (0..rows).step_by(ROTATED_ROWS).zip(self.z.chunks(ROTATED_ROWS * self.columns)) {
+            let len = ROTATED_ROWS.min(rows - start);
+            for (to, from) in to.chunks_exact_mut(rows).zip(strip.chunks_exact(len)) {
+                to[start..start + len].copy_from_slice(from);
+            }
+        }
     }
+}
+
+/// The numbers themselves, or the real and the imaginary part of each.
+fn parts<T: Scalar>(x: &mut [T]) -> &mut [T::Real] {
+    let len = size_of_val(x) / size_of::<T::Real>();
+    // SAFETY: a scalar is one real number, or two side by side.
+    unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast(), len) }
+}
+
+/// Rotations in another order with the same result, in which those of the same columns are close together. A method's sweep
+/// rotates neighbouring columns, one pair after the other; the next sweep can follow a column behind it.
+fn in_waves<T: Real>(list: &[Rotation<T>]) -> Vec<Rotation<T>> {
+    // 1 or -1 for neighbours. The place of a rotation in a sweep falls by 1 from one to the next.
+    let direction = |r: &Rotation<T>| r.y as isize - r.x as isize;
+    let place = |r: &Rotation<T>| -direction(r) * r.x as isize;
+    let (mut waves, mut start) = (Vec::with_capacity(list.len()), 0);
+    while start < list.len() {
+        let along = direction(&list[start]);
+        // Where each sweep goes on, and where it ends.
+        let mut sweeps: SmallVec<[(usize, usize); SWEEPS]> = SmallVec::new();
+        while sweeps.len() < SWEEPS && start < list.len() && direction(&list[start]) == along {
+            let follows = |pair: &[Rotation<T>]| direction(&pair[1]) == along && pair[1].x == pair[0].y;
+            let len = 1 + list[start..].windows(2).take_while(|pair| along.abs() == 1 && follows(pair)).count();
+            sweeps.push((start, start + len));
+            start += len;
+            if along.abs() != 1 {
+                break;
+            }
+        }
+        // A rotation has columns in common with those of the sweep before it up to a place below its own: these come first.
+        let ahead =
+            |(lag, &(next, end)): (usize, &(usize, usize))| (next < end).then(|| place(&list[next]) - lag as isize);
+        while let Some(first) = sweeps.iter().enumerate().filter_map(ahead).max() {
+            for (lag, sweep) in sweeps.iter_mut().enumerate() {
+                if ahead((lag, sweep)) == Some(first) {
+                    waves.push(list[sweep.0]);
+                    sweep.0 += 1;
+                }
+            }
+        }
+    }
+    waves
 }
 
 struct Rotations<'a, T> {
@@ -458,11 +539,76 @@ impl<T: Real> Job for Rotations<'_, T> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for &Rotation { x, y, c, s } in self.list {
-            // SAFETY: two columns of the square that `Rotated` has, whose rows are this thread's.
+            // SAFETY: two columns of a strip that `Rotated` has, which is this thread's.
             let (x, y) = unsafe { (self.z.column(x, 0, self.rows), self.z.column(y, 0, self.rows)) };
             for (x, y) in x.iter_mut().zip(y) {
                 (*x, *y) = (c.mul_add::<FMA>(*x, s * *y), c.mul_add::<FMA>(*y, -(s * *x)));
             }
+        }
+    }
+}
+
+/// As [`Scalar::hermitian_product`] of real numbers, several columns at a time.
+struct SymmetricProduct<'a, T> {
+    a: Columns<T>,
+    columns: Range<usize>,
+    v: &'a [T],
+    sums: &'a mut [T],
+}
+
+impl<T: Real> Job for SymmetricProduct<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        const LANES: usize = 16;
+        const TOGETHER: usize = 4;
+        let SymmetricProduct { a, columns, v, sums } = self;
+        let n = v.len();
+        let mut first = columns.start;
+        while first < columns.end {
+            let count = TOGETHER.min(columns.end - first);
+            // The columns' own triangle.
+            for j in first..first + count {
+                // SAFETY: columns of the matrix, which are only read.
+                let column = unsafe { a.column(j, j, first + count - j) };
+                sums[j] = column[0].mul_add::<FMA>(v[j], sums[j]);
+                for (i, &x) in (j..).zip(&*column).skip(1) {
+                    sums[i] = x.mul_add::<FMA>(v[j], sums[i]);
+                    sums[j] = x.mul_add::<FMA>(v[i], sums[j]);
+                }
+            }
+            let start = first + count;
+            // Columns that are not there are read as others, and count nothing.
+            // SAFETY: as above.
+            let below: [&[T]; TOGETHER] =
+                std::array::from_fn(|c| unsafe { &*a.column(first + c.min(count - 1), start, n - start) });
+            let weights: [T; TOGETHER] = std::array::from_fn(|c| if c < count { v[first + c] } else { T::ZERO });
+            let mut dots = [[T::ZERO; LANES]; TOGETHER];
+            let whole = (n - start) / LANES * LANES;
+            for at in (0..whole).step_by(LANES) {
+                let (x, to) = (&v[start + at..][..LANES], &mut sums[start + at..][..LANES]);
+                let parts: [&[T]; TOGETHER] = std::array::from_fn(|c| &below[c][at..][..LANES]);
+                let mut sum = [T::ZERO; LANES];
+                sum.copy_from_slice(to);
+                for lane in 0..LANES {
+                    for c in 0..TOGETHER {
+                        sum[lane] = parts[c][lane].mul_add::<FMA>(weights[c], sum[lane]);
+                        dots[c][lane] = parts[c][lane].mul_add::<FMA>(x[lane], dots[c][lane]);
+                    }
+                }
+                to.copy_from_slice(&sum);
+            }
+            for at in whole..n - start {
+                for c in 0..TOGETHER {
+                    let x = below[c][at];
+                    sums[start + at] = x.mul_add::<FMA>(weights[c], sums[start + at]);
+                    dots[c][at - whole] = x.mul_add::<FMA>(v[start + at], dots[c][at - whole]);
+                }
+            }
+            for (c, dots) in dots[..count].iter().enumerate() {
+                sums[first + c] = dots.iter().fold(sums[first + c], |sum, &x| sum + x);
+            }
+            first += count;
         }
     }
 }
@@ -509,11 +655,42 @@ pub(super) unsafe fn subtract<T: Scalar>(
     unsafe { T::product(op, &Product { m, n, k, a, b, out, width, start: Start::Out }, false) }
 }
 
+/// `c -= Σ a · bᴴ` over pairs of `n` by `k` matrices, of which the lower triangle is needed.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// As [`subtract`].
+pub(super) unsafe fn subtract_lower<T: Scalar>(
+    op: &'static str,
+    c: Columns<T>,
+    n: usize,
+    pairs: &[(Matrix<T>, Matrix<T>)],
+    k: usize,
+) -> Result<()> {
+    // The rows of the upper left part; the transposes of the parts lie row by row.
+    let half = if n <= 128 { n } else { (n / 2).next_multiple_of(32) };
+    let low = if half == n { 0 } else { half };
+    // SAFETY: the caller's promise, for parts of the matrices.
+    unsafe {
+        for &(a, b) in pairs {
+            subtract(op, [half, n - low, k], (b, true), a.from(low, 0).t(), c.at(low, 0), c.ld)?;
+        }
+        if half < n {
+            let below: SmallVec<[_; 2]> = pairs.iter().map(|(a, b)| (a.from(half, 0), b.from(half, 0))).collect();
+            subtract_lower(op, c, half, pairs, k)?;
+            subtract_lower(op, c.from(half, half), n - half, &below, k)?;
+        }
+    }
+    Ok(())
+}
+
 /// Columns of right-hand sides that a small triangle is solved for.
 struct SmallSolve<'a, T> {
-    /// By columns, of `n` elements each; the inverse of the diagonal in `inverses`.
-    triangle: &'a [T],
-    inverses: &'a [T],
+    /// By rows; the inverse of the diagonal in `inverses`.
+    triangle: &'a [[T; SMALL]; SMALL],
+    inverses: &'a [T; SMALL],
     n: usize,
     upper: bool,
     b: Columns<T>,
@@ -524,19 +701,29 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
+        // So many columns side by side, in vectors.
+        const TOGETHER: usize = 16;
         let SmallSolve { triangle, inverses, n, upper, b, count } = self;
-        for c in 0..count {
+        for first in (0..count).step_by(TOGETHER) {
+            let mut x = [[T::ZERO; TOGETHER]; SMALL];
             // SAFETY: the promise of `solve`, which makes this.
-            let x = unsafe { b.column(c, 0, n) };
+            let columns = || (first..count).take(TOGETHER).map(|c| unsafe { b.column(c, 0, n) }).enumerate();
+            for (c, column) in columns() {
+                x.iter_mut().zip(&*column).for_each(|(x, &from)| x[c] = from);
+            }
             for step in 0..n {
-                let j = if upper { n - 1 - step } else { step };
-                let xj = x[j] * inverses[j];
-                x[j] = xj;
-                let column = &triangle[j * n..(j + 1) * n];
-                let rest = if upper { 0..j } else { j + 1..n };
-                for (x, &t) in x[rest.clone()].iter_mut().zip(&column[rest]) {
-                    *x = (-xj).mul_add::<FMA>(t, *x);
+                let i = if upper { n - 1 - step } else { step };
+                let mut sums = x[i];
+                for j in if upper { i + 1..n } else { 0..i } {
+                    let (t, known) = (-triangle[i][j], x[j]);
+                    for c in 0..TOGETHER {
+                        sums[c] = t.mul_add::<FMA>(known[c], sums[c]);
+                    }
                 }
+                x[i] = sums.map(|sum| sum * inverses[i]);
+            }
+            for (c, column) in columns() {
+                x.iter().zip(column).for_each(|(x, to)| *to = x[c]);
             }
         }
     }
@@ -562,20 +749,23 @@ pub(super) unsafe fn solve<T: Scalar>(
         return Ok(());
     }
     if n <= SMALL {
-        let (mut triangle, mut inverses) = ([T::ZERO; SMALL * SMALL], [T::ONE; SMALL]);
+        let (mut triangle, mut inverses) = ([[T::ZERO; SMALL]; SMALL], [T::ONE; SMALL]);
         for j in 0..n {
             let rows = if upper { 0..j } else { j + 1..n };
             for i in rows {
                 // SAFETY: the caller's promise.
-                triangle[j * n + i] = unsafe { a.at(i, j).read() };
+                triangle[i][j] = unsafe { a.at(i, j).read() };
             }
             if !unit {
                 // SAFETY: the caller's promise.
                 inverses[j] = T::ONE / unsafe { a.at(j, j).read() };
             }
         }
-        let (triangle, inverses) = (&triangle[..n * n], &inverses[..n]);
-        dispatch(SmallSolve { triangle, inverses, n, upper, b, count });
+        let (first, ld) = (Ptr::new(b.ptr), b.ld);
+        parallel(count, 4 * GRAIN / (n * n), |range| {
+            let b = Columns { ptr: first.get(), ld }.from(0, range.start);
+            dispatch(SmallSolve { triangle: &triangle, inverses: &inverses, n, upper, b, count: range.len() });
+        });
         return Ok(());
     }
     let half = (n / 2).next_multiple_of(SMALL);
@@ -630,5 +820,68 @@ pub(super) unsafe fn solve_right<T: Scalar>(
         let (rest, known) = (b.from(0, half), Matrix { ptr: b.ptr.cast_const(), row: b.ld as isize, col: 1 });
         subtract(op, [n - half, m, half], (l.from(half, 0).matrix(), true), known, rest.ptr, b.ld)?;
         solve_right(op, m, n - half, l.from(half, half), rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotations_in_waves_give_the_same_bits() {
+        let n = 40;
+        let mut list = Vec::new();
+        let mut number = 0.3_f64;
+        let mut rotation = |x, y| {
+            number = (number * 997.0 + 0.123).fract();
+            Rotation { x, y, c: number.cos(), s: number.sin() }
+        };
+        // Sweeps down and up, over all columns and parts of them, and single rotations of columns far apart.
+        for round in 0..60 {
+            let (low, high) = (round % 7, n - 1 - round % 11);
+            match round / 20 {
+                0 => list.extend((low..high).rev().map(|i| rotation(i + 1, i))),
+                1 => list.extend((low..high).map(|i| rotation(i, i + 1))),
+                _ if round % 3 == 0 => list.push(rotation(low, high)),
+                _ if round % 2 == 0 => list.extend((low..high).map(|i| rotation(i, i + 1))),
+                _ => list.extend((low..high).rev().map(|i| rotation(i + 1, i))),
+            }
+        }
+        let apply = |list: &[Rotation<f64>]| {
+            let mut z: Vec<f64> = (0..n * n).map(|i| i as f64).collect();
+            Rotations { list, z: Columns { ptr: z.as_mut_ptr(), ld: n }, rows: n }.run::<false>();
+            z
+        };
+        let waves = in_waves(&list);
+        assert_eq!(waves.len(), list.len());
+        assert!(waves.iter().zip(&list).any(|(a, b)| (a.x, a.y) != (b.x, b.y)));
+        assert_eq!(apply(&waves), apply(&list));
+    }
+
+    fn product_of_lower_triangle<T: Scalar + std::fmt::Debug>(number: impl Fn(usize) -> T) {
+        let not = T::from_real(T::Real::from_f64(f64::NAN));
+        for n in [1, 3, 4, 7, 16, 21, 50] {
+            let a: Vec<T> = (0..n * n).map(|at| if at % n >= at / n { number(at) } else { not }).collect();
+            let v: Vec<T> = (0..n).map(|i| number(3 * i + 1)).collect();
+            let at = |i: usize, j: usize| match i.cmp(&j) {
+                std::cmp::Ordering::Less => a[i * n + j].conj(),
+                std::cmp::Ordering::Equal => T::from_real(a[i * n + i].re()),
+                std::cmp::Ordering::Greater => a[j * n + i],
+            };
+            let row = |i: usize| (0..n).fold(T::ZERO, |sum, j| sum + at(i, j) * v[j]);
+            let mut sums = vec![T::ZERO; n];
+            for columns in [0..n / 3, n / 3..n] {
+                let a = Columns { ptr: a.as_ptr().cast_mut(), ld: n };
+                // SAFETY: the matrix is `n` by `n`.
+                unsafe { T::hermitian_product(a, columns, &v, &mut sums) };
+            }
+            assert_eq!(sums, (0..n).map(row).collect::<Vec<T>>(), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_hermitian_product_reads_the_lower_triangle() {
+        product_of_lower_triangle(|at| (at % 17) as f64 - 3.0);
+        product_of_lower_triangle(|at| Complex::new((at % 17) as f64 - 3.0, (at % 13) as f64 - 5.0));
     }
 }

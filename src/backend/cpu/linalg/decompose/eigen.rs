@@ -1,8 +1,8 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
 //! one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, Scalar, axpy2, dot, scale, subtract};
-use super::reflect::{reflect, reflection};
+use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract_lower};
+use super::reflect::{reflection, reflections};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
@@ -11,6 +11,9 @@ use crate::error::bail;
 
 /// Reflections that are applied to the rest of a matrix as one.
 const BLOCK: usize = 32;
+
+/// Columns whose sums are made together, whatever the number of threads.
+const CHUNK: usize = 64;
 
 /// The eigenvalues of a Hermitian matrix, of which the lower triangle is read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
@@ -33,9 +36,7 @@ pub(super) unsafe fn eigh<T: Scalar>(
         for j in 0..n {
             // The diagonal is real, whatever is written there.
             a.set(j, j, T::from_real(a.get(j, j).re()));
-            for i in j..n {
-                let x = a.get(i, j);
-                a.set(j, i, x.conj());
+            for x in a.column(j, j, n - j) {
                 largest = if x.size() > largest { x.size() } else { largest };
             }
         }
@@ -44,28 +45,25 @@ pub(super) unsafe fn eigh<T: Scalar>(
     let unusual = largest > zero && (largest < smallest || largest > T::Real::ONE / smallest);
     if unusual {
         // SAFETY: the caller's promise.
-        (0..n).for_each(|j| unsafe { a.column(j, 0, n) }.iter_mut().for_each(|x| *x = *x / T::from_real(largest)));
+        (0..n).for_each(|j| unsafe { a.column(j, j, n - j) }.iter_mut().for_each(|x| *x = *x / T::from_real(largest)));
     }
     let (mut off, mut taus) = (filled(op, zero, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
-    unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
-    let mut z = Rotated::identity(op, n, vectors)?;
+    let mut q = unsafe {
+        tridiagonal(op, a, n, values, &mut off, &mut taus)?;
+        reflections(op, a, n, 1, &taus, vectors)?
+    };
+    let mut z = Rotated::new(op, n, &mut q)?;
     diagonalize(op, values, &mut off, &mut z)?;
-    let z = z.finish();
+    z.finish(&mut q);
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
     let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
     if vectors {
-        let mut q = filled(op, T::ZERO, n * n)?;
-        for (to, &from) in q.chunks_exact_mut(n.max(1)).zip(&order) {
-            to.iter_mut().zip(&z[from * n..(from + 1) * n]).for_each(|(to, &z)| *to = T::from_real(z));
-        }
-        let made = Columns { ptr: q.as_mut_ptr(), ld: n };
-        // SAFETY: both matrices are `n` by `n`.
-        unsafe {
-            reflect(op, a, n, 1, &taus, made, n)?;
-            (0..n).for_each(|j| a.column(j, 0, n).copy_from_slice(&q[j * n..(j + 1) * n]));
+        for (j, &from) in order.iter().enumerate() {
+            // SAFETY: both matrices are `n` by `n`.
+            unsafe { a.column(j, 0, n) }.copy_from_slice(&q[from * n..(from + 1) * n]);
         }
     }
     if unusual {
@@ -78,7 +76,7 @@ pub(super) unsafe fn eigh<T: Scalar>(
 /// vectors stay below the subdiagonal.
 ///
 /// # Safety
-/// As [`eigh`]; both triangles are written.
+/// As [`eigh`].
 unsafe fn tridiagonal<T: Scalar>(
     op: &'static str,
     a: Columns<T>,
@@ -90,7 +88,7 @@ unsafe fn tridiagonal<T: Scalar>(
     // Reflections change the matrix to `a - v · wᴴ - w · vᴴ`: that is done for a whole block of them at once, and until then for
     // what is read.
     let (mut vs, mut ws) = (filled(op, T::ZERO, n * BLOCK)?, filled(op, T::ZERO, n * BLOCK)?);
-    let mut product = filled(op, T::ZERO, n)?;
+    let (mut product, mut partial) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n * n.div_ceil(CHUNK))?);
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
         for k in start..end {
@@ -111,15 +109,26 @@ unsafe fn tridiagonal<T: Scalar>(
             (off[k], taus[k]) = (beta, tau);
             v[first] = T::ONE;
             v[first + 1..].copy_from_slice(&column[2..]);
-            let (to, matrix, v) = (Ptr::new(product.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
-            parallel(n - first, (GRAIN / (n - first)).max(1), |range| {
-                let a = Columns { ptr: matrix.get(), ld: a.ld };
-                for j in range.start + first..range.end + first {
-                    // SAFETY: the caller's promise; each element of the product is one thread's.
-                    unsafe { to.get().add(j).write(dot(a.column(j, first, n - first), v)) };
+            let (sums, matrix, v) = (Ptr::new(partial.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
+            let (size, product) = (n - first, &mut product[first..]);
+            let chunks = size.div_ceil(CHUNK);
+            parallel(chunks, (GRAIN / (CHUNK * size)).max(1), |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld }.from(first, first);
+                for chunk in range {
+                    let columns = chunk * CHUNK..size.min((chunk + 1) * CHUNK);
+                    // SAFETY: the caller's promise; each chunk's sums are one thread's.
+                    unsafe {
+                        let sums = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), size);
+                        sums[columns.start..].fill(T::ZERO);
+                        T::hermitian_product(a, columns, v, sums);
+                    }
                 }
             });
-            let product = &mut product[first..];
+            product.fill(T::ZERO);
+            for chunk in 0..chunks {
+                let from = chunk * CHUNK;
+                axpy(T::ONE, &partial[chunk * n + from..chunk * n + size], &mut product[from..]);
+            }
             for (earlier, earlier_w) in pairs() {
                 let (earlier, earlier_w) = (&earlier[first..], &earlier_w[first..]);
                 axpy2(-dot(earlier_w, v), earlier, -dot(earlier, v), earlier_w, product);
@@ -130,13 +139,10 @@ unsafe fn tridiagonal<T: Scalar>(
                 *w = p + half * v;
             }
         }
-        let (rest, v, w) = (n - end, vs.as_ptr().wrapping_add(end), ws.as_ptr().wrapping_add(end));
-        let down = |ptr: *const T| Matrix { ptr, row: 1, col: n as isize };
+        let panel = |panel: &[T]| Matrix { ptr: panel.as_ptr().wrapping_add(end), row: 1, col: n as isize };
+        let (v, w) = (panel(&vs), panel(&ws));
         // SAFETY: the caller's promise; the vectors have `n` elements each.
-        unsafe {
-            subtract(op, [rest, rest, end - start], (down(v), true), down(w).t(), a.at(end, end), a.ld)?;
-            subtract(op, [rest, rest, end - start], (down(w), true), down(v).t(), a.at(end, end), a.ld)?;
-        }
+        unsafe { subtract_lower(op, a.from(end, end), n - end, &[(v, w), (w, v)], end - start)? };
     }
     Ok(())
 }

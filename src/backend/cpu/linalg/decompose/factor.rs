@@ -1,8 +1,10 @@
 //! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
 
-use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract};
+use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract, subtract_lower};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 
 /// Columns that are factored one by one.
 const PANEL: usize = 16;
@@ -34,7 +36,7 @@ pub(super) unsafe fn lu<T: Scalar>(
         let (first, second) = pivots[..k].split_at_mut(left);
         let mut info = lu(op, a, m, left, first, exchanges)?;
         let right = a.from(0, left);
-        exchange(right, n - left, first);
+        exchange(right, n - left, first, false);
         solve(op, left, a.matrix(), false, true, right, n - left)?;
         if m > left {
             let (below, rest) = (a.from(left, 0), right.from(left, 0));
@@ -45,42 +47,50 @@ pub(super) unsafe fn lu<T: Scalar>(
             if info == 0 && then > 0 {
                 info = then + left as i32;
             }
-            exchange(below, left, second);
+            exchange(below, left, second, false);
             second.iter_mut().for_each(|pivot| *pivot += left as i32);
         }
         Ok(info)
     }
 }
 
-/// Exchanges rows of `n` columns, as the pivots say.
+/// Exchanges rows of `n` columns, as the pivots say, or back.
 ///
 /// # Safety
 /// As [`lu`].
-pub(super) unsafe fn exchange<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32]) {
-    for j in 0..n {
-        for (i, &pivot) in pivots.iter().enumerate() {
-            let other = pivot as usize - 1;
-            if other != i {
-                // SAFETY: the caller's promise.
-                unsafe { std::ptr::swap(a.at(i, j), a.at(other, j)) };
+pub(super) unsafe fn exchange<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32], back: bool) {
+    let (first, ld) = (Ptr::new(a.ptr), a.ld);
+    parallel(n, (GRAIN / pivots.len().max(1)).max(1), |range| {
+        for j in range {
+            let a = Columns { ptr: first.get(), ld }.from(0, j);
+            // SAFETY: the caller's promise; each column is one thread's.
+            let swap = |(i, &pivot): (usize, &i32)| unsafe { std::ptr::swap(a.at(i, 0), a.at(pivot as usize - 1, 0)) };
+            match back {
+                false => pivots.iter().enumerate().for_each(swap),
+                true => pivots.iter().enumerate().rev().for_each(swap),
             }
         }
-    }
+    });
 }
 
-/// Undoes [`exchange`].
-///
-/// # Safety
-/// As [`lu`].
-pub(super) unsafe fn exchange_back<T: Scalar>(a: Columns<T>, n: usize, pivots: &[i32]) {
-    for j in 0..n {
-        for (i, &pivot) in pivots.iter().enumerate().rev() {
-            let other = pivot as usize - 1;
-            if other != i {
-                // SAFETY: the caller's promise.
-                unsafe { std::ptr::swap(a.at(i, j), a.at(other, j)) };
+/// The largest size of some numbers that is not NaN, unless the first is.
+struct Largest<'a, T>(&'a [T]);
+
+impl<T: Scalar> Job for Largest<'_, T> {
+    type Output = T::Real;
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> T::Real {
+        const LANES: usize = 32;
+        let larger = |most: T::Real, size: T::Real| if size > most { size } else { most };
+        let first = self.0.first().map_or(T::Real::ZERO, |x| x.size());
+        let (chunks, rest) = self.0.as_chunks::<LANES>();
+        let mut most = [first; LANES];
+        for chunk in chunks {
+            for lane in 0..LANES {
+                most[lane] = larger(most[lane], chunk[lane].size());
             }
         }
+        most.into_iter().chain(rest.iter().map(|x| x.size())).fold(first, larger)
     }
 }
 
@@ -92,12 +102,8 @@ unsafe fn panel<T: Scalar>(a: Columns<T>, m: usize, n: usize, pivots: &mut [i32]
     unsafe {
         for j in 0..m.min(n) {
             let column = a.column(j, 0, m);
-            let (mut best, mut at) = (column[j].size(), j);
-            for (i, x) in column.iter().enumerate().skip(j + 1).filter(|_| exchanges) {
-                if x.size() > best {
-                    (best, at) = (x.size(), i);
-                }
-            }
+            let best = dispatch(Largest(&column[j..if exchanges { m } else { j + 1 }]));
+            let at = j + column[j..].iter().position(|x| x.size() == best).unwrap_or(0);
             pivots[j] = at as i32 + 1;
             if best == T::Real::ZERO {
                 info = if info == 0 { j as i32 + 1 } else { info };
@@ -155,26 +161,8 @@ pub(super) unsafe fn cholesky<T: Scalar>(op: &'static str, a: Columns<T>, n: usi
         }
         let (below, rest) = (a.from(half, 0), a.from(half, half));
         solve_right(op, n - half, half, a, below)?;
-        subtract_square(op, rest, n - half, below, half)?;
+        subtract_lower(op, rest, n - half, &[(below.matrix(), below.matrix())], half)?;
         let info = cholesky(op, rest, n - half)?;
         Ok(if info > 0 { info + half as i32 } else { 0 })
-    }
-}
-
-/// `c -= a · aᴴ`, of which the lower triangle is needed. `a` has `n` rows and `k` columns.
-///
-/// # Safety
-/// As [`subtract`].
-unsafe fn subtract_square<T: Scalar>(op: &'static str, c: Columns<T>, n: usize, a: Columns<T>, k: usize) -> Result<()> {
-    // SAFETY: the caller's promise, for parts of the matrices.
-    unsafe {
-        if n <= 128 {
-            return subtract(op, [n, n, k], (a.matrix(), true), a.matrix().t(), c.ptr, c.ld);
-        }
-        let half = (n / 2).next_multiple_of(32);
-        let below = a.from(half, 0);
-        subtract_square(op, c, half, a, k)?;
-        subtract(op, [half, n - half, k], (a.matrix(), true), below.matrix().t(), c.at(half, 0), c.ld)?;
-        subtract_square(op, c.from(half, half), n - half, below, k)
     }
 }

@@ -65,11 +65,7 @@ unsafe fn decompose<T: Scalar>(
         let scales = balance(op, a, n)?;
         let taus = hessenberg(op, a, n)?;
         if let Some(z) = vectors {
-            for j in 0..n {
-                z.column(j, 0, n).fill(T::ZERO);
-                z.set(j, j, T::ONE);
-            }
-            reflect(op, a, n, 1, &taus, z, n)?;
+            reflect(op, a, n, 1, &taus, (z, n), true)?;
         }
         for j in 0..n {
             a.column(j, 0, n)[(j + 2).min(n)..].fill(T::ZERO);

@@ -155,10 +155,10 @@ pub(crate) fn lu_solve(
             if transposed {
                 blocks::solve(op, n, a.t(), false, false, b, columns)?;
                 blocks::solve(op, n, a.t(), true, true, b, columns)?;
-                factor::exchange_back(b, columns, pivots);
+                factor::exchange(b, columns, pivots, true);
                 Ok(())
             } else {
-                factor::exchange(b, columns, pivots);
+                factor::exchange(b, columns, pivots, false);
                 blocks::solve(op, n, a, false, true, b, columns)?;
                 blocks::solve(op, n, a, true, false, b, columns)
             }
@@ -251,13 +251,7 @@ pub(crate) fn qr_q(op: &'static str, a: View<'_>, taus: View<'_>, q: &mut ViewMu
         let Some(taus) = taus.as_slice::<T>() else { bail!(Backend, op, "factors should lie in order") };
         // SAFETY: the views are contiguous and have a matrix for each number, of which `q`'s is one thread's.
         each(count, work(m, columns, k), |at| unsafe {
-            let to = q.at(at);
-            for j in 0..columns {
-                let column = to.column(j, 0, m);
-                column.fill(T::ZERO);
-                column[j] = T::ONE;
-            }
-            reflect::reflect(op, a.at(at), m, 0, &taus[at * k..(at + 1) * k], to, columns)
+            reflect::reflect(op, a.at(at), m, 0, &taus[at * k..(at + 1) * k], (q.at(at), columns), true)
         })
     })
 }

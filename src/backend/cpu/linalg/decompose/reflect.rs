@@ -56,8 +56,8 @@ pub(super) unsafe fn qr<T: Scalar>(op: &'static str, a: Columns<T>, m: usize, n:
     Ok(())
 }
 
-/// `q = H₀ · H₁ ⋯ · q`, for `columns` columns `q` of `m` elements; the vector of reflection `j` begins in row `j + below` of
-/// column `j` of `a`, with a 1 that is not written.
+/// `q = H₀ · H₁ ⋯ · q`, for some columns `q` of `m` elements; the vector of reflection `j` begins in row `j + below` of column
+/// `j` of `a`, with a 1 that is not written. With `identity`, `q` is first overwritten with columns of the identity.
 ///
 /// # Errors
 /// If memory runs out.
@@ -70,21 +70,53 @@ pub(super) unsafe fn reflect<T: Scalar>(
     m: usize,
     below: usize,
     taus: &[T],
-    q: Columns<T>,
-    columns: usize,
+    (q, columns): (Columns<T>, usize),
+    identity: bool,
 ) -> Result<()> {
+    for j in (0..columns).filter(|_| identity) {
+        // SAFETY: the caller's promise.
+        let column = unsafe { q.column(j, 0, m) };
+        column.fill(T::ZERO);
+        column[j] = T::ONE;
+    }
     for start in (0..taus.len()).step_by(BLOCK).rev() {
         let end = taus.len().min(start + BLOCK);
+        // The later reflections leave the columns of the identity before theirs as they are: zero where this block begins.
+        let first = if identity { columns.min(start + below) } else { 0 };
         // SAFETY: the caller's promise.
         unsafe {
             let block = Block::new(op, a, start..end, m, below, taus)?;
-            block.apply(op, false, q.from(start + below, 0), columns)?;
+            block.apply(op, false, q.from(start + below, first), columns - first)?;
         }
     }
     Ok(())
 }
 
-/// Some reflections as one: `1 - v · t · vᴴ`.
+/// The product of reflections as [`reflect`] takes them: a square matrix of size `n`, by columns; or nothing, if it is not
+/// wanted. Rotations go on from it, and not from the identity, on which they would leave ever smaller numbers.
+///
+/// # Errors
+/// If memory runs out.
+///
+/// # Safety
+/// As [`reflect`].
+pub(super) unsafe fn reflections<T: Scalar>(
+    op: &'static str,
+    a: Columns<T>,
+    n: usize,
+    below: usize,
+    taus: &[T],
+    wanted: bool,
+) -> Result<Vec<T>> {
+    let mut q = filled(op, T::ZERO, if wanted { n * n } else { 0 })?;
+    if wanted {
+        // SAFETY: the caller's promise; the other matrix has as many elements.
+        unsafe { reflect(op, a, n, below, taus, (Columns { ptr: q.as_mut_ptr(), ld: n }, n), true)? };
+    }
+    Ok(q)
+}
+
+/// Some reflections as one: `1 + v · t · vᴴ`.
 struct Block<T> {
     /// `rows` by `count`.
     v: Vec<T>,
@@ -127,10 +159,11 @@ impl<T: Scalar> Block<T> {
             }
             t[at * count + at] = tau;
         }
+        t.iter_mut().for_each(|t| *t = -*t);
         Ok(Block { v, t, rows, count })
     }
 
-    /// `c -= v · t · vᴴ · c`, or with the conjugate transpose of `t`.
+    /// `c += v · t · vᴴ · c`, or with the conjugate transpose of `t`.
     ///
     /// # Safety
     /// As [`reflect`].
@@ -154,15 +187,20 @@ impl<T: Scalar> Block<T> {
         };
         // SAFETY: the caller's promise; `w` has as many elements.
         unsafe { T::product(op, &product, true)? };
-        for w in w.chunks_exact_mut(count) {
-            let mut sums = [T::ZERO; BLOCK];
-            for (i, sum) in sums[..count].iter_mut().enumerate() {
-                let terms = if transposed { 0..i + 1 } else { i..count };
-                let at = |j: usize| if transposed { t[i * count + j].conj() } else { t[j * count + i] };
-                *sum = terms.fold(T::ZERO, |sum, j| sum - at(j) * w[j]);
-            }
-            w.copy_from_slice(&sums[..count]);
-        }
+        let t = Matrix { ptr: t.as_ptr(), row: 1, col: count as isize };
+        let (from, mut w) = (w, filled(op, T::ZERO, count * columns)?);
+        let product = Product {
+            m: columns,
+            n: count,
+            k: count,
+            a: Matrix { ptr: from.as_ptr(), row: count as isize, col: 1 },
+            b: if transposed { t } else { t.t() },
+            out: w.as_mut_ptr(),
+            width: count,
+            start: Start::Zero,
+        };
+        // SAFETY: all three have as many elements.
+        unsafe { T::product(op, &product, transposed)? };
         let weights = Matrix { ptr: w.as_ptr(), row: count as isize, col: 1 };
         let product =
             Product { m: columns, n: rows, k: count, a: weights, b: v.t(), out: c.ptr, width: c.ld, start: Start::Out };

@@ -1,7 +1,7 @@
 //! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
 
 use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract};
-use super::reflect::{qr, reflect, reflection};
+use super::reflect::{qr, reflect, reflection, reflections};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
@@ -61,21 +61,24 @@ pub(super) unsafe fn svd<T: Scalar>(
     // SAFETY: both matrices are `n` by `n`.
     unsafe { bidiagonal(op, r, n, [values, &mut off], &mut left, rows, &mut right)? };
     let vectors = u.is_some() || v.is_some();
-    let (mut ub, mut vb) = (Rotated::identity(op, n, vectors)?, Rotated::identity(op, n, vectors)?);
-    diagonalize(op, values, &mut off, &mut ub, &mut vb)?;
-    let (ub, mut vb) = (ub.finish(), vb.finish());
+    // SAFETY: as above.
+    let (mut ub, mut vb) =
+        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) };
+    let (mut u_rotated, mut v_rotated) = (Rotated::new(op, n, &mut ub)?, Rotated::new(op, n, &mut vb)?);
+    diagonalize(op, values, &mut off, &mut u_rotated, &mut v_rotated)?;
+    u_rotated.finish(&mut ub);
+    v_rotated.finish(&mut vb);
     // No singular value is negative.
     for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < zero) {
         *value = -*value;
         if vectors {
-            scale(&mut vb[at * n..(at + 1) * n], -T::Real::ONE);
+            scale(&mut vb[at * n..(at + 1) * n], -T::ONE);
         }
     }
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[j].partial_cmp(&values[i]).unwrap_or(std::cmp::Ordering::Equal));
     let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
-    let copy = |to: &mut [T], from: &[T::Real]| to.iter_mut().zip(from).for_each(|(to, &x)| *to = T::from_real(x));
     // SAFETY: as above.
     unsafe {
         if let Some((u, count)) = u {
@@ -83,18 +86,16 @@ pub(super) unsafe fn svd<T: Scalar>(
                 let column = u.column(j, 0, m);
                 column.fill(T::ZERO);
                 match order.get(j) {
-                    Some(&from) => copy(&mut column[..n], &ub[from * n..(from + 1) * n]),
+                    Some(&from) => column[..n].copy_from_slice(&ub[from * n..(from + 1) * n]),
                     None => column[j] = T::ONE,
                 }
             }
-            reflect(op, r, n, 0, &left, u, n)?;
-            reflect(op, a, m, 0, &taus, u, count)?;
+            reflect(op, a, m, 0, &taus, (u, count), false)?;
         }
         if let Some(v) = v {
             for (j, &from) in order.iter().enumerate() {
-                copy(v.column(j, 0, n), &vb[from * n..(from + 1) * n]);
+                v.column(j, 0, n).copy_from_slice(&vb[from * n..(from + 1) * n]);
             }
-            reflect(op, rows, n, 1, &right, v, n)?;
         }
     }
     if unusual {
