@@ -18,13 +18,7 @@ pub fn markdown() -> String {
 
 /// The name, with a link to the method, and other names.
 fn name(op: &Op) -> String {
-    // The method of an operation whose name is a word of Rust has an underscore more.
-    let method = match op.name {
-        "where" => "where_",
-        "mT" => "mt",
-        name => name,
-    };
-    let mut text = format!("[`{}`](crate::Tensor::{method})", op.name);
+    let mut text = format!("[`{}`](crate::Tensor::{})", op.name, op.method);
     if !op.aliases.is_empty() {
         text += &format!(" ({})", op.aliases.join(", "));
     }

@@ -400,6 +400,7 @@ impl Op {
     fn entry(&self, own: &Type) -> Tokens {
         let Settings { samples, errors, derivative, outputs, aliases, tolerance, flags, .. } = &self.settings;
         let (name, docs, specs, call) = (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(own));
+        let method = self.method.sig.ident.to_string();
         let samples = samples.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
         let errors = errors.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
         let derivative = match derivative.as_ref().map(ToString::to_string).as_deref() {
@@ -419,6 +420,7 @@ impl Op {
         quote! {
             crate::ops::Op {
                 name: #name,
+                method: #method,
                 aliases: &[#(#aliases),*],
                 docs: #docs,
                 params: #specs,

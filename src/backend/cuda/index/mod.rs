@@ -22,6 +22,8 @@ pub(crate) const ORDER: &str = include_str!("order.cu");
 const SORT: &[&str] = &[ORDER, include_str!("sort.cu")];
 /// Elements that a warp sorts, as in the source.
 const UNIT: usize = 1024;
+/// Counts that a block adds up, as in the source.
+const PART: usize = 4096;
 
 /// An integer of the size of an element, where its value does not matter.
 fn bits(dtype: DType) -> DType {
@@ -251,29 +253,30 @@ pub(crate) fn sort_pass(
     [to_key, to_number]: [&Storage; 2],
 ) -> Result<()> {
     let units = n.div_ceil(UNIT);
-    let counts = Storage::new(op, Device::Cuda(gpu.ordinal), 256 * units * 8)?;
+    let parts = (256 * units).div_ceil(PART);
+    let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * 8);
+    let (counts, totals) = (memory(256 * units)?, memory(parts)?);
     let source = KernelSource::new(SORT, DType::I64, wide);
     let grid = Grid::over(units, 8, 256);
     let count = Arguments::new().at(key.as_ptr()).size(n).size(shift).at(counts.as_ptr()).size(units);
-    let scan = Arguments::new().at(counts.as_ptr()).size(256 * units);
+    let scan_parts = Arguments::new().at(counts.as_ptr()).size(256 * units).at(totals.as_ptr());
+    let scan = Arguments::new().at(totals.as_ptr()).size(parts);
     let scatter = Arguments::new()
         .at(key.as_ptr())
         .at(number.as_ptr())
         .size(n)
         .size(shift)
         .at(counts.as_ptr())
+        .at(totals.as_ptr())
         .size(units)
         .at(to_key.as_ptr())
         .at(to_number.as_ptr());
-    // SAFETY: all four have room for `n` elements, and the counts for every digit of every unit.
+    let one = |blocks: usize| Grid { blocks: [blocks, 1], threads: [1024, 1], shared: 0 };
+    // SAFETY: all four have room for `n` elements, the counts for every digit of every unit, and the totals for every part.
     unsafe {
         count.launch(op, gpu, source.function(op, gpu, "count")?, grid)?;
-        scan.launch(
-            op,
-            gpu,
-            source.function(op, gpu, "scan")?,
-            Grid { blocks: [1, 1], threads: [1024, 1], shared: 0 },
-        )?;
+        scan_parts.launch(op, gpu, source.function(op, gpu, "scan_parts")?, one(parts))?;
+        scan.launch(op, gpu, source.function(op, gpu, "scan")?, one(1))?;
         scatter.launch(op, gpu, source.function(op, gpu, "scatter")?, grid)
     }
 }

@@ -1,5 +1,6 @@
 // A stable sort of numbers by keys, eight bits of the key at a time. A warp has a unit of UNIT elements, which it looks at
-// in order; `counts` is (256, units): how often each digit occurs in each unit, and then where the first of them goes.
+// in order; `counts` is (256, units): how often each digit occurs in each unit, and then where the first of them goes, from
+// where its part of the counts begins.
 
 #define UNIT 1024
 
@@ -13,6 +14,31 @@ extern "C" __global__ void __launch_bounds__(256) count(const I* key, u64 n, u64
     __syncwarp();
     if (unit >= units) return;
     for (int digit = lane; digit < 256; digit += 32) counts[digit * units + unit] = own[warp][digit];
+}
+
+// Each count becomes the sum of those before it in its part, of which each block has one; `totals` gets that of the whole part.
+#define PART 4096
+
+extern "C" __global__ void __launch_bounds__(1024) scan_parts(u64* counts, u64 n, u64* totals) {
+    __shared__ u64 sums[32];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const u64 first = (u64)blockIdx.x * PART + threadIdx.x * 4;
+    u64 own[4], sum = 0;
+    for (int k = 0; k < 4; ++k) own[k] = first + k < n ? counts[first + k] : 0, sum += own[k];
+    u64 up = sum;
+    for (int step = 1; step < 32; step <<= 1) {
+        const u64 before = __shfl_up_sync(0xffffffffu, up, step);
+        if (lane >= step) up += before;
+    }
+    if (lane == 31) sums[warp] = up;
+    __syncthreads();
+    u64 before = up - sum;
+    for (int other = 0; other < warp; ++other) before += sums[other];
+    if (threadIdx.x == 1023) totals[blockIdx.x] = before + sum;
+    for (int k = 0; k < 4; ++k) {
+        if (first + k < n) counts[first + k] = before;
+        before += own[k];
+    }
 }
 
 // Each count becomes the sum of those before it. One block of 1024 threads.
@@ -40,13 +66,16 @@ extern "C" __global__ void __launch_bounds__(1024) scan(u64* counts, u64 n) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) scatter(
-    const I* key, const I* number, u64 n, u64 shift, const u64* counts, u64 units, I* to_key, I* to_number
+    const I* key, const I* number, u64 n, u64 shift, const u64* counts, const u64* parts, u64 units, I* to_key, I* to_number
 ) {
     __shared__ u64 next[8][256];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const u64 unit = (u64)blockIdx.x * 8 + warp;
     if (unit >= units) return;
-    for (int digit = lane; digit < 256; digit += 32) next[warp][digit] = counts[digit * units + unit];
+    for (int digit = lane; digit < 256; digit += 32) {
+        const u64 at = digit * units + unit;
+        next[warp][digit] = counts[at] + parts[at / PART];
+    }
     __syncwarp();
     for (u64 first = unit * UNIT; first < n && first < (unit + 1) * UNIT; first += 32) {
         const u64 i = first + lane;
