@@ -416,8 +416,8 @@ fn compute_chain(
     let numbers = numbers(chain);
     let mut places: BTreeMap<usize, usize> = BTreeMap::new();
     let mut parts: Vec<ChainPart<'_>> = Vec::with_capacity(chain.len() + numbers.len());
-    for (&id, (kernel, dtype)) in &numbers {
-        places.insert(id, parts.len());
+    for (id, kernel, dtype) in &numbers {
+        places.insert(*id, parts.len());
         parts.push(ChainPart { kernel, operands: SmallVec::new(), dtype: *dtype, to: None });
     }
     for (Taken { storage, step, .. }, to) in chain.iter().zip(targets) {
@@ -445,16 +445,20 @@ fn evaluate(last: &Step, parts: &[ChainPart<'_>]) -> Result<()> {
     }
 }
 
-/// The numbers that the steps of a chain read and that nobody has written down, as kernels; by the identity of their
-/// storages.
-fn numbers(chain: &[Taken]) -> BTreeMap<usize, (Kernel, DType)> {
-    let inputs = chain.iter().flat_map(|taken| &taken.step.inputs);
-    let number = |input: &Input| {
-        let number = input.storage.pending()?.number?;
-        Some((input.storage.id(), (Kernel::Number(number), input.dtype)))
-    };
-    let taken = |id: usize| chain.iter().any(|taken| taken.storage.id() == id);
-    inputs.filter_map(number).filter(|&(id, _)| !taken(id)).collect()
+/// The numbers that the steps of a chain read and that nobody has written down, as kernels, with the identities of their
+/// storages. They are in the order in which they are read, and not in that of the identities, which are addresses: the same
+/// chain is the same program every time, and is compiled once.
+fn numbers(chain: &[Taken]) -> Vec<(usize, Kernel, DType)> {
+    let mut all: Vec<(usize, Kernel, DType)> = Vec::new();
+    for input in chain.iter().flat_map(|taken| &taken.step.inputs) {
+        let Some(number) = input.storage.pending().and_then(|pending| pending.number) else { continue };
+        let id = input.storage.id();
+        let known = all.iter().any(|(other, ..)| *other == id) || chain.iter().any(|taken| taken.storage.id() == id);
+        if !known {
+            all.push((id, Kernel::Number(number), input.dtype));
+        }
+    }
+    all
 }
 
 #[cfg(test)]
