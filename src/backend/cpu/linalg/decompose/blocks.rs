@@ -477,6 +477,9 @@ impl<T: Real> Rotated<T> {
     pub fn finish<S: Scalar<Real = T>>(mut self, to: &mut [S]) {
         self.apply();
         let (rows, to) = (self.rows, parts(to));
+        if self.z.is_empty() {
+            return;
+        }
         for (start, strip) in (0..rows).step_by(ROTATED_ROWS).zip(self.z.chunks(ROTATED_ROWS * self.columns)) {
             let len = ROTATED_ROWS.min(rows - start);
             for (to, from) in to.chunks_exact_mut(rows).zip(strip.chunks_exact(len)) {
