@@ -349,7 +349,8 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + 'static {
     /// The dtype of this type.
     const DTYPE: DType;
 
-    /// The nearest value of this type to a number, by the rules of [`Tensor::to_dtype`](crate::Tensor::to_dtype).
+    /// The nearest value of this type to a number, by the rules of [`Tensor::to_dtype`](crate::Tensor::to_dtype). A
+    /// complex number has none among real types: it gives what NaN gives.
     fn from_scalar(value: Scalar) -> Self;
 
     /// This element as a number.

@@ -23,7 +23,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64` or `bool`.
+    /// The dtype a tensor made from this number alone gets: `f32`, `i64`, `u64`, `bool` or `c64`.
     ///
     /// ```
     /// use cotangent::{DType, Scalar};

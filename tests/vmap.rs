@@ -3,7 +3,8 @@
 use cotangent::autograd::{GradOptions, grad_with, hessian, jacobian, jvp, value_and_grad};
 use cotangent::ops::{self, Arg, Derivative, Op};
 use cotangent::{
-    DType, Result, Tensor, VmapFallback, VmapOptions, VmapRandomness, keepdim, tensor, vmap, vmap_all, vmap_with,
+    DType, Generator, Result, Tensor, VmapFallback, VmapOptions, VmapRandomness, keepdim, tensor, vmap, vmap_all,
+    vmap_with,
 };
 
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -333,5 +334,46 @@ fn nothing_and_one_example() -> Outcome {
     assert_eq!(vmap(|_| Tensor::ones([2]), &[&Tensor::zeros([3, 1])?])?.shape(), [3, 2]);
     let means = vmap(|x| x[0].mean(keepdim(..)), &[&Tensor::ones([3, 2, 2])?])?;
     assert_eq!((means.shape(), means.to_vec::<f32>()?), (&[3, 1, 1][..], vec![1.0; 3]));
+    Ok(())
+}
+
+#[test]
+fn sizes_are_checked_with_the_examples() -> Outcome {
+    let x = Tensor::ones([1])?.expand([1_usize << 20])?;
+    let y = Tensor::ones([1])?.expand([1_usize << 56])?;
+    for result in [
+        vmap(|x| x[0].add(&y), &[&x]),
+        vmap(|x| x[0].expand([1_usize << 56])?.exp(), &[&x]),
+        vmap(|x| x[0].expand([1_usize << 56])?.sum(..), &[&x]),
+        vmap(|x| x[0].expand([1_usize << 56]), &[&x]),
+    ] {
+        let error = result.err().ok_or("it is refused")?.to_string();
+        assert!(error.contains("addressed"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_derivative_on_another_thread_is_that_of_single_examples() -> Outcome {
+    let (x, w) = (Tensor::arange_with(1, 4, DType::F64)?, tensor!(2.0_f64)?.requires_grad_(true)?);
+    let slopes = vmap(
+        |x| {
+            let y = w.mul(&x[0])?;
+            let grads = std::thread::scope(|scope| scope.spawn(|| grad_with(&y, &[&w], GradOptions::new())).join());
+            Ok(grads.map_err(|_| "no panic").expect("no panic")?.swap_remove(0).unwrap_or(y))
+        },
+        &[&x],
+    )?;
+    assert_eq!(slopes.to_vec::<f64>()?, [1.0, 2.0, 3.0]);
+    Ok(())
+}
+
+#[test]
+fn a_generator_of_ones_own_draws_as_asked_for() -> Outcome {
+    let x = Tensor::zeros([3])?;
+    let drawn = |randomness| vmap_with(|x| x[0].add(Generator::seed(1).randn([])?), &[&x], randomness);
+    assert!(drawn(VmapRandomness::Refuse).is_err() && drawn(VmapRandomness::Different).is_err());
+    let same = drawn(VmapRandomness::Same)?.to_vec::<f32>()?;
+    assert!(same[0] == same[1] && same[1] == same[2]);
     Ok(())
 }

@@ -439,8 +439,10 @@ impl Tensor {
             }
             return Ok(outputs);
         }
-        let batched = outputs.first().filter(|first| first.is_batched());
-        let spread = batched.map(|first| first.spread_inputs(inputs)).transpose()?;
+        // One result may be the same for all examples where another is not.
+        let batched = outputs.iter().filter(|output| output.is_batched());
+        let batched = batched.max_by_key(|output| output.batch_dims().map_or(0, SmallVec::len));
+        let spread = batched.map(|output| output.spread_inputs(inputs)).transpose()?;
         let spread: Option<Vec<&Tensor>> = spread.as_ref().map(|all| all.iter().collect());
         let inputs = spread.as_deref().unwrap_or(inputs);
         let (edges, tape) = match edges_of(&name, inputs)? {

@@ -60,9 +60,10 @@ impl Layout {
     }
 
     /// With one more dimension in front.
-    pub fn with_leading(&self, size: usize, stride: isize) -> Layout {
-        let shape = std::iter::once(size).chain(self.shape.iter().copied()).collect();
-        Layout::new(shape, std::iter::once(stride).chain(self.strides.iter().copied()).collect(), self.offset)
+    pub fn with_leading(&self, op: &'static str, size: usize, stride: isize) -> Result<Layout> {
+        let shape: Shape = std::iter::once(size).chain(self.shape.iter().copied()).collect();
+        check_shape(op, &shape)?;
+        Ok(Layout::new(shape, std::iter::once(stride).chain(self.strides.iter().copied()).collect(), self.offset))
     }
 
     /// Without the first dimension, at its first element, and the stride that it had.

@@ -5,9 +5,9 @@ use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::backend::{self, Draw};
 use crate::dtype::with_any_dtype;
-use crate::error::{bail, named};
+use crate::error::bail;
 use crate::options::options;
-use crate::random::{self, Generator};
+use crate::random;
 use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions};
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -377,114 +377,6 @@ pub(super) fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
 fn like(op: &'static str, x: &Tensor, value: Scalar, options: TensorOptions) -> Result<Tensor> {
     let (dtype, device) = alike(x, options).or(x.dtype());
     Tensor::filled(op, x.layout().shape().clone(), value, dtype, device)
-}
-
-/// Draws with a generator of one's own: the same seed gives the same numbers, whatever else is drawn.
-///
-/// ```
-/// use cotangent::Generator;
-/// let a = Generator::seed(42).randn([3])?;
-/// let b = Generator::seed(42).randn([3])?;
-/// assert_eq!(a.to_vec::<f32>()?, b.to_vec::<f32>()?);
-/// # Ok::<(), cotangent::Error>(())
-/// ```
-impl Generator {
-    /// As [`Tensor::rand`].
-    ///
-    /// ```
-    /// # use cotangent::Generator;
-    /// assert_eq!(Generator::seed(1).rand([3])?.shape(), [3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::rand`].
-    #[track_caller]
-    pub fn rand(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
-        self.rand_with(shape, TensorOptions::new())
-    }
-
-    /// As [`Tensor::rand_with`]. The numbers are the same on every device.
-    ///
-    /// ```
-    /// # use cotangent::{DType, Generator};
-    /// assert_eq!(Generator::seed(1).rand_with([3], DType::F64)?.dtype(), DType::F64);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::rand`].
-    #[track_caller]
-    pub fn rand_with(&mut self, shape: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
-        named("rand", random_tensor("rand", shape.into(), options.into(), Distribution::Uniform, |n| self.take(n)))
-    }
-
-    /// As [`Tensor::randn`].
-    ///
-    /// ```
-    /// # use cotangent::Generator;
-    /// assert_eq!(Generator::seed(1).randn([2, 3])?.shape(), [2, 3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::randn`].
-    #[track_caller]
-    pub fn randn(&mut self, shape: impl Into<Shape>) -> Result<Tensor> {
-        self.randn_with(shape, TensorOptions::new())
-    }
-
-    /// As [`Tensor::randn_with`]. The numbers are the same on every device.
-    ///
-    /// ```
-    /// # use cotangent::{DType, Generator};
-    /// assert_eq!(Generator::seed(1).randn_with([3], DType::BF16)?.dtype(), DType::BF16);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::randn`].
-    #[track_caller]
-    pub fn randn_with(&mut self, shape: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
-        named("randn", random_tensor("randn", shape.into(), options.into(), Distribution::Normal, |n| self.take(n)))
-    }
-
-    /// As [`Tensor::randint`].
-    ///
-    /// ```
-    /// # use cotangent::Generator;
-    /// assert!((0..10).contains(&Generator::seed(1).randint(0, 10, ())?.item::<i64>()?));
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there is no integer in that range.
-    #[track_caller]
-    pub fn randint(&mut self, low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
-        self.randint_with(low, high, shape, TensorOptions::new())
-    }
-
-    /// As [`randint`](Self::randint), of a dtype, on a device, or both: see [`TensorOptions`].
-    ///
-    /// ```
-    /// use cotangent::{DType, Generator};
-    /// assert_eq!(Generator::seed(1).randint_with(0, 10, [3], DType::U8)?.dtype(), DType::U8);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`randint`](Self::randint); also if there is no such device.
-    #[track_caller]
-    pub fn randint_with(
-        &mut self,
-        low: i64,
-        high: i64,
-        shape: impl Into<Shape>,
-        options: impl Into<TensorOptions>,
-    ) -> Result<Tensor> {
-        let integers = Distribution::Integers(low, high);
-        named("randint", random_tensor("randint", shape.into(), options.into(), integers, |n| self.take(n)))
-    }
 }
 
 /// The end of a range, which is not part of it. Where only one number is given, as a caller from elsewhere can, the range

@@ -18,7 +18,7 @@ use crate::{ReduceDims, Result, Tensor, TensorOptions};
 pub struct Op {
     /// The name: of the method, in messages and in drawings.
     pub name: &'static str,
-    /// The name of the method, where the operation's own is none in Rust, or another method has it.
+    /// The name of the method in Rust: the operation's own, unless that is a keyword or the name of another method.
     pub method: &'static str,
     /// Other names that it is known by.
     pub aliases: &'static [&'static str],

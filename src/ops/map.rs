@@ -92,7 +92,7 @@ fn map_batched(
         };
         let inputs = inputs.iter().map(filled).collect::<Result<SmallVec<[Tensor; 3]>>>()?;
         let inputs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
-        map(op, call, compute, &inputs, &crate::vmap::behind(level.size, shape), dtype)
+        map(op, call, compute, &inputs, &crate::vmap::behind(level.size, shape)?, dtype)
     })
 }
 

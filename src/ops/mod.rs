@@ -22,6 +22,7 @@ mod arg;
 mod complex_forms;
 pub(crate) mod elementwise;
 mod entry;
+mod generator;
 mod linalg;
 pub(crate) mod map;
 mod operators;

@@ -72,7 +72,7 @@ pub(super) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<Tensor> 
         return x.by_parts(|x| put(x, shape, part));
     }
     if x.is_batched() {
-        let whole = Tensor::over_batch(&[x], |level, x| put(x[0], &behind(level.size, shape), &part.behind_another()))?;
+        let whole = Tensor::over_batch(&[x], |level, x| put(x[0], &behind(level.size, shape)?, &part.behind_another()))?;
         return record_put(whole, x, part);
     }
     let bytes = checked_bytes("put", shape, x.dtype().size())?;

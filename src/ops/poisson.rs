@@ -1,4 +1,4 @@
-//! Numbers of events.
+//! Random numbers with the Poisson distribution.
 
 use super::create::{Distribution, random_tensor};
 use super::ops;

@@ -50,16 +50,16 @@ impl ReducePlan {
     }
 
     /// The same for each example of a `vmap`, which come first.
-    fn of_examples(&self, level: Level) -> ReducePlan {
+    fn of_examples(&self, level: Level) -> Result<ReducePlan> {
         let with = |shape: &Shape| behind(level.size, shape);
         let dims = self.dims.iter().map(|dim| dim + 1).collect();
-        ReducePlan { dims, from: with(&self.from), kept: with(&self.kept), to: with(&self.to) }
+        Ok(ReducePlan { dims, from: with(&self.from)?, kept: with(&self.kept)?, to: with(&self.to)? })
     }
 
     /// The reduction itself, outside the graph.
     pub fn reduce(&self, op: &'static str, by: Reduce, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if x.is_batched() {
-            return Tensor::over_batch(&[x], |level, x| self.of_examples(level).reduce(op, by, x[0], dtype));
+            return Tensor::over_batch(&[x], |level, x| self.of_examples(level)?.reduce(op, by, x[0], dtype));
         }
         let mut out = Tensor::empty(op, self.to.clone(), dtype, x.device())?;
         let mut to = out.as_view_mut(op)?;
@@ -89,8 +89,8 @@ impl ReducePlan {
     ) -> Result<Tensor> {
         if x.is_batched() || center.is_batched() {
             return Tensor::over_batch(&[x, center], |level, inputs| {
-                let plan = self.of_examples(level);
-                let (x, center) = (inputs[0].expand(&plan.from)?, inputs[1].expand(behind(level.size, center.layout().shape()))?);
+                let plan = self.of_examples(level)?;
+                let (x, center) = (inputs[0].expand(&plan.from)?, inputs[1].expand(behind(level.size, center.layout().shape())?)?);
                 plan.reduce_centered(op, by, &x, &center, dtype)
             });
         }

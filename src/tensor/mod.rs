@@ -417,7 +417,10 @@ impl Tensor {
     pub(crate) fn reinterpreted(&self, layout: Layout, dtype: DType) -> Tensor {
         let mut batch = self.data.batch.clone();
         let (from, to) = (self.dtype().size() as isize, dtype.size() as isize);
-        batch.iter_mut().flat_map(|dims| dims.iter_mut()).for_each(|dim| dim.stride = dim.stride * from / to);
+        batch
+            .iter_mut()
+            .flat_map(|dims| dims.iter_mut())
+            .for_each(|dim| dim.stride = dim.stride.saturating_mul(from) / to);
         let data = Data { storage: self.data.storage.clone(), layout, dtype, view: true, batch };
         Tensor { data: Shared::new(data), node: None }
     }

@@ -7,6 +7,7 @@
 
 use super::is_active;
 use crate::error::bail;
+use crate::layout::check_shape;
 use crate::{Result, Shape, Tensor};
 use smallvec::SmallVec;
 
@@ -49,9 +50,9 @@ impl Tensor {
 
     /// All examples as a dimension of its own, in front; one of size 1 where the tensor is the same for all of them.
     /// Outside the graph.
-    pub(crate) fn leading_batch(&self, level: Level) -> Tensor {
+    pub(crate) fn leading_batch(&self, level: Level) -> Result<Tensor> {
         let (size, stride) = self.batch_dim(level).map_or((1, 0), |dim| (dim.size, dim.stride));
-        self.with_batch(self.layout().with_leading(size, stride), self.batch_without(level))
+        Ok(self.with_batch(self.layout().with_leading("vmap", size, stride)?, self.batch_without(level)))
     }
 
     fn batch_without(&self, level: Level) -> BatchDims {
@@ -80,7 +81,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn unbatch(&self, level: Level) -> Result<Tensor> {
         let all = self.spread_over(level)?;
-        all.leading_batch(level).record_across("unbatch", &all, move |g| g.batch(level))
+        all.leading_batch(level)?.record_across("unbatch", &all, move |g| g.batch(level))
     }
 
     /// The first dimension as the examples of a `vmap`, in the graph.
@@ -114,8 +115,9 @@ impl Tensor {
         Some(self.unbatch(level).and_then(|all| f(&all)?.batch(level)))
     }
 
-    /// A function of values of which some are batched, as the same function of all examples, whose dimension comes first
-    /// and which is not told of. Outside the graph: the caller records what it has computed.
+    /// Calls `f` with all examples of the innermost `vmap` as a first dimension of every input, of size 1 in inputs that are
+    /// the same for all of them, and takes the first dimension of its result as the examples again. Outside the graph: the
+    /// caller records what it has computed.
     pub(crate) fn over_batch(
         inputs: &[&Tensor],
         f: impl FnOnce(Level, &[&Tensor]) -> Result<Tensor>,
@@ -123,13 +125,15 @@ impl Tensor {
         let Some(level) = innermost(inputs.iter().copied()) else {
             bail!(Value, "vmap", "there is no batched tensor");
         };
-        let all: SmallVec<[Tensor; 3]> = inputs.iter().map(|x| x.leading_batch(level)).collect();
+        let all: SmallVec<[Tensor; 3]> = inputs.iter().map(|x| x.leading_batch(level)).collect::<Result<_>>()?;
         let result = f(level, &all.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
         result.batched(level)
     }
 }
 
-/// A shape behind a dimension of so many examples.
-pub(crate) fn behind(size: usize, shape: &Shape) -> Shape {
-    std::iter::once(size).chain(shape.iter().copied()).collect()
+/// A shape behind a dimension of so many examples, if a tensor can have it.
+pub(crate) fn behind(size: usize, shape: &Shape) -> Result<Shape> {
+    let all: Shape = std::iter::once(size).chain(shape.iter().copied()).collect();
+    check_shape("vmap", &all)?;
+    Ok(all)
 }

@@ -168,6 +168,20 @@ fn random(op: &Op, args: &[Arg], inside: Running) -> Result<Vec<Tensor>> {
     }
 }
 
+/// Refuses draws from a generator of the user's own, unless all examples are to get the same numbers: only the generator of
+/// the thread can be asked for others.
+pub(crate) fn check_own_generator(op: &'static str) -> Result<()> {
+    match running().map(|running| running.randomness) {
+        None | Some(VmapRandomness::Same) => Ok(()),
+        Some(asked) => bail!(
+            Value,
+            op,
+            "a Generator inside vmap gives all examples the same numbers, and VmapRandomness is {asked:?}: use the \
+             methods of Tensor, or VmapRandomness::Same"
+        ),
+    }
+}
+
 /// Puts a `vmap` back among those that are running.
 struct Back(Option<Running>);
 

@@ -5,13 +5,15 @@ mod batch;
 mod call;
 
 pub(crate) use batch::{BatchDims, Level, behind, innermost};
-pub(crate) use call::intercept;
+pub(crate) use call::{check_own_generator, intercept};
 
 use crate::error::{bail, named};
 use crate::layout::resolve_dim;
 use crate::{Result, Tensor};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether random draws inside [`vmap`](crate::vmap) are the same for all examples.
 ///
@@ -134,7 +136,11 @@ struct Running {
 static USED: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// The numbers of all that are running. A derivative inside of one may be taken on another thread.
+static ACTIVE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
 thread_local! {
+    /// Those whose function was called by this thread, from the outermost to the innermost.
     static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -143,9 +149,13 @@ pub(crate) fn is_used() -> bool {
     USED.load(Ordering::Relaxed)
 }
 
-/// Whether the function of this `vmap` is running on this thread.
+/// Whether the function of this `vmap` is running.
 fn is_active(level: Level) -> bool {
-    RUNNING.with_borrow(|running| running.iter().any(|one| one.level.number == level.number))
+    active().contains(&level.number)
+}
+
+fn active() -> MutexGuard<'static, BTreeSet<u64>> {
+    ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The innermost `vmap` on this thread.
@@ -153,12 +163,21 @@ fn running() -> Option<Running> {
     RUNNING.with_borrow(|running| running.last().copied())
 }
 
-/// Ends a `vmap`, however its function ends.
-struct Ending;
+/// Begins a `vmap`, and ends it when it is dropped, however its function ends.
+struct Scope(Level);
 
-impl Drop for Ending {
+impl Scope {
+    fn new(running: Running) -> Scope {
+        active().insert(running.level.number);
+        RUNNING.with_borrow_mut(|all| all.push(running));
+        Scope(running.level)
+    }
+}
+
+impl Drop for Scope {
     fn drop(&mut self) {
         RUNNING.with_borrow_mut(Vec::pop);
+        active().remove(&self.0.number);
     }
 }
 
@@ -234,8 +253,7 @@ pub fn vmap_all(
     let (entries, level) = named("vmap", entries(inputs, &options))?;
     let VmapOptions { randomness, fallback, .. } = options;
     let results = {
-        RUNNING.with_borrow_mut(|running| running.push(Running { level, randomness, fallback }));
-        let _ending = Ending;
+        let _scope = Scope::new(Running { level, randomness, fallback });
         f(&entries)?
     };
     let out = |result: &Tensor| {

@@ -27,6 +27,19 @@ mod trigonometry;
 #[cfg(test)]
 mod tests;
 
+/// Functions of f32 that are those of f64, rounded.
+macro_rules! singles {
+    ($($single:ident $double:ident($($x:ident),+);)+) => {$(
+        pub(crate) fn $single($($x: f32),+) -> f32 {
+            $double($(f64::from($x)),+) as f32
+        }
+    )+};
+}
+use singles;
+
+/// Terms that are smaller than this part of a sum do not change it.
+const NEGLIGIBLE: f64 = 1e-17;
+
 pub(crate) use double::{erf_f64, exp_f64, exp_nonpositive_f64, expm1_f64, ln_f64, log1p_f64, sigmoid_f64, tanh_f64};
 pub(crate) use single::{erf_f32, exp_f32, exp_nonpositive_f32, expm1_f32, ln_f32, log1p_f32, sigmoid_f32, tanh_f32};
 pub(crate) use trigonometry::{cos_f32, cos_f64, sin_f32, sin_f64};

@@ -1,21 +1,13 @@
 //! Bessel and Airy functions, and orthogonal polynomials. They are called one element at a time. Those of f32 are computed in
 //! f64 and rounded.
 
+use super::{NEGLIGIBLE, singles};
 use std::f64::consts::{FRAC_PI_4, PI};
 
 const EULER: f64 = 0.577_215_664_901_532_9;
-/// Terms that are smaller than this part of a sum do not change it.
-const NEGLIGIBLE: f64 = 1e-17;
 /// The highest degree of a polynomial that is computed by its recurrence: a bound for loops.
 const HIGHEST_DEGREE: f64 = 100_000.0;
 
-macro_rules! singles {
-    ($($single:ident $double:ident($($x:ident),+);)+) => {$(
-        pub(crate) fn $single($($x: f32),+) -> f32 {
-            $double($(f64::from($x)),+) as f32
-        }
-    )+};
-}
 singles! {
     bessel_j0_f32 bessel_j0_f64(x);
     bessel_j1_f32 bessel_j1_f64(x);

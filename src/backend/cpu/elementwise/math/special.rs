@@ -1,21 +1,13 @@
 //! Special functions. They are called one element at a time, and have series and fractions of as many terms as their
 //! argument needs. Those of f32 are computed in f64 and rounded.
 
+use super::{NEGLIGIBLE, singles};
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2, TAU};
 
 const SQRT_PI: f64 = 1.772_453_850_905_516;
-/// Terms that are smaller than this part of a sum do not change it.
-const NEGLIGIBLE: f64 = 1e-17;
 /// More terms than any series here needs: a bound for loops.
 const MOST_TERMS: usize = 100_000;
 
-macro_rules! singles {
-    ($($single:ident $double:ident($($x:ident),+);)+) => {$(
-        pub(crate) fn $single($($x: f32),+) -> f32 {
-            $double($(f64::from($x)),+) as f32
-        }
-    )+};
-}
 singles! {
     erfc_f32 erfc_f64(x);
     erfcx_f32 erfcx_f64(x);
