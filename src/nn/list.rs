@@ -1,8 +1,8 @@
 //! The layers as data, for tables and other languages.
 
 use super::{
-    Dropout, ELU, Embedding, Flatten, GELU, Identity, Layer, LayerNorm, LeakyReLU, Linear, LogSoftmax, ReLU, SiLU,
-    Sigmoid, Softmax, Softplus, Tanh,
+    Dropout, ELU, Embedding, Flatten, GELU, GRU, Identity, LSTM, Layer, LayerNorm, LeakyReLU, Linear, LogSoftmax, RNN,
+    ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
 use crate::ops::{Arg, Param, ParamSpec, bind};
 use crate::{Result, error};
@@ -72,11 +72,14 @@ pub fn list() -> &'static [LayerEntry] {
         Embedding::LAYER,
         Flatten::LAYER,
         GELU::LAYER,
+        GRU::LAYER,
         Identity::LAYER,
+        LSTM::LAYER,
         LayerNorm::LAYER,
         LeakyReLU::LAYER,
         Linear::LAYER,
         LogSoftmax::LAYER,
+        RNN::LAYER,
         ReLU::LAYER,
         SiLU::LAYER,
         Sigmoid::LAYER,

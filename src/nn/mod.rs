@@ -30,6 +30,7 @@ mod layers;
 mod list;
 mod module;
 mod parameter;
+mod recurrent;
 mod sequential;
 mod state;
 mod summary;
@@ -44,6 +45,7 @@ pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, Linear
 pub use list::{LayerEntry, list};
 pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
 pub use parameter::{Buffer, Parameter};
+pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
 pub use state::{LoadReport, load, save};
 pub use tied::ParameterMut;

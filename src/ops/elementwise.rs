@@ -178,6 +178,22 @@ impl Elementwise {
     }
 }
 
+impl Elementwise {
+    /// The cotangent of one input from the result's, for rules that are written by hand; recorded in turn where the pass is.
+    /// All tensors have one shape, and the operation has no parameters and no cotangents that are given.
+    #[track_caller]
+    pub fn cotangent(&'static self, at: usize, g: &Tensor, inputs: &[&Tensor]) -> Result<Tensor> {
+        let Some(cotangent) = &self.formula().cotangents()[at] else {
+            return Tensor::zeros_like(g);
+        };
+        if cotangent.passes_on {
+            return Ok(g.clone());
+        }
+        let operand = |&k: &usize| if k == 0 { g } else { inputs[k - 1] };
+        cotangent.apply(g.dtype(), &cotangent.operands.iter().map(operand).collect::<SmallVec<[&Tensor; 6]>>(), &[])
+    }
+}
+
 /// The formula of inputs that broadcast against each other, outside the graph.
 #[inline]
 pub(crate) fn broadcasting(
@@ -311,6 +327,14 @@ impl Cotangent {
         if self.passes_on {
             return Ok(g.clone());
         }
+        if self.operands.len() > MOST_INPUTS {
+            let name = &self.formula.name;
+            bail!(
+                Graph,
+                "backward",
+                "{name}: a derivative of so high an order depends on more than {MOST_INPUTS} tensors"
+            );
+        }
         let output = if self.reads & (2 << saved.len()) != 0 { result.map(|y| ctx.output(y)) } else { None };
         // The result's cotangent, the inputs and the result: so many at most.
         let mut operands = [g; MOST_INPUTS + 2];
@@ -325,8 +349,13 @@ impl Cotangent {
             };
             *place = found;
         }
-        let operands = &operands[..self.operands.len()];
-        let out = broadcasting("backward", (&self.formula, params), g.dtype(), operands, g.dtype())?;
+        self.apply(g.dtype(), &operands[..self.operands.len()], params)
+    }
+
+    /// The formula of the operands that it reads; recorded in turn where the pass is.
+    #[inline]
+    fn apply(&'static self, dtype: DType, operands: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
+        let out = broadcasting("backward", (&self.formula, params), dtype, operands, dtype)?;
         if !is_grad_enabled() || operands.iter().all(|operand| operand.node().is_none()) {
             return Ok(out);
         }

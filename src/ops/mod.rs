@@ -56,7 +56,7 @@ files! {
     activation arithmetic attention bessel binary bits calculus cast classify compare complex covariance create diagonal
     distance distributions extreme fft fft_nd histogram index join like linalg_cholesky linalg_eig linalg_einsum
     linalg_functions linalg_ldl linalg_lu linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
-    loss matmul norm order pad pairwise parts poisson product quantile reduce repeat rounding scan scatter select sequences
+    loss matmul norm order pad pairwise parts poisson product quantile recurrent reduce repeat rounding scan scatter select sequences
     sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
 }
 
@@ -72,10 +72,12 @@ pub fn find(name: &str) -> Option<&'static Op> {
     list().iter().find(|op| op.name == name).or_else(by_alias).copied()
 }
 
+pub(crate) use arg::choices;
 pub use arg::{Arg, ArgKind, FromArg};
 pub(crate) use cotangent_macros::ops;
 pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one, typed};
 pub use entry::{Derivative, Op, Param, ParamGroup};
+pub(crate) use recurrent::Cell;
 pub use sample::{ErrorCase, Sample};
 
 pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};

@@ -140,7 +140,7 @@ impl Tensor {
         }
         let mut shape = self.shape().to_vec();
         let at = shape.len() - 3;
-        shape[at..].copy_from_slice(&[c / square, h * r, w * r]);
+        shape[at..].copy_from_slice(&[c / square, h.saturating_mul(r), w.saturating_mul(r)]);
         self.reshape([n, c / square, r, r, h, w])?.permute([0, 1, 4, 2, 5, 3])?.reshape(&shape)
     }
 

@@ -191,10 +191,24 @@ class Book:
         cases.append(case)
 
     def tensor_args(self, op, inputs):
+        """The tensors by the names of their parameters. `name[2]` is a list of two, `name[]` one of all that the names
+        around it leave."""
         names = self.names.get(op, ["self", "other"])
         if names in (["tensors"], ["operands"]):
-            return {names[0]: [encode_input(t) for t in inputs]}
-        return {name: encode_input(t) for name, t in zip(names, inputs) if t is not None}
+            names = [f"{names[0]}[]"]
+        args, rest = {}, list(inputs)
+        for at, name in enumerate(names):
+            name, bracket, count = name.partition("[")
+            if not bracket:
+                given = rest.pop(0) if rest else None
+                if given is not None:
+                    args[name] = encode_input(given)
+                continue
+            count = count.rstrip("]")
+            count = int(count) if count else len(rest) - len(names[at + 1 :])
+            args[name] = [encode_input(t) for t in rest[:count]]
+            rest = rest[count:]
+        return args
 
     def add_if_defined(self, op, inputs, args=None, **more):
         """For dtypes that PyTorch may not support: an error is noted instead of raised."""

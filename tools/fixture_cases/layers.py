@@ -1,0 +1,81 @@
+"""Layers: the same weights must give the same outputs, gradients and buffers. One file for each layer."""
+
+import json
+
+import torch
+
+from .core import Draw, encode, encode_input, header
+
+# Of each layer the arguments by name, and the shape of its input.
+LAYERS = {
+    "Dropout": [({"p": 0.5}, [2, 3], {"training": False})],
+    "ELU": [({}, [2, 3]), ({"alpha": 0.5}, [4])],
+    "Embedding": [({"num_embeddings": 5, "embedding_dim": 3}, [2, 2], {"integers": 5})],
+    "Flatten": [({}, [2, 3, 2]), ({"start_dim": 0, "end_dim": 1}, [2, 3, 2])],
+    "GELU": [({}, [2, 3]), ({"approximate": "tanh"}, [2, 3])],
+    "Identity": [({}, [2, 3])],
+    "LayerNorm": [
+        ({"normalized_shape": [3]}, [2, 3]),
+        ({"normalized_shape": [2, 3], "eps": 1e-3}, [4, 2, 3]),
+        ({"normalized_shape": [3], "elementwise_affine": False}, [2, 3]),
+        ({"normalized_shape": [3], "bias": False}, [2, 3]),
+    ],
+    "LeakyReLU": [({}, [2, 3]), ({"negative_slope": 0.2}, [3])],
+    "Linear": [({"in_features": 3, "out_features": 2}, [4, 3]), ({"in_features": 3, "out_features": 2, "bias": False}, [3])],
+    "LogSoftmax": [({"dim": 1}, [2, 3]), ({"dim": -2}, [2, 3])],
+    "ReLU": [({}, [2, 3])],
+    "SiLU": [({}, [2, 3])],
+    "Sigmoid": [({}, [2, 3])],
+    "Softmax": [({"dim": 1}, [2, 3]), ({"dim": -2}, [2, 3])],
+    "Softplus": [({}, [2, 3]), ({"beta": 2.0, "threshold": 1.0}, [2, 3])],
+    "Tanh": [({}, [2, 3])],
+}
+SEQUENCES = [
+    ({"input_size": 3, "hidden_size": 2}, [4, 2, 3]),
+    ({"input_size": 3, "hidden_size": 2, "num_layers": 2, "bidirectional": True, "batch_first": True}, [2, 4, 3]),
+    ({"input_size": 3, "hidden_size": 2, "bias": False}, [4, 3]),
+    ({"input_size": 3, "hidden_size": 2, "num_layers": 2, "dropout": 0.5}, [4, 2, 3], {"training": False}),
+]
+LAYERS |= {"RNN": SEQUENCES + [({"input_size": 3, "hidden_size": 2, "nonlinearity": "relu"}, [4, 2, 3])], "GRU": SEQUENCES}
+LAYERS["LSTM"] = SEQUENCES + [({"input_size": 3, "hidden_size": 3, "proj_size": 2, "num_layers": 2}, [4, 2, 3])]
+
+
+def first(result):
+    """Recurrent layers also give their last state."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def run(name, key, args, shape, training=True, integers=0):
+    draw = Draw(key)
+    layer = getattr(torch.nn, name)(**args).to(torch.float64).train(training)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
+    state = {k: encode_input(v.clone()) for k, v in layer.state_dict().items()}
+    x = draw.integers(shape, 0, integers) if integers else draw.uniform(shape).requires_grad_()
+    y = first(layer(x))
+    case = {"args": args, "training": training, "state": state, "input": encode_input(x), "output": encode(y)}
+    if y.requires_grad:
+        g = draw.uniform(y.shape, decimals=2)
+        y.backward(g)
+        case["cotangent"] = encode_input(g)
+        if x.requires_grad:
+            case["input_grad"] = encode(x.grad)
+        case["grads"] = {k: encode(p.grad) for k, p in layer.named_parameters()}
+    # What a call changes.
+    buffers = dict(layer.named_buffers())
+    if buffers:
+        case["buffers"] = {k: encode(v) for k, v in buffers.items()}
+    return case
+
+
+def write(folder):
+    (folder / "layers").mkdir(exist_ok=True)
+    paths = []
+    for name, cases in LAYERS.items():
+        done = [run(name, f"layers/{name}/{k}", args, shape, **(more[0] if more else {})) for k, (args, shape, *more) in enumerate(cases)]
+        lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in done)
+        path = folder / "layers" / f"{name}.json"
+        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+        paths.append(path)
+    return paths
