@@ -56,6 +56,7 @@ macro_rules! options {
             $(
                 $(#[$field_doc])*
                 #[doc = concat!("\n\nUnless set: `", stringify!($default), "`.")]
+                #[$crate::options::setter]
                 pub fn $field(mut self, $field: impl Into<$ty>) -> Self {
                     self.$field = $field.into();
                     self
@@ -93,4 +94,5 @@ macro_rules! options {
     };
 }
 
+pub(crate) use cotangent_macros::setter;
 pub(crate) use options;

@@ -60,7 +60,7 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import bessel, complex, creation, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, nn, options, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, variants, views
+from fixture_cases import bessel, complex, creation, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, nn, options, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, transformer, variants, views
 from fixture_cases.core import Book
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
@@ -78,7 +78,7 @@ def write_all(folder, verbose):
             print(f"  PyTorch has no {line}")
     paths += layers.write(folder)
     paths += [views.write_chains(folder)]
-    paths += [module.write(folder) for module in (promotion, second_order, train)]
+    paths += [module.write(folder) for module in (promotion, second_order, train, transformer)]
     return paths
 
 

@@ -6,6 +6,7 @@ use syn::parse_macro_input;
 mod index;
 mod module;
 mod ops;
+mod options;
 mod tensor;
 
 /// Implements `cotangent::nn::Module` for a struct or an enum; the trait's documentation says what the fields may be.
@@ -38,6 +39,14 @@ pub fn named(name: TokenStream, function: TokenStream) -> TokenStream {
         }
     }
     .into()
+}
+
+/// On the setter of an option: one of integers takes just its own type, as a plain `2` turns into no other than `i32`; for use
+/// inside `cotangent` alone.
+#[proc_macro_attribute]
+pub fn setter(_: TokenStream, function: TokenStream) -> TokenStream {
+    let function = syn::parse_macro_input!(function as syn::ItemFn);
+    options::setter(function).into()
 }
 
 /// Declares the `new` of an `impl` block as that of a layer; for use inside `cotangent` alone.

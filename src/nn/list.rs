@@ -1,8 +1,9 @@
 //! The layers as data, for tables and other languages.
 
 use super::{
-    Dropout, ELU, Embedding, Flatten, GELU, GRU, Identity, LSTM, Layer, LayerNorm, LeakyReLU, Linear, LogSoftmax, RNN,
-    ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
+    Dropout, ELU, Embedding, Flatten, GELU, GRU, GRUCell, Identity, LSTM, LSTMCell, Layer, LayerNorm, LeakyReLU,
+    Linear, LogSoftmax, MultiheadAttention, RNN, RNNCell, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
+    TransformerEncoderLayer,
 };
 use crate::ops::{Arg, Param, ParamSpec, bind};
 use crate::{Result, error};
@@ -73,19 +74,24 @@ pub fn list() -> &'static [LayerEntry] {
         Flatten::LAYER,
         GELU::LAYER,
         GRU::LAYER,
+        GRUCell::LAYER,
         Identity::LAYER,
         LSTM::LAYER,
+        LSTMCell::LAYER,
         LayerNorm::LAYER,
         LeakyReLU::LAYER,
         Linear::LAYER,
         LogSoftmax::LAYER,
+        MultiheadAttention::LAYER,
         RNN::LAYER,
+        RNNCell::LAYER,
         ReLU::LAYER,
         SiLU::LAYER,
         Sigmoid::LAYER,
         Softmax::LAYER,
         Softplus::LAYER,
         Tanh::LAYER,
+        TransformerEncoderLayer::LAYER,
     ];
     ALL
 }

@@ -25,30 +25,39 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod cells;
 pub mod init;
 mod layers;
 mod list;
 mod module;
+mod multihead;
 mod parameter;
 mod recurrent;
 mod sequential;
 mod state;
 mod summary;
 pub(crate) mod tied;
+mod transformer;
 
 pub use activation::{
     ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
+pub use cells::{CellOptions, GRUCell, LSTMCell, RNNCell, RNNCellOptions};
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
 pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
+pub use multihead::{AttendOptions, MultiheadAttention, MultiheadAttentionOptions};
 pub use parameter::{Buffer, Parameter};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
 pub use state::{LoadReport, load, save};
 pub use tied::ParameterMut;
+pub use transformer::{
+    Transformer, TransformerActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
+    TransformerEncoderLayer, TransformerLayerOptions,
+};
 
 use crate::{Result, Tensor};
 

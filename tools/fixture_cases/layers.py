@@ -39,6 +39,22 @@ SEQUENCES = [
 LAYERS |= {"RNN": SEQUENCES + [({"input_size": 3, "hidden_size": 2, "nonlinearity": "relu"}, [4, 2, 3])], "GRU": SEQUENCES}
 LAYERS["LSTM"] = SEQUENCES + [({"input_size": 3, "hidden_size": 3, "proj_size": 2, "num_layers": 2}, [4, 2, 3])]
 
+CELLS = [({"input_size": 3, "hidden_size": 2}, [4, 3]), ({"input_size": 3, "hidden_size": 2, "bias": False}, [3])]
+LAYERS |= {"GRUCell": CELLS, "LSTMCell": CELLS, "RNNCell": CELLS + [({"input_size": 3, "hidden_size": 2, "nonlinearity": "relu"}, [4, 3])]}
+LAYERS["MultiheadAttention"] = [
+    ({"embed_dim": 4, "num_heads": 2}, [3, 2, 4]),
+    ({"embed_dim": 4, "num_heads": 1, "bias": False, "batch_first": True}, [2, 3, 4]),
+    ({"embed_dim": 4, "num_heads": 2, "add_bias_kv": True, "add_zero_attn": True}, [3, 2, 4]),
+    ({"embed_dim": 4, "num_heads": 4, "dropout": 0.5}, [3, 4], {"training": False}),
+]
+LAYERS["TransformerEncoderLayer"] = [
+    ({"d_model": 4, "nhead": 2, "dim_feedforward": 3, "dropout": 0.0}, [3, 2, 4]),
+    ({"d_model": 4, "nhead": 2, "dim_feedforward": 3, "dropout": 0.0, "activation": "gelu", "norm_first": True, "batch_first": True}, [2, 3, 4]),
+    ({"d_model": 4, "nhead": 1, "dim_feedforward": 3, "bias": False, "layer_norm_eps": 1e-3}, [3, 2, 4], {"training": False}),
+]
+# Layers that take the same tensor several times.
+INPUTS = {"MultiheadAttention": 3}
+
 
 def first(result):
     """Recurrent layers also give their last state."""
@@ -53,7 +69,7 @@ def run(name, key, args, shape, training=True, integers=0):
             parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
     state = {k: encode_input(v.clone()) for k, v in layer.state_dict().items()}
     x = draw.integers(shape, 0, integers) if integers else draw.uniform(shape).requires_grad_()
-    y = first(layer(x))
+    y = first(layer(*[x] * INPUTS.get(name, 1)))
     case = {"args": args, "training": training, "state": state, "input": encode_input(x), "output": encode(y)}
     if y.requires_grad:
         g = draw.uniform(y.shape, decimals=2)
