@@ -151,6 +151,7 @@ mod error;
 pub mod io;
 mod layout;
 pub mod memory;
+pub mod models;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 pub mod nn;

@@ -1,0 +1,81 @@
+//! Configurations out of the JSON files that are published with weights.
+
+use crate::Result;
+use crate::error::{bail, err};
+use serde_json::Value;
+use std::path::Path;
+
+/// The fields of a configuration, by name.
+pub(super) struct ConfigFile {
+    fields: Value,
+}
+
+/// A configuration is a small file.
+const MOST_BYTES: u64 = 1 << 20;
+
+impl ConfigFile {
+    pub fn read(path: &Path) -> Result<ConfigFile> {
+        const OP: &str = "from_file";
+        let file = |error: std::io::Error| err!(Io, OP, "{}: {error}", path.display());
+        let bytes = std::fs::metadata(path).map_err(file)?.len();
+        if bytes > MOST_BYTES {
+            bail!(Format, OP, "{}: {bytes} bytes are too many for a configuration", path.display());
+        }
+        let text = std::fs::read_to_string(path).map_err(file)?;
+        match serde_json::from_str::<Value>(&text) {
+            Ok(fields) if fields.is_object() => Ok(ConfigFile { fields }),
+            Ok(_) => bail!(Format, OP, "{}: no JSON object", path.display()),
+            Err(error) => bail!(Format, OP, "{}: {error}", path.display()),
+        }
+    }
+
+    fn present(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A size that may be missing.
+    pub fn size(&self, name: &str, default: usize) -> Result<usize> {
+        match self.present(name) {
+            None => Ok(default),
+            Some(value) => match value.as_u64().map(usize::try_from) {
+                Some(Ok(size)) => Ok(size),
+                _ => bail!(Format, "from_file", "{name} is {value}, and must be a size"),
+            },
+        }
+    }
+
+    /// A number that may be missing.
+    pub fn number(&self, name: &str, default: f64) -> Result<f64> {
+        match self.present(name) {
+            None => Ok(default),
+            Some(value) => {
+                value.as_f64().ok_or_else(|| err!(Format, "from_file", "{name} is {value}, and must be a number"))
+            }
+        }
+    }
+
+    /// A flag that may be missing.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool> {
+        match self.present(name) {
+            None => Ok(default),
+            Some(value) => {
+                value.as_bool().ok_or_else(|| err!(Format, "from_file", "{name} is {value}, and must be a bool"))
+            }
+        }
+    }
+
+    /// Refuses a file that asks for something that the model does not do.
+    pub fn expect(&self, name: &str, known: &[&str]) -> Result<()> {
+        match self.present(name) {
+            Some(value) if !known.iter().any(|&one| value.as_str() == Some(one)) => {
+                bail!(Format, "from_file", "{name} is {value}: only {known:?} are known")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A field inside of another.
+    pub fn inside(&self, name: &str) -> ConfigFile {
+        ConfigFile { fields: self.present(name).cloned().unwrap_or(Value::Null) }
+    }
+}

@@ -1,0 +1,243 @@
+//! GPT-2.
+
+use super::config::ConfigFile;
+use super::generate::{CausalModel, KeyValueCache};
+use super::{Published, without_prefix};
+use crate::error::bail;
+use crate::io::StateDict;
+use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, Module, Parameter, init};
+use crate::{Gelu, Result, Tensor};
+use std::path::Path;
+
+/// The sizes of a [`Gpt2`], under Hugging Face's names. The default is the smallest published model.
+///
+/// ```
+/// use cotangent::models::Gpt2Config;
+/// assert_eq!(Gpt2Config::default().n_embd, 768);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpt2Config {
+    /// How many tokens there are.
+    pub vocab_size: usize,
+    /// How long a sequence can be.
+    pub n_positions: usize,
+    /// The size of a token's vector.
+    pub n_embd: usize,
+    /// How many blocks there are.
+    pub n_layer: usize,
+    /// How many heads a block has.
+    pub n_head: usize,
+    /// The size between the linear layers of a block; by default four times `n_embd`.
+    pub n_inner: Option<usize>,
+    /// Added to variances.
+    pub layer_norm_epsilon: f64,
+    /// The probability with which elements are dropped in training.
+    pub dropout: f64,
+}
+
+impl Default for Gpt2Config {
+    fn default() -> Gpt2Config {
+        Gpt2Config {
+            vocab_size: 50257,
+            n_positions: 1024,
+            n_embd: 768,
+            n_layer: 12,
+            n_head: 12,
+            n_inner: None,
+            layer_norm_epsilon: 1e-5,
+            dropout: 0.1,
+        }
+    }
+}
+
+impl Gpt2Config {
+    /// From the `config.json` beside published weights.
+    ///
+    /// ```
+    /// use cotangent::models::Gpt2Config;
+    /// let path = std::env::temp_dir().join("cotangent-doc-gpt2.json");
+    /// std::fs::write(&path, r#"{"n_embd": 1024, "n_layer": 24, "n_head": 16}"#)?;
+    /// assert_eq!(Gpt2Config::from_file(&path)?.n_layer, 24);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file cannot be read, or asks for something that the model does not do.
+    #[track_caller]
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Gpt2Config> {
+        let (file, default) = (ConfigFile::read(path.as_ref())?, Gpt2Config::default());
+        file.expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
+        let inner = file.size("n_inner", 0)?;
+        Ok(Gpt2Config {
+            vocab_size: file.size("vocab_size", default.vocab_size)?,
+            n_positions: file.size("n_positions", default.n_positions)?,
+            n_embd: file.size("n_embd", default.n_embd)?,
+            n_layer: file.size("n_layer", default.n_layer)?,
+            n_head: file.size("n_head", default.n_head)?,
+            n_inner: (inner > 0).then_some(inner),
+            layer_norm_epsilon: file.number("layer_norm_epsilon", default.layer_norm_epsilon)?,
+            dropout: file.number("resid_pdrop", default.dropout)?,
+        })
+    }
+}
+
+/// A linear layer whose weight is `[inputs, outputs]`, as GPT-2's are.
+#[derive(Debug, Module)]
+struct Conv1D {
+    weight: Parameter,
+    bias: Parameter,
+}
+
+impl Conv1D {
+    fn new(inputs: usize, outputs: usize, std: f64) -> Result<Conv1D> {
+        let weight = Parameter::new(init::normal([inputs, outputs], 0.0, std)?)?;
+        Ok(Conv1D { weight, bias: Parameter::new(Tensor::zeros([outputs])?)? })
+    }
+
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.linear(&self.weight.t()?, Some(&self.bias))
+    }
+}
+
+#[derive(Debug, Module)]
+struct Attention {
+    c_attn: Conv1D,
+    c_proj: Conv1D,
+}
+
+#[derive(Debug, Module)]
+struct Mlp {
+    c_fc: Conv1D,
+    c_proj: Conv1D,
+}
+
+#[derive(Debug, Module)]
+struct Block {
+    ln_1: LayerNorm,
+    attn: Attention,
+    ln_2: LayerNorm,
+    mlp: Mlp,
+}
+
+/// GPT-2: blocks of causal attention and two linear layers, with learned positions; the tokens' vectors are also the weights of
+/// the logits.
+///
+/// ```
+/// use cotangent::models::{Gpt2, Gpt2Config};
+/// use cotangent::tensor;
+/// let model = Gpt2::new(&Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, ..Gpt2Config::default() })?;
+/// assert_eq!(model.forward(&tensor!([[3, 1], [4, 1]])?)?.shape(), [2, 2, 50]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct Gpt2 {
+    wte: Embedding,
+    wpe: Embedding,
+    h: Vec<Block>,
+    ln_f: LayerNorm,
+    drop: Dropout,
+    heads: usize,
+}
+
+impl Gpt2 {
+    /// A model with new weights: normal numbers of 0.02, those before a sum less by the root of the number of sums.
+    ///
+    /// ```
+    /// use cotangent::models::{Gpt2, Gpt2Config};
+    /// use cotangent::nn::Module;
+    /// let model = Gpt2::new(&Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, ..Gpt2Config::default() })?;
+    /// assert!(model.named_parameters().iter().any(|(name, _)| name == "h.0.attn.c_attn.weight"));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `n_embd` is no multiple of `n_head`, or `dropout` is not a probability.
+    #[track_caller]
+    pub fn new(config: &Gpt2Config) -> Result<Gpt2> {
+        let Gpt2Config { vocab_size, n_positions, n_embd, n_layer, n_head, n_inner, layer_norm_epsilon, dropout } =
+            *config;
+        if n_head == 0 || !n_embd.is_multiple_of(n_head) {
+            bail!(Value, "Gpt2", "n_embd {n_embd} is no multiple of n_head {n_head}");
+        }
+        const STD: f64 = 0.02;
+        let table = |rows: usize| Ok(Embedding { weight: Parameter::new(init::normal([rows, n_embd], 0.0, STD)?)? });
+        let norm = || LayerNorm::new_with(n_embd, LayerNormOptions::new().eps(layer_norm_epsilon));
+        let (inner, last) = (n_inner.unwrap_or(n_embd.saturating_mul(4)), STD / (2.0 * n_layer.max(1) as f64).sqrt());
+        let block = |_| {
+            Ok(Block {
+                ln_1: norm()?,
+                attn: Attention {
+                    c_attn: Conv1D::new(n_embd, 3 * n_embd, STD)?,
+                    c_proj: Conv1D::new(n_embd, n_embd, last)?,
+                },
+                ln_2: norm()?,
+                mlp: Mlp { c_fc: Conv1D::new(n_embd, inner, STD)?, c_proj: Conv1D::new(inner, n_embd, last)? },
+            })
+        };
+        Ok(Gpt2 {
+            wte: table(vocab_size)?,
+            wpe: table(n_positions)?,
+            h: (0..n_layer).map(block).collect::<Result<_>>()?,
+            ln_f: norm()?,
+            drop: Dropout::new(dropout)?,
+            heads: n_head,
+        })
+    }
+
+    /// Tokens `[batch, steps]` to logits `[batch, steps, vocab_size]`.
+    ///
+    /// ```
+    /// # use cotangent::models::{Gpt2, Gpt2Config};
+    /// # use cotangent::tensor;
+    /// let model = Gpt2::new(&Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, ..Gpt2Config::default() })?;
+    /// assert_eq!(model.forward(&tensor!([[3, 1, 4]])?)?.shape(), [1, 3, 50]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a token or a position is not in the tables.
+    #[track_caller]
+    pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.forward_cached(tokens, &mut KeyValueCache::none())
+    }
+
+    fn attend(&self, at: usize, attention: &Attention, x: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        let heads = |x: &Tensor| x.unflatten(2, [self.heads, x.shape()[2] / self.heads])?.transpose(1, 2);
+        let [q, k, v] = attention.c_attn.forward(x)?.chunks(-1)?;
+        let out = cache.attend(at, &heads(&q)?, heads(&k)?, heads(&v)?)?;
+        self.drop.forward(&attention.c_proj.forward(&out.transpose(1, 2)?.flatten(2, 3)?)?)
+    }
+}
+
+impl CausalModel for Gpt2 {
+    #[track_caller]
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        let &[_, steps] = tokens.shape() else {
+            bail!(Shape, "Gpt2", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+        };
+        let (first, longest) = (cache.len(), self.wpe.weight.shape()[0]);
+        if first + steps > longest {
+            bail!(Shape, "Gpt2", "{} tokens, where there are {longest} positions", first + steps);
+        }
+        let places = Tensor::arange(first as i64, (first + steps) as i64)?.to_device(tokens.device())?;
+        let mut x = self.drop.forward(&self.wte.forward(tokens)?.add(&self.wpe.forward(&places)?)?)?;
+        for (at, block) in self.h.iter().enumerate() {
+            x = x.add(&self.attend(at, &block.attn, &block.ln_1.forward(&x)?, cache)?)?;
+            let hidden = block.mlp.c_fc.forward(&block.ln_2.forward(&x)?)?.gelu_with(Gelu::Tanh)?;
+            x = x.add(&self.drop.forward(&block.mlp.c_proj.forward(&hidden)?)?)?;
+        }
+        cache.advance(steps);
+        self.ln_f.forward(&x)?.linear(&self.wte.weight, None)
+    }
+}
+
+impl Published for Gpt2 {
+    fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
+        // The head is the table of tokens again, and masks are stored in old files.
+        without_prefix(dict, "transformer.", |name| {
+            name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! Decoders in the style of Llama.
+
+use super::config::ConfigFile;
+use super::generate::{CausalModel, KeyValueCache};
+use super::{Published, without_prefix};
+use crate::error::bail;
+use crate::io::StateDict;
+use crate::nn::{Embedding, Forward, Linear, LinearOptions, Module, Parameter, init};
+use crate::{DType, Result, Tensor, keepdim};
+use std::path::Path;
+
+/// The sizes of a [`Llama`], under Hugging Face's names.
+///
+/// ```
+/// use cotangent::models::LlamaConfig;
+/// assert_eq!(LlamaConfig::default().hidden_size, 4096);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlamaConfig {
+    /// How many tokens there are.
+    pub vocab_size: usize,
+    /// The size of a token's vector.
+    pub hidden_size: usize,
+    /// The size between the linear layers of a block.
+    pub intermediate_size: usize,
+    /// How many blocks there are.
+    pub num_hidden_layers: usize,
+    /// How many heads a block has.
+    pub num_attention_heads: usize,
+    /// How many keys and values these heads share; by default each has its own.
+    pub num_key_value_heads: Option<usize>,
+    /// The size of a head; by default `hidden_size / num_attention_heads`.
+    pub head_dim: Option<usize>,
+    /// Added to mean squares.
+    pub rms_norm_eps: f64,
+    /// The longest wavelength of the positions, over 2π.
+    pub rope_theta: f64,
+    /// Whether the tokens' vectors are the weights of the logits, too.
+    pub tie_word_embeddings: bool,
+}
+
+impl Default for LlamaConfig {
+    fn default() -> LlamaConfig {
+        LlamaConfig {
+            vocab_size: 32000,
+            hidden_size: 4096,
+            intermediate_size: 11008,
+            num_hidden_layers: 32,
+            num_attention_heads: 32,
+            num_key_value_heads: None,
+            head_dim: None,
+            rms_norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            tie_word_embeddings: false,
+        }
+    }
+}
+
+impl LlamaConfig {
+    /// From the `config.json` beside published weights.
+    ///
+    /// ```
+    /// use cotangent::models::LlamaConfig;
+    /// let path = std::env::temp_dir().join("cotangent-doc-llama.json");
+    /// std::fs::write(&path, r#"{"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8}"#)?;
+    /// assert_eq!(LlamaConfig::from_file(&path)?.num_key_value_heads, Some(8));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file cannot be read, or asks for something that the model does not do, such as scaled positions.
+    #[track_caller]
+    pub fn from_file(path: impl AsRef<Path>) -> Result<LlamaConfig> {
+        let (file, default) = (ConfigFile::read(path.as_ref())?, LlamaConfig::default());
+        file.expect("hidden_act", &["silu"])?;
+        file.expect("rope_scaling", &[])?;
+        let rope = file.inside("rope_parameters");
+        rope.expect("rope_type", &["default"])?;
+        for name in ["attention_bias", "mlp_bias"] {
+            if file.flag(name, false)? {
+                bail!(Format, "from_file", "{name} is true: the model has no biases");
+            }
+        }
+        let present = |name: &str| file.size(name, 0).map(|size| (size > 0).then_some(size));
+        Ok(LlamaConfig {
+            vocab_size: file.size("vocab_size", default.vocab_size)?,
+            hidden_size: file.size("hidden_size", default.hidden_size)?,
+            intermediate_size: file.size("intermediate_size", default.intermediate_size)?,
+            num_hidden_layers: file.size("num_hidden_layers", default.num_hidden_layers)?,
+            num_attention_heads: file.size("num_attention_heads", default.num_attention_heads)?,
+            num_key_value_heads: present("num_key_value_heads")?,
+            head_dim: present("head_dim")?,
+            rms_norm_eps: file.number("rms_norm_eps", default.rms_norm_eps)?,
+            rope_theta: rope.number("rope_theta", file.number("rope_theta", default.rope_theta)?)?,
+            tie_word_embeddings: file.flag("tie_word_embeddings", default.tie_word_embeddings)?,
+        })
+    }
+}
+
+/// A norm by the root of the mean square.
+#[derive(Debug, Module)]
+struct Norm {
+    weight: Parameter,
+    eps: f64,
+}
+
+impl Norm {
+    fn new(size: usize, eps: f64) -> Result<Norm> {
+        Ok(Norm { weight: Parameter::new(Tensor::ones([size])?)?, eps })
+    }
+
+    /// In f32 at least, as the squares of half precision are too coarse.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let wide = if x.dtype() == DType::F64 { x.clone() } else { x.to_dtype(DType::F32)? };
+        let scale = wide.square()?.mean(keepdim(-1))?.add(self.eps)?.rsqrt()?;
+        wide.mul(&scale)?.to_dtype(x.dtype())?.mul(&*self.weight)
+    }
+}
+
+#[derive(Debug, Module)]
+struct Attention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    o_proj: Linear,
+}
+
+#[derive(Debug, Module)]
+struct Mlp {
+    gate_proj: Linear,
+    up_proj: Linear,
+    down_proj: Linear,
+}
+
+#[derive(Debug, Module)]
+struct Block {
+    self_attn: Attention,
+    mlp: Mlp,
+    input_layernorm: Norm,
+    post_attention_layernorm: Norm,
+}
+
+#[derive(Debug, Module)]
+struct Decoder {
+    embed_tokens: Embedding,
+    layers: Vec<Block>,
+    norm: Norm,
+}
+
+/// A decoder in the style of Llama: grouped heads, rotary positions, norms by the root of the mean square, and linear layers with
+/// a gate.
+///
+/// ```
+/// use cotangent::models::{Llama, LlamaConfig, generate};
+/// use cotangent::tensor;
+/// let config = LlamaConfig {
+///     vocab_size: 50,
+///     hidden_size: 16,
+///     intermediate_size: 32,
+///     num_hidden_layers: 2,
+///     num_attention_heads: 4,
+///     num_key_value_heads: Some(2),
+///     ..LlamaConfig::default()
+/// };
+/// let model = Llama::new(&config)?;
+/// assert_eq!(model.forward(&tensor!([[3, 1]])?)?.shape(), [1, 2, 50]);
+/// assert_eq!(generate(&model, &tensor!([[3, 1]])?, 4)?.shape(), [1, 6]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct Llama {
+    model: Decoder,
+    /// Missing where the tokens' vectors are the weights of the logits.
+    lm_head: Option<Linear>,
+    heads: usize,
+    groups: usize,
+    theta: f64,
+}
+
+impl Llama {
+    /// A model with new weights: normal numbers of 0.02.
+    ///
+    /// ```
+    /// use cotangent::models::{Llama, LlamaConfig};
+    /// let config = LlamaConfig { num_attention_heads: 3, ..LlamaConfig::default() };
+    /// assert!(Llama::new(&config).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If the sizes do not fit each other.
+    #[track_caller]
+    pub fn new(config: &LlamaConfig) -> Result<Llama> {
+        let LlamaConfig { vocab_size, hidden_size: size, intermediate_size, num_hidden_layers, rms_norm_eps, .. } =
+            *config;
+        let heads = config.num_attention_heads;
+        let groups = config.num_key_value_heads.unwrap_or(heads);
+        if heads == 0 || groups == 0 || !heads.is_multiple_of(groups) {
+            bail!(Value, "Llama", "{heads} heads cannot share {groups} keys and values");
+        }
+        let head = match config.head_dim {
+            Some(head) => head,
+            None if size.is_multiple_of(heads) => size / heads,
+            None => bail!(Value, "Llama", "hidden_size {size} is no multiple of {heads} heads"),
+        };
+        if head == 0 || !head.is_multiple_of(2) {
+            bail!(Value, "Llama", "heads of {head} numbers: positions turn pairs of them");
+        }
+        let linear = |from: usize, to: usize| -> Result<Linear> {
+            let mut layer = Linear::new_with(from, to, LinearOptions::new().bias(false))?;
+            layer.weight.set(&init::normal([to, from], 0.0, 0.02)?)?;
+            Ok(layer)
+        };
+        let block = |_| {
+            Ok(Block {
+                self_attn: Attention {
+                    q_proj: linear(size, heads * head)?,
+                    k_proj: linear(size, groups * head)?,
+                    v_proj: linear(size, groups * head)?,
+                    o_proj: linear(heads * head, size)?,
+                },
+                mlp: Mlp {
+                    gate_proj: linear(size, intermediate_size)?,
+                    up_proj: linear(size, intermediate_size)?,
+                    down_proj: linear(intermediate_size, size)?,
+                },
+                input_layernorm: Norm::new(size, rms_norm_eps)?,
+                post_attention_layernorm: Norm::new(size, rms_norm_eps)?,
+            })
+        };
+        let table = Parameter::new(init::normal([vocab_size, size], 0.0, 0.02)?)?;
+        Ok(Llama {
+            model: Decoder {
+                embed_tokens: Embedding { weight: table },
+                layers: (0..num_hidden_layers).map(block).collect::<Result<_>>()?,
+                norm: Norm::new(size, rms_norm_eps)?,
+            },
+            lm_head: (!config.tie_word_embeddings).then(|| linear(size, vocab_size)).transpose()?,
+            heads,
+            groups,
+            theta: config.rope_theta,
+        })
+    }
+
+    /// Tokens `[batch, steps]` to logits `[batch, steps, vocab_size]`.
+    ///
+    /// ```
+    /// use cotangent::models::{Llama, LlamaConfig};
+    /// use cotangent::tensor;
+    /// let config = LlamaConfig {
+    ///     vocab_size: 50, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 4,
+    ///     tie_word_embeddings: true, ..LlamaConfig::default()
+    /// };
+    /// assert_eq!(Llama::new(&config)?.forward(&tensor!([[3, 1]])?)?.shape(), [1, 2, 50]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a token is not in the table.
+    #[track_caller]
+    pub fn forward(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.forward_cached(tokens, &mut KeyValueCache::none())
+    }
+
+    fn attend(
+        &self,
+        at: usize,
+        block: &Attention,
+        x: &Tensor,
+        turn: &Rotation,
+        cache: &mut KeyValueCache,
+    ) -> Result<Tensor> {
+        // Heads that share keys lie side by side: [batch, groups, heads of a group, steps, size].
+        let split = |x: Tensor, heads: usize| -> Result<Tensor> {
+            let size = x.shape()[2] / heads;
+            x.unflatten(2, [self.groups, heads / self.groups, size])?.permute([0, 2, 3, 1, 4])
+        };
+        let q = turn.of(&split(block.q_proj.forward(x)?, self.heads)?)?;
+        let k = turn.of(&split(block.k_proj.forward(x)?, self.groups)?)?;
+        let v = split(block.v_proj.forward(x)?, self.groups)?;
+        let out = cache.attend(at, &q, k, v)?;
+        block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?)
+    }
+}
+
+/// Rotary positions: the two halves of a head's numbers, turned as pairs by angles that grow with the position.
+struct Rotation {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+impl Rotation {
+    fn new(first: usize, steps: usize, size: usize, theta: f64, like: &Tensor) -> Result<Rotation> {
+        let places = Tensor::arange_with(first as i64, (first + steps) as i64, DType::F64)?.unsqueeze(1)?;
+        let exponents = Tensor::arange_with(0, (size / 2) as i64, DType::F64)?.mul(-2.0 / size as f64)?;
+        let angles = places.mul(&exponents.mul(theta.ln())?.exp()?)?;
+        let turned = |x: Tensor| x.to_dtype(like.dtype())?.to_device(like.device());
+        Ok(Rotation { cos: turned(angles.cos()?)?, sin: turned(angles.sin()?)? })
+    }
+
+    fn of(&self, x: &Tensor) -> Result<Tensor> {
+        let [a, b] = x.chunks(-1)?;
+        let first = a.mul(&self.cos)?.sub(&b.mul(&self.sin)?)?;
+        let second = b.mul(&self.cos)?.add(&a.mul(&self.sin)?)?;
+        Tensor::cat(&[&first, &second], -1)
+    }
+}
+
+impl CausalModel for Llama {
+    #[track_caller]
+    fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor> {
+        let &[_, steps] = tokens.shape() else {
+            bail!(Shape, "Llama", "tokens of shape {:?}, they must be [batch, steps]", tokens.shape());
+        };
+        let mut x = self.model.embed_tokens.forward(tokens)?;
+        let size = self.model.layers.first().map_or(2, |block| block.self_attn.q_proj.weight.shape()[0] / self.heads);
+        let turn = Rotation::new(cache.len(), steps, size, self.theta, &x)?;
+        for (at, block) in self.model.layers.iter().enumerate() {
+            x = x.add(&self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, &turn, cache)?)?;
+            let y = block.post_attention_layernorm.forward(&x)?;
+            let gated = block.mlp.gate_proj.forward(&y)?.silu()?.mul(&block.mlp.up_proj.forward(&y)?)?;
+            x = x.add(&block.mlp.down_proj.forward(&gated)?)?;
+        }
+        cache.advance(steps);
+        let x = self.model.norm.forward(&x)?;
+        match &self.lm_head {
+            Some(head) => head.forward(&x),
+            None => x.linear(&self.model.embed_tokens.weight, None),
+        }
+    }
+}
+
+impl Published for Llama {
+    fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
+        // Some files have the tied head once more, and the frequencies of the positions.
+        let tied = self.lm_head.is_none();
+        without_prefix(dict, "", |name| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq"))
+    }
+}

@@ -1,0 +1,208 @@
+//! Models against their references on random weights: results and gradients in f64. The cases are made by
+//! `tools/model_fixtures.py` from the published implementations.
+
+#[allow(dead_code)]
+#[path = "common/json.rs"]
+mod json;
+
+use cotangent::autograd::BackwardOptions;
+use cotangent::io::StateDict;
+use cotangent::models::*;
+use cotangent::nn::{self, Module};
+use cotangent::{DType, Tensor, tensor};
+use json::{compare, parse, tensor as read};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn case(name: &str) -> Outcome<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/models/{name}.json"));
+    Ok(parse(&std::fs::read_to_string(path)?))
+}
+
+/// A file of a test's own, which is removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("cotangent-models-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+fn config_file(name: &str, case: &Value) -> Outcome<Scratch> {
+    let file = Scratch::new(&format!("{name}.json"));
+    std::fs::write(&file.0, case["config"].to_string())?;
+    Ok(file)
+}
+
+/// The weights of the case as a file, under the names that they are published with.
+fn weights_file(name: &str, case: &Value) -> Outcome<Scratch> {
+    let mut dict = StateDict::new();
+    for (name, value) in case["state"].as_object().ok_or("a state")? {
+        dict.insert(name, read(value)?);
+    }
+    let file = Scratch::new(&format!("{name}.safetensors"));
+    cotangent::io::safetensors::save(&file.0, &dict)?;
+    Ok(file)
+}
+
+fn prepare<M: Published>(name: &str, mut model: M, case: &Value) -> Outcome<M> {
+    model.to_dtype(DType::F64)?;
+    model.eval();
+    load_weights(&mut model, &weights_file(name, case)?.0)?;
+    Ok(model)
+}
+
+/// Results and gradients are the reference's; `full` gives the published name of a parameter.
+fn check(model: &impl Module, results: &[(&str, Tensor)], case: &Value, full: impl Fn(&str) -> String) -> Outcome {
+    for (name, result) in results {
+        compare(result, &case["results"][name], case).map_err(|fault| format!("{name}: {fault}"))?;
+        let options = BackwardOptions::new().retain_graph(true);
+        result.backward_with(options.gradient(&read(&case["cotangents"][name])?))?;
+    }
+    for (name, parameter) in model.named_parameters() {
+        let grad = parameter.grad().ok_or_else(|| format!("{name} has no gradient"))?;
+        compare(&grad, &case["grads"][&full(&name)], case).map_err(|fault| format!("{name}: {fault}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn gpt2_is_the_published_one() -> Outcome {
+    let case = case("gpt2")?;
+    let config = Gpt2Config::from_file(&config_file("gpt2", &case)?.0)?;
+    let model = prepare("gpt2", Gpt2::new(&config)?, &case)?;
+    let logits = model.forward(&read(&case["inputs"]["tokens"])?)?;
+    check(&model, &[("logits", logits)], &case, |name| format!("transformer.{name}"))
+}
+
+#[test]
+fn llama_is_the_published_one() -> Outcome {
+    for name in ["llama", "llama_tied"] {
+        let case = case(name)?;
+        let config = LlamaConfig::from_file(&config_file(name, &case)?.0)?;
+        let model = prepare(name, Llama::new(&config)?, &case)?;
+        let logits = model.forward(&read(&case["inputs"]["tokens"])?)?;
+        check(&model, &[("logits", logits)], &case, str::to_owned).map_err(|fault| format!("{name}: {fault}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn bert_is_the_published_one() -> Outcome {
+    let case = case("bert")?;
+    let config = BertConfig::from_file(&config_file("bert", &case)?.0)?;
+    let model = prepare("bert", Bert::new(&config)?, &case)?;
+    let [tokens, mask, types] = ["tokens", "mask", "types"].map(|name| read(&case["inputs"][name]));
+    let (tokens, mask, types) = (tokens?, mask?, types?);
+    let output = model.forward(&tokens, Some(&mask), Some(&types))?;
+    let hidden = output.last_hidden_state.mul(&mask.unsqueeze(-1)?)?;
+    check(&model, &[("hidden", hidden), ("pooled", output.pooler_output)], &case, str::to_owned)
+}
+
+/// Token by token, with the keys and values of those before, gives what the whole sequence gives.
+#[test]
+fn a_cache_changes_nothing() -> Outcome {
+    fn check(model: &impl CausalModel, tokens: &Tensor) -> Outcome {
+        let mut whole = KeyValueCache::new();
+        let expected = model.forward_cached(tokens, &mut whole)?;
+        assert_eq!(whole.len(), 5);
+        for lengths in [&[1, 1, 1, 1, 1][..], &[2, 3], &[4, 1]] {
+            let (mut cache, mut first, mut parts) = (KeyValueCache::new(), 0, Vec::new());
+            for &length in lengths {
+                parts.push(model.forward_cached(&tokens.narrow(1, first, length)?, &mut cache)?);
+                first += length;
+            }
+            let difference = Tensor::cat(&parts, 1)?.sub(&expected)?.abs()?.max(..)?.item::<f64>()?;
+            assert!(difference < 1e-12, "{lengths:?}: {difference}");
+        }
+        Ok(())
+    }
+    let (gpt, llama) = (case("gpt2")?, case("llama")?);
+    let config = Gpt2Config::from_file(&config_file("cache-gpt2", &gpt)?.0)?;
+    check(&prepare("cache-gpt2", Gpt2::new(&config)?, &gpt)?, &read(&gpt["inputs"]["tokens"])?)?;
+    let config = LlamaConfig::from_file(&config_file("cache-llama", &llama)?.0)?;
+    check(&prepare("cache-llama", Llama::new(&config)?, &llama)?, &read(&llama["inputs"]["tokens"])?)
+}
+
+#[test]
+fn generation_takes_the_most_probable_or_draws() -> Outcome {
+    let case = case("llama")?;
+    let config = LlamaConfig::from_file(&config_file("generate", &case)?.0)?;
+    let model = prepare("generate", Llama::new(&config)?, &case)?;
+    let tokens = tensor!([[1, 2], [3, 4]])?;
+    let text = generate(&model, &tokens, 4)?;
+    let logits = model.forward(&text)?;
+    let best = logits.argmax(-1)?.narrow(1, 1, 4)?;
+    assert!(text.narrow(1, 2, 4)?.equal(&best)?);
+    // With one to choose from, a draw is the most probable.
+    let drawn = generate_with(&model, &tokens, 4, GenerateOptions::new().temperature(2.0).top_k(1))?;
+    assert!(drawn.equal(&text)?);
+    let end = text.to_vec::<i64>()?[2];
+    let ended = generate_with(&model, &tokens, 4, GenerateOptions::new().end(end))?.to_vec::<i64>()?;
+    assert_eq!(ended[2..6], [end; 4]);
+    for options in [GenerateOptions::new().temperature(-1.0), GenerateOptions::new().top_k(0).temperature(1.0)] {
+        assert!(generate_with(&model, &tokens, 1, options).is_err());
+    }
+    assert!(generate(&model, &Tensor::zeros_with([1, 0], DType::I64)?, 1).is_err());
+    Ok(())
+}
+
+#[test]
+fn names_that_are_missing_or_extra_are_reported_and_nothing_changes() -> Outcome {
+    let case = case("bert")?;
+    let config = BertConfig::from_file(&config_file("names", &case)?.0)?;
+    let mut model = Bert::new(&config)?;
+    let before = model.state_dict();
+    let mut dict = StateDict::new();
+    for (name, value) in before.iter().filter(|(name, _)| *name != "pooler.dense.bias") {
+        dict.insert(format!("bert.{name}"), value.add(1.0)?);
+    }
+    dict.insert("bert.other.weight", Tensor::ones([1])?);
+    let file = Scratch::new("names.safetensors");
+    cotangent::io::safetensors::save(&file.0, &dict)?;
+    let error = load_weights(&mut model, &file.0).err().ok_or("refused")?.to_string();
+    assert!(error.contains("missing pooler.dense.bias") && error.contains("unexpected other.weight"), "{error}");
+    assert!(
+        model
+            .state_dict()
+            .iter()
+            .all(|(name, value)| before.get(name).is_some_and(|old| old.equal(value).is_ok_and(|x| x)))
+    );
+    Ok(())
+}
+
+#[test]
+fn configurations_that_ask_for_something_else_are_refused() -> Outcome {
+    let file = Scratch::new("other.json");
+    for (text, word) in [
+        (r#"{"hidden_act": "relu"}"#, "relu"),
+        (r#"{"rope_scaling": {"type": "linear"}}"#, "rope_scaling"),
+        (r#"{"attention_bias": true}"#, "attention_bias"),
+        (r#"{"hidden_size": -3}"#, "-3"),
+        ("[1]", "object"),
+        ("{", "EOF"),
+    ] {
+        std::fs::write(&file.0, text)?;
+        let error = LlamaConfig::from_file(&file.0).err().ok_or("refused")?.to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    nn::save(
+        &Bert::new(&BertConfig {
+            hidden_size: 4,
+            num_attention_heads: 2,
+            num_hidden_layers: 1,
+            ..BertConfig::default()
+        })?,
+        &file.0,
+    )?;
+    assert!(BertConfig::from_file(&file.0).is_err(), "a file of weights is no configuration");
+    Ok(())
+}
