@@ -95,6 +95,52 @@ extern "C" __global__ void __launch_bounds__(256) fold_sorted(
     }
 }
 
+// Each element's place as a key, and its number among those that go there, in no order; `counts`, which have been 0, say how
+// many each place has.
+extern "C" __global__ void __launch_bounds__(256) count_places(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* order, I* counts, u64 op,
+    u32* taken, Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        const i64 at = index[place(i, chosen)];
+        const bool nowhere = outside(at, size, op, taken, fault);
+        const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
+        key[i] = own;
+        if (!nowhere) order[i] = atomicAdd(&counts[own], (I)1);
+    }
+}
+
+// A thread has a place, and takes the elements that go there in the order of their numbers. More than FEW are in it already.
+extern "C" __global__ void __launch_bounds__(256) fold_groups(
+    const I* counts, const I* starts, const I* members, const T* source, T* target, u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = last * slices.outer * slices.inner;
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        const I count = counts[own.i];
+        if (count == 0) continue;
+        const I* const numbers = members + starts[own.i];
+        T* to = target + (own.o * slices.size + own.i) * slices.inner + own.j;
+        T result = *to;
+        I number = numbers[0];
+        for (I k = 0; k < count; ++k) {
+            if (count > FEW) number = numbers[k];
+            else if (count > 1) {
+                // The smallest of those that have not had their turn.
+                const I after = number;
+                number = ~(I)0;
+                for (I each = 0; each < count; ++each) {
+                    const I next = numbers[each];
+                    if ((k == 0 || next > after) && next < number) number = next;
+                }
+            }
+            result = fold(result, source[(own.o * n + number) * slices.inner + own.j]);
+        }
+        *to = result;
+    }
+}
+
 #if WHOLE
 // Whole numbers may come in any order.
 __device__ inline void fold_into(T* to, T x) {

@@ -1,6 +1,7 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
+mod group;
 pub(crate) mod nonzero;
 mod radix;
 pub(crate) mod search;
@@ -16,6 +17,7 @@ use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
+use group::Groups;
 use radix::RadixSort;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
@@ -51,6 +53,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
         all.extend([DType::F32, DType::F64, DType::I64, DType::U64].map(|dtype| fold_source(by, dtype, true, 1)));
     }
     all.extend(radix::sources());
+    all.extend(group::sources());
     all.extend(nonzero::sources());
     all.extend(sort::sources());
     all.extend(select::sources());
@@ -108,7 +111,12 @@ fn fold_source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSo
         IndexFold::Min => 3,
     };
     let whole = usize::from(in_any_order(by, dtype));
-    KernelSource::new(FILES, dtype, wide).dtype("E", bits(dtype)).set("R", rank).set("FOLD", which).set("WHOLE", whole)
+    KernelSource::new(FILES, dtype, wide)
+        .dtype("E", bits(dtype))
+        .set("R", rank)
+        .set("FOLD", which)
+        .set("WHOLE", whole)
+        .set("FEW", group::FEW)
 }
 
 /// Whether the order of elements does not matter, and the GPU can put them together in memory.
@@ -188,29 +196,27 @@ impl Places {
         let source = fold_source(by, out.dtype, wide, walk.dims().len());
         let size = if wide { 8 } else { 4 };
         let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * size);
-        let keys = |name: &str, key: &Storage, winner: Option<&Storage>| {
+        let keys = |name: &str, results: &[&Storage]| {
             let (own, taken, fault) = gpu.faults(op);
-            let mut arguments = Arguments::new()
+            let arguments = Arguments::new()
                 .at(indices.view.first())
                 .words(&steps(&walk, 0))
                 .words(&steps(&walk, 1))
                 .word(self.step as i64 as u64)
                 .size(indices.size)
                 .size(n)
-                .size(self.last)
-                .at(key.as_ptr());
-            if let Some(winner) = winner {
-                arguments = arguments.at(winner.as_ptr());
-            }
-            let function = source.function(op, gpu, name)?;
+                .size(self.last);
+            let arguments = results.iter().fold(arguments, |all, result| all.at(result.as_ptr()));
             let arguments = arguments.word(own).word(taken).word(fault);
-            // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys, and a winner of every place.
+            let function = source.function(op, gpu, name)?;
+            // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys, and a number for every place.
             unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
         };
         let slices = [self.outer, self.size, self.inner].map(|size| size as u64);
-        let write = |name: &str, arguments: Arguments| {
+        // For each element, or for each place.
+        let write = |name: &str, each: usize, arguments: Arguments| {
             let arguments = arguments.at(from).at(out.first().cast_const()).size(n).size(self.last).words(&slices);
-            let grid = Grid::over(n * self.outer * self.inner, 256, 256);
+            let grid = Grid::over(each * self.outer * self.inner, 256, 256);
             // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
             unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
         };
@@ -218,21 +224,27 @@ impl Places {
             let (key, winner) = (memory(n)?, memory(self.last)?);
             // SAFETY: the memory was just asked for.
             unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.last * size)? };
-            keys("claim", &key, Some(&winner))?;
-            return write("put_claimed", Arguments::new().at(key.as_ptr()).at(winner.as_ptr()));
+            keys("claim", &[&key, &winner])?;
+            return write("put_claimed", n, Arguments::new().at(key.as_ptr()).at(winner.as_ptr()));
         }
         if in_any_order(by, out.dtype) {
             let key = memory(n)?;
-            keys("keys", &key, None)?;
-            return write("fold_whole", Arguments::new().at(key.as_ptr()));
+            keys("keys", &[&key])?;
+            return write("fold_whole", n, Arguments::new().at(key.as_ptr()));
+        }
+        if by != IndexFold::Replace && self.last / 4 <= n && n / 8 <= self.last {
+            let groups = Groups::new(op, gpu, n, self.last, wide)?;
+            keys("count_places", &[&groups.key, &groups.order, &groups.counts])?;
+            groups.run(op, gpu)?;
+            return write("fold_groups", self.last, groups.result());
         }
         let bits = (usize::BITS - self.last.leading_zeros()) as usize;
         let sort = RadixSort::new(op, gpu, n, 1, bits, [wide; 2])?;
-        keys("keys", &sort.keys[0], None)?;
+        keys("keys", &[&sort.keys[0]])?;
         sort.count_digits(op, gpu)?;
         sort.run(op, gpu)?;
         let name = if by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
-        write(name, sort.result(true, Arguments::new()))
+        write(name, n, sort.result(true, Arguments::new()))
     }
 }
 

@@ -119,8 +119,7 @@ impl RadixSort {
     /// # Errors
     /// If a kernel cannot be compiled or started.
     pub fn count_digits(&self, op: &'static str, gpu: &Gpu) -> Result<()> {
-        let arguments =
-            Arguments::new().at(self.keys[0].as_ptr()).size(self.n).size(self.key_passes).at(self.counts());
+        let arguments = Arguments::new().at(self.keys[0].as_ptr()).size(self.n).size(self.key_passes).at(self.counts());
         let function = self.own_source().function(op, gpu, "count_digits")?;
         // SAFETY: there are `n` keys, and a count for each digit of each pass.
         unsafe { arguments.launch(op, gpu, function, self.counting_grid(gpu)) }

@@ -20,26 +20,33 @@ pub(super) fn sources() -> Vec<KernelSource> {
     for dtype in DType::REAL {
         let wide = dtype.size() == 8;
         all.push(with_order(RadixSort::source(false, wide, 8), dtype));
-        let lens = [7, 100, 1000, 2000, 4000];
-        all.extend(lens.into_iter().filter_map(|len| rows_source(dtype, len)).map(|(source, _)| source));
+        // All ways for a few; they differ in nothing but sizes.
+        let few = matches!(dtype, DType::F32 | DType::I64);
+        let lens = if few { &[7, 50, 100, 200, 500, 1000, 2000, 4000][..] } else { &[1000] };
+        all.extend(lens.iter().filter_map(|&len| rows_source(dtype, len)).map(|(source, _)| source));
     }
     all.push(with_order(RadixSort::source(true, true, 8), DType::F32));
     all
+}
+
+/// Whether lanes of this length are sorted in shared memory.
+pub(super) fn in_shared_memory(dtype: DType, len: usize) -> bool {
+    rows_source(dtype, len).is_some()
 }
 
 /// The source for lanes of this length, and the warps that a block has for each, if one can hold them.
 fn rows_source(dtype: DType, len: usize) -> Option<(KernelSource, usize)> {
     let wide = dtype.size() == 8;
     let (warps, items) = match len {
-        ..=SHORT => (8, 1),
-        ..=64 => (1, 2),
-        ..=128 => (1, 4),
-        ..=256 => (2, 4),
-        ..=512 => (4, 4),
-        ..=1024 => (8, 4),
-        ..=2048 => (8, 8),
+        0..=SHORT => (8, 1),
+        33..=64 => (1, 2),
+        65..=128 => (1, 4),
+        129..=256 => (2, 4),
+        257..=512 => (4, 4),
+        513..=1024 => (8, 4),
+        1025..=2048 => (8, 8),
         // The keys of more would not fit into shared memory.
-        ..=4096 if !wide => (8, 16),
+        2049..=4096 if !wide => (8, 16),
         _ => return None,
     };
     let group = if len <= SHORT { len.next_power_of_two() } else { SHORT };
