@@ -115,10 +115,11 @@ fn together(count: usize, n: c_int) -> Option<c_int> {
     c_int::try_from(count).ok().filter(|&count| count > 1 && n <= SMALL)
 }
 
-/// The source of our own factorizations, of real matrices.
-fn factor_source(dtype: DType) -> Option<KernelSource> {
+/// The source of our own factorizations, of real matrices: one of them, since each takes a second or two to compile.
+fn factor_source(dtype: DType, cholesky: bool) -> Option<KernelSource> {
     const FILES: &[&str] = &[include_str!("factor.cu")];
-    dtype.is_float().then(|| KernelSource::new(FILES, dtype, false).fused())
+    let source = || KernelSource::new(FILES, dtype, false).set("CHOLESKY", u8::from(cholesky)).fused();
+    dtype.is_float().then(source)
 }
 
 /// The addresses of matrices that lie one after the other, on the GPU: from the first on, in steps of so many elements.
@@ -144,7 +145,9 @@ fn done(op: &'static str, what: &str, status: blas::cublasStatus_t) -> Result<()
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(crate) fn sources() -> Vec<KernelSource> {
-    [DType::F32, DType::F64].into_iter().filter_map(factor_source).chain([addresses_source()]).collect()
+    let kinds = [(DType::F32, false), (DType::F32, true), (DType::F64, false), (DType::F64, true)];
+    let own = kinds.into_iter().filter_map(|(dtype, cholesky)| factor_source(dtype, cholesky));
+    own.chain([addresses_source()]).collect()
 }
 
 /// The numbers that a call has left for each matrix.
@@ -171,7 +174,9 @@ pub(crate) fn lu(
     if count == 0 || m == 0 || n == 0 {
         return Ok(());
     }
-    if let Some(source) = factor_source(a.dtype).filter(|_| together(count, n).is_some() && m == n && n <= MOST_ROWS) {
+    if let Some(source) =
+        factor_source(a.dtype, false).filter(|_| together(count, n).is_some() && m == n && n <= MOST_ROWS)
+    {
         let pivots = exchanges.then(|| pivots.first().cast_const());
         let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at_or_null(pivots);
         let arguments = arguments.at(info.first().cast_const());
@@ -262,7 +267,7 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
     if count == 0 || n == 0 {
         return Ok(());
     }
-    if let Some(source) = factor_source(a.dtype).filter(|_| together(count, n).is_some()) {
+    if let Some(source) = factor_source(a.dtype, true).filter(|_| together(count, n).is_some()) {
         let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at(info.first().cast_const());
         // SAFETY: the matrices lie one after the other, and so do their numbers.
         return unsafe { arguments.launch(op, gpu, source.function(op, gpu, "cholesky")?, Grid::over(count, 1, 256)) };

@@ -1,7 +1,8 @@
 // Factorizations of small matrices, a block for each. They lie column by column, n by n, one after the other. Panels of NB columns
 // are factored in registers, and the rest is brought up to date with them by tiles.
 
-#define NB 32
+// More columns would be a little faster, and take many seconds to compile.
+#define NB 16
 #define SIDE 64
 
 // The strips of a tile: column k of the left one has SIDE rows, row k of the right one SIDE columns.
@@ -45,6 +46,7 @@ __device__ inline void update(T* a, u32 n, u32 panel, u32 row, u32 column, bool 
         }
 }
 
+#if CHOLESKY
 // The lower triangle of A becomes L with A = L * L^T. `info` becomes 0, or the size of the first leading part that is not
 // positive definite.
 extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int* info) {
@@ -66,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int
             const u32 r = threadIdx.x;
             T row[NB];
 #pragma unroll
-            for (int c = 0; c < NB; ++c) row[c] = top[r][c];
+            for (int c = 0; c < NB; ++c) row[c] = r < NB ? top[r][c] : T(0);
 #pragma unroll
             for (int c = 0; c < NB; ++c) {
                 const T pivot = __shfl_sync(0xffffffffu, row[c], c);
@@ -79,8 +81,8 @@ extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int
             }
 #pragma unroll
             for (int c = 0; c < NB; ++c) {
-                top[r][c] = row[c];
-                if (c <= r && panel + r < n) a[panel + r + (u64)(panel + c) * n] = row[c];
+                if (r < NB) top[r][c] = row[c];
+                if (r < NB && c <= r && panel + r < n) a[panel + r + (u64)(panel + c) * n] = row[c];
             }
         }
         __syncthreads();
@@ -106,6 +108,7 @@ extern "C" __global__ void __launch_bounds__(256) cholesky(T* all, u64 size, int
     if (threadIdx.x == 0) info[blockIdx.x] = failed;
 }
 
+#else
 // A becomes L below its diagonal, of which L has ones, and U, with rows exchanged by `pivots`, unless there are none. Up to 256
 // rows: a thread has one. `info` becomes 0, or the number of the first pivot that is 0.
 extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivots, int* info) {
@@ -184,8 +187,9 @@ extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivo
         }
         __syncthreads();
         // The exchanges in all other columns, of which a warp has four at a time.
-        const u32 to = panel + lane, far = lane < width ? chosen[lane] : lane;
-        const bool here = lane < width, there = far >= width;
+        const bool here = lane < width;
+        const u32 to = panel + lane, far = here ? chosen[lane] : 0;
+        const bool there = here && far >= width;
         const u32 from = panel + source[lane], from_far = panel + source[far];
         for (u32 first = warp * 4; first < n && pivots; first += 32) {
             T near_value[4], far_value[4];
@@ -224,3 +228,4 @@ extern "C" __global__ void __launch_bounds__(256) lu(T* all, u64 size, int* pivo
     __syncthreads();
     if (threadIdx.x == 0) info[blockIdx.x] = failed;
 }
+#endif
