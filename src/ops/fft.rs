@@ -36,7 +36,7 @@ choices! {
 }
 
 impl FftNorm {
-    fn factor(self, n: usize, forward: bool) -> f64 {
+    pub(super) fn factor(self, n: usize, forward: bool) -> f64 {
         match (self, forward) {
             (FftNorm::Backward, true) | (FftNorm::Forward, false) => 1.0,
             (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
@@ -101,7 +101,7 @@ impl Rows {
 
     #[track_caller]
     fn c2c(&self, forward: bool) -> Result<Tensor> {
-        c2c(&self.x, forward)
+        c2c(&self.x, 1, forward)
     }
 
     #[track_caller]
@@ -122,21 +122,21 @@ impl Rows {
     }
 }
 
-/// The transform of the last dimension of complex numbers; without a factor.
+/// The transform of complex numbers along the last dimension, or on a GPU along several; without a factor.
 #[track_caller]
-fn c2c(x: &Tensor, forward: bool) -> Result<Tensor> {
-    if let Some(done) = x.with_examples(|x| c2c(x, forward)) {
+pub(super) fn c2c(x: &Tensor, dims: usize, forward: bool) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2c(x, dims, forward)) {
         return done;
     }
-    let (pairs, n) = (x.detach().view_as_real()?.contiguous()?, x.shape()[x.rank() - 1]);
+    let (pairs, lengths) = (x.detach().view_as_real()?.contiguous()?, &x.shape()[x.rank() - dims..]);
     let shape = pairs.layout().shape().clone();
     let out = Tensor::build("fft", shape, pairs.dtype(), x.device(), |out| {
         let x = pairs.as_view()?;
-        kernel!("fft" on [x, out]: linalg::fft::c2c(x, n, forward, out))
+        kernel!("fft" on [x, out]: linalg::fft::c2c(x, lengths, forward, out))
     })?;
     // The conjugate of the matrix is that of the other direction, and it is symmetric.
     out.view_as_complex()?.record("fft", &[x], |_| {
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, !forward)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, dims, !forward)?)])
     })
 }
 
@@ -199,7 +199,7 @@ fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
 
 /// Complex numbers, from whatever has a transform.
 #[track_caller]
-fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
+pub(super) fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
     match x.dtype() {
         DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
         dtype => x.to_dtype(dtype.to_complex()),

@@ -1,12 +1,12 @@
 //! Fourier transforms along several dimensions: those along one, one after the other.
 
-use super::fft::{FftNorm, FftOptions, numbers, one_dim};
+use super::fft::{FftNorm, FftOptions, c2c, complex_numbers, numbers, one_dim};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::error::bail;
 use crate::layout::resolve_dims;
 use crate::options::options;
-use crate::{Dim, Dims, Result, Sizes, Tensor};
+use crate::{Device, Dim, Dims, Result, Sizes, Tensor};
 
 options! {
     /// The options of Fourier transforms along several dimensions.
@@ -70,9 +70,22 @@ impl DimPlan {
         self.options(self.dims.len() - 1)
     }
 
+    /// Whether the library of a GPU does all of it at once: whole dimensions, which are the last ones, in their order.
+    fn is_one_plan(&self, x: &Tensor) -> bool {
+        let first = x.rank() - self.dims.len();
+        let whole = |at: usize| self.sizes[at].is_none_or(|size| size == x.shape()[self.dims[at]]);
+        let last = |at: usize| self.dims[at] == first + at && x.shape()[first + at] > 0 && whole(at);
+        x.device() != Device::Cpu && (2..=3).contains(&self.dims.len()) && (0..self.dims.len()).all(last)
+    }
+
     /// Along all dimensions.
     #[track_caller]
     fn all(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
+        if self.is_one_plan(x) {
+            let factor: f64 = self.dims.iter().map(|&dim| self.norm.factor(x.shape()[dim], forward)).product();
+            let y = c2c(&complex_numbers("fft", x)?, self.dims.len(), forward)?;
+            return if factor == 1.0 { Ok(y) } else { y.mul(factor) };
+        }
         let last = one_dim("fft", x, &self.last(), forward)?;
         self.others(&last, forward)
     }

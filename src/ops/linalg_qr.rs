@@ -129,7 +129,7 @@ fn reflections(x: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// Q with `width` columns and R with as many rows, outside the graph.
-fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
+pub(super) fn factor(x: &Tensor, width: usize, with_q: bool) -> Result<(Tensor, Tensor)> {
     const OP: &str = "linalg_qr";
     let (m, _) = sizes(OP, x)?;
     let lead = &x.shape()[..x.rank() - 2];

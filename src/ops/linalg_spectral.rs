@@ -6,6 +6,7 @@ use super::linalg::{
 };
 use super::linalg_cholesky::positive;
 use super::linalg_lu::matrix_errors;
+use super::linalg_qr;
 use super::linalg_solve::square_errors;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
@@ -13,7 +14,7 @@ use crate::autograd::BackwardContext;
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::options::options;
-use crate::{DType, Result, Tensor, keepdim};
+use crate::{DType, Device, Result, SortOptions, Tensor, keepdim};
 use smallvec::smallvec;
 
 choices! {
@@ -159,6 +160,9 @@ fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> Result<(Tens
         return Ok((v, s, u));
     }
     refuse_non_finite(op, x)?;
+    if let Some(full) = vectors.filter(|_| x.device() != Device::Cpu && x.dtype() == DType::F32 && x.numel() > 0) {
+        return from_squares(op, &x.detach(), full);
+    }
     let lead = &x.shape()[..x.rank() - 2];
     let empty = |last: &[usize]| Tensor::empty(op, with(lead, last), x.dtype(), x.device());
     let mut a = columns(x)?;
@@ -175,6 +179,25 @@ fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> Result<(Tens
         kernel!("linalg_svd" on [a, to, u, v]: linalg::decompose::svd(a, to, Some(u), Some(v)))?;
     }
     Ok((from_columns(&u)?, s, from_columns(&v)?))
+}
+
+/// As [`singular`], of matrices of f32 that are not wider than high: `V` has the eigenvectors of `Aᵀ · A` in f64, which are
+/// found in a fraction of the time. What the squares lose is less than an f32 has. `A · V` has orthogonal columns but for
+/// rounding; of those that are all rounding, a QR factorization makes orthogonal ones, too.
+fn from_squares(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    let (m, n) = sizes(op, x)?;
+    let wide = x.to_dtype(DType::F64)?;
+    let (_, v) = eigen(op, &wide.transpose(-2, -1)?.matmul(&wide)?, Triangle::Lower, true)?;
+    // The largest first.
+    let v = v.flip(-1)?;
+    let (q, r) = linalg_qr::factor(&wide.matmul(&v)?, if full { m } else { n }, true)?;
+    let lengths = diag(&r)?;
+    let (s, order) = lengths.abs()?.sort_with(-1, SortOptions::new().descending(true))?;
+    let signs = lengths.lt(0.0)?.where_(-1.0, lengths.ones_like()?)?;
+    let ordered = |x: &Tensor| x.gather(-1, &order.unsqueeze(-2)?.expand(x.shape())?);
+    let own = ordered(&q.narrow(-1, 0, n)?.mul(&signs.unsqueeze(-2)?)?)?;
+    let u = if full && m > n { Tensor::cat(&[&own, &q.narrow(-1, n, m - n)?], -1)? } else { own };
+    Ok((u.to_dtype(DType::F32)?, s.to_dtype(DType::F32)?, ordered(&v)?.to_dtype(DType::F32)?))
 }
 
 /// The cotangent of `A = U · S · Vᴴ`.

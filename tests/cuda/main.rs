@@ -4,6 +4,8 @@
 mod graph;
 mod kernels;
 mod large;
+mod linalg;
+mod order;
 mod streams;
 mod training;
 

@@ -1,7 +1,7 @@
 //! Every kernel is compiled, for an older and a newer GPU, wherever the compiler is; no GPU is needed for that.
 
 use super::elementwise::random;
-use super::linalg::matmul;
+use super::linalg::{decompose, matmul};
 use super::nn::{attention, optim, rows};
 use super::{index, reduce};
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -67,13 +67,19 @@ fn every_written_kernel_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
     }
-    let all: Vec<KernelSource> =
-        [reduce::sources(), rows::sources(), index::sources(), random::sources(), matmul::sources()]
-            .into_iter()
-            .flatten()
-            .chain(attention::sources())
-            .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
-            .collect();
+    let all: Vec<KernelSource> = [
+        reduce::sources(),
+        rows::sources(),
+        index::sources(),
+        random::sources(),
+        matmul::sources(),
+        decompose::sources(),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(attention::sources())
+    .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
+    .collect();
     assert!(all.len() > 50, "only {} sources", all.len());
     with_each(&all, |source| {
         ARCHITECTURES.iter().for_each(|&arch| compiles(source.settings(), &source.text(), arch, source.is_fused()));

@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
-use crate::error::err;
+use crate::error::{bail, err};
 use crate::{DType, Element, Error, Result};
 use cotangent_fft::{Complex, Part};
 
@@ -55,8 +55,18 @@ fn complex_mut<T: Part>(parts: &mut [T]) -> &mut [Complex<T>] {
     unsafe { std::slice::from_raw_parts_mut(parts.as_mut_ptr().cast(), parts.len() / 2) }
 }
 
-/// The transform of rows of `n` complex numbers, given and written as pairs of parts.
-pub(crate) fn c2c(op: &'static str, x: View<'_>, n: usize, forward: bool, out: &mut ViewMut<'_>) -> Result<()> {
+/// The transform of rows of complex numbers, given and written as pairs of parts. They have one length: a library of GPUs also
+/// takes several, for as many dimensions.
+pub(crate) fn c2c(
+    op: &'static str,
+    x: View<'_>,
+    lengths: &[usize],
+    forward: bool,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let &[n] = lengths else {
+        bail!(Backend, op, "{lengths:?} are several dimensions: they are transformed one by one")
+    };
     if out.layout.numel() == 0 {
         // A plan takes memory by the length alone.
         return Ok(());

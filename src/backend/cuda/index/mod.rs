@@ -1,7 +1,9 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
+mod group;
 pub(crate) mod nonzero;
+mod radix;
 pub(crate) mod search;
 pub(crate) mod select;
 pub(crate) mod sort;
@@ -15,15 +17,14 @@ use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
+use group::Groups;
+use radix::RadixSort;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
 /// The order of elements, for sources that [`with_order`] sets.
 pub(crate) const ORDER: &str = include_str!("order.cu");
-const SORT: &[&str] = &[ORDER, include_str!("sort.cu")];
-/// Elements that a warp sorts, as in the source.
-const UNIT: usize = 1024;
-/// Counts that a block adds up, as in the source.
-const PART: usize = 4096;
+/// How a block finds the places of elements by digits.
+const RANK: &str = include_str!("rank.cu");
 
 /// An integer of the size of an element, where its value does not matter.
 fn bits(dtype: DType) -> DType {
@@ -51,7 +52,8 @@ pub(crate) fn sources() -> Vec<KernelSource> {
     for by in [IndexFold::Add, IndexFold::Multiply, IndexFold::Max, IndexFold::Min] {
         all.extend([DType::F32, DType::F64, DType::I64, DType::U64].map(|dtype| fold_source(by, dtype, true, 1)));
     }
-    all.extend([false, true].map(|wide| KernelSource::new(SORT, DType::I64, wide)));
+    all.extend(radix::sources());
+    all.extend(group::sources());
     all.extend(nonzero::sources());
     all.extend(sort::sources());
     all.extend(select::sources());
@@ -108,7 +110,18 @@ fn fold_source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSo
         IndexFold::Max => 2,
         IndexFold::Min => 3,
     };
-    KernelSource::new(FILES, dtype, wide).dtype("E", bits(dtype)).set("R", rank).set("FOLD", which)
+    let whole = usize::from(in_any_order(by, dtype));
+    KernelSource::new(FILES, dtype, wide)
+        .dtype("E", bits(dtype))
+        .set("R", rank)
+        .set("FOLD", which)
+        .set("WHOLE", whole)
+        .set("FEW", group::FEW)
+}
+
+/// Whether the order of elements does not matter, and the GPU can put them together in memory.
+fn in_any_order(by: IndexFold, dtype: DType) -> bool {
+    !dtype.is_float() && matches!(by, IndexFold::Add | IndexFold::Max | IndexFold::Min)
 }
 
 /// As the CPU's [`index_fold`](crate::backend::cpu::index::fold::index_fold): what falls on one place has one order, so that
@@ -174,110 +187,64 @@ impl Places {
         from: *const u8,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
-        let sorted = self.sorted(op, gpu, by, indices, out.dtype)?;
-        let kernel = if by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
-        let (n, source) = (self.to.numel(), &sorted.source);
-        let arguments = Arguments::new()
-            .at(sorted.key.as_ptr())
-            .at(sorted.number.as_ptr())
-            .at(from)
-            .at(out.first().cast_const())
-            .size(n)
-            .size(self.last)
-            .size(self.outer)
-            .size(self.size)
-            .size(self.inner);
-        let work = n * self.outer * self.inner;
-        // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
-        unsafe { arguments.launch(op, gpu, source.function(op, gpu, kernel)?, Grid::over(work, 256, 256)) }
-    }
-
-    /// The places of all elements, sorted, with the elements' numbers.
-    fn sorted(
-        &self,
-        op: &'static str,
-        gpu: &Gpu,
-        by: IndexFold,
-        indices: &Indices<'_>,
-        dtype: DType,
-    ) -> Result<Sorted> {
         let n = self.to.numel();
-        let wide = is_wide(n.max(self.last));
-        let key_size = if wide { 8 } else { 4 };
-        let memory = || Storage::new(op, Device::Cuda(gpu.ordinal), n * key_size);
-        let (mut key, mut number) = (memory()?, memory()?);
+        // A note at each place is worth its memory unless there are far more places than elements.
+        let claimed = by == IndexFold::Replace && self.last / 16 <= n;
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
-        let source = fold_source(by, dtype, wide, walk.dims().len());
-        let (own, taken, fault) = gpu.faults(op);
-        let arguments = Arguments::new()
-            .at(indices.view.first())
-            .words(&steps(&walk, 0))
-            .words(&steps(&walk, 1))
-            .word(self.step as i64 as u64)
-            .size(indices.size)
-            .size(n)
-            .size(self.last)
-            .at(key.as_ptr())
-            .at(number.as_ptr())
-            .word(own)
-            .word(taken)
-            .word(fault);
-        // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys and numbers.
-        unsafe { arguments.launch(op, gpu, source.function(op, gpu, "keys")?, Grid::over(n, 256, 256))? };
-        let (mut other_key, mut other_number) = (memory()?, memory()?);
-        let passes = (usize::BITS - self.last.leading_zeros()).div_ceil(8);
-        for pass in 0..passes as usize {
-            sort_pass(op, gpu, wide, n, 8 * pass, [&key, &number], [&other_key, &other_number])?;
-            std::mem::swap(&mut key, &mut other_key);
-            std::mem::swap(&mut number, &mut other_number);
+        // Two bits of a count say what it is one of: see the sort.
+        let wide = n.max(self.last) >= 1 << 30;
+        let source = fold_source(by, out.dtype, wide, walk.dims().len());
+        let size = if wide { 8 } else { 4 };
+        let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * size);
+        let keys = |name: &str, results: &[&Storage]| {
+            let (own, taken, fault) = gpu.faults(op);
+            let arguments = Arguments::new()
+                .at(indices.view.first())
+                .words(&steps(&walk, 0))
+                .words(&steps(&walk, 1))
+                .word(self.step as i64 as u64)
+                .size(indices.size)
+                .size(n)
+                .size(self.last);
+            let arguments = results.iter().fold(arguments, |all, result| all.at(result.as_ptr()));
+            let arguments = arguments.word(own).word(taken).word(fault);
+            let function = source.function(op, gpu, name)?;
+            // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys, and a number for every place.
+            unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+        };
+        let slices = [self.outer, self.size, self.inner].map(|size| size as u64);
+        // For each element, or for each place.
+        let write = |name: &str, each: usize, arguments: Arguments| {
+            let arguments = arguments.at(from).at(out.first().cast_const()).size(n).size(self.last).words(&slices);
+            let grid = Grid::over(each * self.outer * self.inner, 256, 256);
+            // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
+            unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
+        };
+        if claimed {
+            let (key, winner) = (memory(n)?, memory(self.last)?);
+            // SAFETY: the memory was just asked for.
+            unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.last * size)? };
+            keys("claim", &[&key, &winner])?;
+            return write("put_claimed", n, Arguments::new().at(key.as_ptr()).at(winner.as_ptr()));
         }
-        Ok(Sorted { key, number, source })
-    }
-}
-
-/// Keys in order, with the numbers of the elements that have them.
-struct Sorted {
-    key: Storage,
-    number: Storage,
-    source: KernelSource,
-}
-
-/// One pass of a sort by keys, over eight bits of them.
-pub(crate) fn sort_pass(
-    op: &'static str,
-    gpu: &Gpu,
-    wide: bool,
-    n: usize,
-    shift: usize,
-    [key, number]: [&Storage; 2],
-    [to_key, to_number]: [&Storage; 2],
-) -> Result<()> {
-    let units = n.div_ceil(UNIT);
-    let parts = (256 * units).div_ceil(PART);
-    let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * 8);
-    let (counts, totals) = (memory(256 * units)?, memory(parts)?);
-    let source = KernelSource::new(SORT, DType::I64, wide);
-    let grid = Grid::over(units, 8, 256);
-    let count = Arguments::new().at(key.as_ptr()).size(n).size(shift).at(counts.as_ptr()).size(units);
-    let scan_parts = Arguments::new().at(counts.as_ptr()).size(256 * units).at(totals.as_ptr());
-    let scan = Arguments::new().at(totals.as_ptr()).size(parts);
-    let scatter = Arguments::new()
-        .at(key.as_ptr())
-        .at(number.as_ptr())
-        .size(n)
-        .size(shift)
-        .at(counts.as_ptr())
-        .at(totals.as_ptr())
-        .size(units)
-        .at(to_key.as_ptr())
-        .at(to_number.as_ptr());
-    let one = |blocks: usize| Grid { blocks: [blocks, 1], threads: [1024, 1], shared: 0 };
-    // SAFETY: all four have room for `n` elements, the counts for every digit of every unit, and the totals for every part.
-    unsafe {
-        count.launch(op, gpu, source.function(op, gpu, "count")?, grid)?;
-        scan_parts.launch(op, gpu, source.function(op, gpu, "scan_parts")?, one(parts))?;
-        scan.launch(op, gpu, source.function(op, gpu, "scan")?, one(1))?;
-        scatter.launch(op, gpu, source.function(op, gpu, "scatter")?, grid)
+        if in_any_order(by, out.dtype) {
+            let key = memory(n)?;
+            keys("keys", &[&key])?;
+            return write("fold_whole", n, Arguments::new().at(key.as_ptr()));
+        }
+        if by != IndexFold::Replace && self.last / 4 <= n && n / 8 <= self.last {
+            let groups = Groups::new(op, gpu, n, self.last, wide)?;
+            keys("count_places", &[&groups.key, &groups.order, &groups.counts])?;
+            groups.run(op, gpu)?;
+            return write("fold_groups", self.last, groups.result());
+        }
+        let bits = (usize::BITS - self.last.leading_zeros()) as usize;
+        let sort = RadixSort::new(op, gpu, n, 1, bits, [wide; 2])?;
+        keys("keys", &[&sort.keys[0]])?;
+        sort.count_digits(op, gpu)?;
+        sort.run(op, gpu)?;
+        let name = if by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
+        write(name, n, sort.result(true, Arguments::new()))
     }
 }
 

@@ -1,42 +1,102 @@
-// Where the elements of a mask are true. A block has BLOCK elements, and looks at 256 at a time.
+// Where the elements of a mask are true. A thread has ITEMS neighbours, a block BLOCK elements.
 
-#define BLOCK 4096
+#define ITEMS 16
+#define BLOCK (256 * ITEMS)
+
+// The number of this thread's elements that are true, and which of them: bits from the lowest on.
+__device__ inline u32 seen(const u8* mask, u64 n, u64 first) {
+    u32 found = 0;
+    // Whole ones are read at once, where the mask begins at a multiple of their size.
+    if (first + ITEMS <= n && ((u64)mask & (ITEMS - 1)) == 0) {
+        const Pack<u8, ITEMS> all = *(const Pack<u8, ITEMS>*)(mask + first);
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) found |= (u32)(all.x[k] != 0) << k;
+    } else {
+        for (int k = 0; k < ITEMS; ++k) if (first + k < n && mask[first + k]) found |= 1u << k;
+    }
+    return found;
+}
 
 extern "C" __global__ void __launch_bounds__(256) count_true(const u8* mask, u64 n, u64* counts) {
-    u64 count = 0;
-    for (u64 k = 0; k < BLOCK; k += 256) {
-        const u64 i = (u64)blockIdx.x * BLOCK + k + threadIdx.x;
-        count += __syncthreads_count(i < n && mask[i]);
+    __shared__ u32 sums[8];
+    u32 count = __popc(seen(mask, n, (u64)blockIdx.x * BLOCK + threadIdx.x * ITEMS));
+    for (int step = 16; step > 0; step >>= 1) count += __shfl_xor_sync(0xffffffffu, count, step);
+    if ((threadIdx.x & 31) == 0) sums[threadIdx.x >> 5] = count;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    u32 all = 0;
+    for (int warp = 0; warp < 8; ++warp) all += sums[warp];
+    counts[blockIdx.x] = all;
+}
+
+// Each count becomes the sum of those before it, and the one after the last that of all. One block of 1024 threads, each with
+// EACH of them at a time.
+#define EACH 8
+
+extern "C" __global__ void __launch_bounds__(1024) starts(u64* counts, u64 n) {
+    __shared__ u64 sums[32];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    u64 carry = 0;
+    for (u64 turn = 0; turn < n; turn += 1024 * EACH) {
+        const u64 first = turn + threadIdx.x * EACH;
+        u64 own[EACH], sum = 0;
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) own[k] = first + k < n ? counts[first + k] : 0, sum += own[k];
+        u64 up = sum;
+        for (int step = 1; step < 32; step <<= 1) {
+            const u64 left = __shfl_up_sync(0xffffffffu, up, step);
+            if (lane >= step) up += left;
+        }
+        __syncthreads();
+        if (lane == 31) sums[warp] = up;
+        __syncthreads();
+        u64 before = carry + up - sum;
+        for (int each = 0; each < 32; ++each) {
+            if (each < warp) before += sums[each];
+            carry += sums[each];
+        }
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) {
+            if (first + k < n) counts[first + k] = before;
+            before += own[k];
+        }
     }
-    if (threadIdx.x == 0) counts[blockIdx.x] = count;
+    if (threadIdx.x == 0) counts[n] = carry;
 }
 
 struct Sizes { u64 size[R]; };
 
 // out is (how many, R): the indices of the true elements. `starts` says how many there are before each block.
 extern "C" __global__ void __launch_bounds__(256) write_true(const u8* mask, u64 n, const u64* starts, i64* out, Sizes sizes) {
-    __shared__ u32 counts[8];
+    __shared__ u32 sums[8];
+    __shared__ u16 places[BLOCK];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    u64 start = starts[blockIdx.x];
-    for (u64 k = 0; k < BLOCK; k += 256) {
-        const u64 i = (u64)blockIdx.x * BLOCK + k + threadIdx.x;
-        const bool yes = i < n && mask[i];
-        const u32 found = __ballot_sync(0xffffffffu, yes);
-        if (lane == 0) counts[warp] = __popc(found);
-        __syncthreads();
-        u64 row = start + __popc(found & ((1u << lane) - 1));
-        for (int other = 0; other < 8; ++other) {
-            if (other < warp) row += counts[other];
-            start += counts[other];
+    const u64 begin = (u64)blockIdx.x * BLOCK, start = starts[blockIdx.x];
+    u32 found = seen(mask, n, begin + threadIdx.x * ITEMS);
+    const u32 count = __popc(found);
+    u32 up = count;
+    for (int step = 1; step < 32; step <<= 1) {
+        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
+        if (lane >= step) up += left;
+    }
+    if (lane == 31) sums[warp] = up;
+    __syncthreads();
+    u32 to = up - count, all = 0;
+    for (int each = 0; each < 8; ++each) {
+        if (each < warp) to += sums[each];
+        all += sums[each];
+    }
+    // First in shared memory, so that neighbours are written by neighbours.
+    for (; found; found &= found - 1) places[to++] = (u16)(threadIdx.x * ITEMS + __ffs(found) - 1);
+    __syncthreads();
+    for (u32 k = threadIdx.x; k < all; k += 256) {
+        u64 rest = begin + places[k];
+        i64* const row = out + (start + k) * R;
+        for (int r = R - 1; r > 0; --r) {
+            const u64 next = rest / sizes.size[r];
+            row[r] = (i64)(rest - next * sizes.size[r]);
+            rest = next;
         }
-        if (yes) {
-            u64 rest = i;
-            for (int r = R - 1; r >= 0; --r) {
-                const u64 next = rest / sizes.size[r];
-                out[row * R + r] = (i64)(rest - next * sizes.size[r]);
-                rest = next;
-            }
-        }
-        __syncthreads();
+        row[0] = (i64)rest;
     }
 }

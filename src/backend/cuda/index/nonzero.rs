@@ -1,6 +1,5 @@
 //! Where the elements of a mask are true.
 
-use super::SORT;
 use crate::backend::View;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
@@ -40,15 +39,14 @@ pub(crate) fn nonzero(op: &'static str, ordinal: usize, mask: View<'_>, shape: &
     let grid = Grid { blocks: [blocks, 1], threads: [256, 1], shared: 0 };
     // One more than there are blocks: the last one becomes the number of all.
     let line = Layout::contiguous([blocks + 1].into());
-    let counts = Storage::zeroed(op, device, (blocks + 1) * 8)?;
+    let counts = Storage::new(op, device, (blocks + 1) * 8)?;
     let count = Arguments::new().at(from.first).size(n).at(counts.as_ptr());
-    let scan = Arguments::new().at(counts.as_ptr()).size(blocks + 1);
-    let scanned = KernelSource::new(SORT, DType::I64, true);
+    let starts = Arguments::new().at(counts.as_ptr()).size(blocks);
     let one_block = Grid { blocks: [1, 1], threads: [1024, 1], shared: 0 };
     // SAFETY: the mask has `n` elements in order, one byte each, and there is a count for each block and one more.
     unsafe {
         count.launch(op, gpu, source.function(op, gpu, "count_true")?, grid)?;
-        scan.launch(op, gpu, scanned.function(op, gpu, "scan")?, one_block)?;
+        starts.launch(op, gpu, source.function(op, gpu, "starts")?, one_block)?;
     }
     let view = View { storage: &counts, layout: &line, dtype: DType::I64 };
     let total = match memory::read(op, ordinal, view, blocks)? {

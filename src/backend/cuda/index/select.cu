@@ -1,6 +1,9 @@
 // Elements by their place in the order along a dimension of (outer, len, inner) elements. A block has a lane, and finds the key at
 // a place by eight bits at a time.
 
+// Elements that a thread reads before it looks at any.
+#define AT_ONCE 8
+
 __device__ inline u64 first_of(u64 lane, u64 len, u64 inner) { return lane / inner * len * inner + lane % inner; }
 
 // The key with `before` smaller ones before it, or as many with the same key; `before` becomes how many of these come first.
@@ -44,6 +47,80 @@ __device__ inline u64 before_me(bool here, u64& all) {
         all += counts[each];
     }
     return own;
+}
+
+// The highest bits of keys, by which those that may be among the first are told from the others.
+#define HIGH (sizeof(E) == 1 ? 8 : 11)
+#define BINS (1 << HIGH)
+#define CANDIDATES 1024
+
+// The k first of a lane, sorted, from two looks at its elements: the first counts them by the highest bits of their keys, the
+// second collects all that have those of the last one or smaller ones. False if these are too many, and nothing was written.
+__device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i64* places, E* values) {
+    __shared__ u32 counts[BINS];
+    __shared__ u64 keys[CANDIDATES];
+    __shared__ u64 numbers[CANDIDATES];
+    __shared__ u64 sums[8];
+    __shared__ u32 limit, all, collected;
+    const int low = (int)sizeof(E) * 8 - HIGH, warp = threadIdx.x >> 5, thread = threadIdx.x & 31, own = BINS / 256;
+    if (k > CANDIDATES || len >= 1ull << 31) return false;
+    for (int bin = threadIdx.x; bin < BINS; bin += 256) counts[bin] = 0;
+    if (threadIdx.x == 0) collected = 0;
+    __syncthreads();
+    // Several are read before any is counted: a read takes long.
+    for (u64 begin = threadIdx.x; begin < len; begin += 256 * AT_ONCE) {
+        E element[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) if (begin + j * 256 < len) element[j] = x[(begin + j * 256) * inner];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j)
+            if (begin + j * 256 < len) atomicAdd(&counts[(sort_key(element[j]) ^ flip) >> low], 1u);
+    }
+    __syncthreads();
+    u32 sum = 0;
+    for (int j = 0; j < own; ++j) sum += counts[threadIdx.x * own + j];
+    u32 up = sum;
+    for (int step = 1; step < 32; step <<= 1) {
+        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
+        if (thread >= step) up += left;
+    }
+    if (thread == 31) sums[warp] = up;
+    __syncthreads();
+    u32 before = up - sum;
+    for (int each = 0; each < warp; ++each) before += (u32)sums[each];
+    for (int j = 0; j < own; ++j) {
+        const u32 here = counts[threadIdx.x * own + j];
+        // One bin has the last of the k.
+        if (before < k && k <= before + here) limit = threadIdx.x * own + j, all = before + here;
+        before += here;
+    }
+    __syncthreads();
+    if (all > CANDIDATES) {
+        __syncthreads();
+        return false;
+    }
+    for (u64 begin = threadIdx.x; begin < len; begin += 256 * AT_ONCE) {
+        E element[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) if (begin + j * 256 < len) element[j] = x[(begin + j * 256) * inner];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; ++j) {
+            if (begin + j * 256 >= len) continue;
+            const u64 key = sort_key(element[j]) ^ flip;
+            if (key >> low > limit) continue;
+            const u32 to = atomicAdd(&collected, 1u);
+            keys[to] = key, numbers[to] = begin + j * 256;
+        }
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < all; i += 256) {
+        const u64 key = keys[i], number = numbers[i];
+        u32 rank = 0;
+        for (u32 each = 0; each < all; ++each) rank += keys[each] < key || (keys[each] == key && numbers[each] < number);
+        if (rank < k) places[rank] = (i64)number, values[rank] = x[number * inner];
+    }
+    __syncthreads();
+    return true;
 }
 
 // How many come before the one that is looked for: `kind` is 0 for the place k, 1 for the median, 2 for the median of what is not
@@ -110,13 +187,15 @@ extern "C" __global__ void __launch_bounds__(256) first_of_sorted(
     }
 }
 
-// The k first of each lane, in the order of their places: these, and the elements, each (lanes, k).
+// The k first of each lane, and their places, each (lanes, k): in the order of the places, or sorted, which is an order that a
+// stable sort makes the same of.
 extern "C" __global__ void __launch_bounds__(256) first_places(
     const E* x, u64 lanes, u64 len, u64 inner, u64 descending, u64 k, i64* places, E* values
 ) {
     const u64 flip = descending ? ONES : 0;
     for (u64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {
         const E* own = x + first_of(lane, len, inner);
+        if (few_of(own, len, inner, flip, k, places + lane * k, values + lane * k)) continue;
         u64 before = k - 1;
         const u64 last = key_at(own, len, inner, flip, before);
         u64 alike_seen = 0, seen = 0, some;

@@ -22,9 +22,10 @@ fn source(dtype: DType) -> KernelSource {
     with_order(KernelSource::new(FILES, DType::I64, true), dtype)
 }
 
-/// Whether a block for each lane would leave most of the GPU without work, for so long that a sort takes less.
-fn few_and_long(lanes: usize, len: usize) -> bool {
-    lanes < 64 && len >= 1 << 15
+/// Whether a sort takes less: of lanes that a block sorts in its shared memory, or where a block for each lane would leave most
+/// of the GPU without work for long.
+fn better_sorted(dtype: DType, lanes: usize, len: usize) -> bool {
+    super::sort::in_shared_memory(dtype, len) || (lanes < 64 && len >= 1 << 15)
 }
 
 /// The places of the elements along a dimension in order, laid out as these.
@@ -58,7 +59,7 @@ pub(crate) fn kth(
         Rank::NanMedian => (2, 0),
     };
     let from = InOrder::new(op, ordinal, x)?;
-    if few_and_long(lanes, shape[dim]) {
+    if better_sorted(x.dtype, lanes, shape[dim]) {
         let order = order(op, ordinal, x, dim, false)?;
         let arguments = Arguments::new()
             .at(from.first)
@@ -104,7 +105,7 @@ pub(crate) fn first_in_order(
     }
     let (k, inner) = (indices.layout.shape()[dim], shape[dim + 1..].iter().product::<usize>());
     let (lanes, device) = (n / k, Device::Cuda(ordinal));
-    if few_and_long(lanes, shape[dim]) {
+    if better_sorted(x.dtype, lanes, shape[dim]) {
         let order = order(op, ordinal, x, dim, descending)?;
         let arguments = Arguments::new()
             .at(order.as_ptr())
@@ -131,7 +132,7 @@ pub(crate) fn first_in_order(
         .at(values.as_ptr());
     // SAFETY: the elements lie in order; there is memory for `k` places and elements of every lane.
     unsafe { first.launch(op, gpu, source.function(op, gpu, "first_places")?, Grid::over(lanes, 1, 256))? };
-    // The few that are left are sorted: their places are in order, and the sort is stable.
+    // The few that are left are sorted; the sort is stable.
     let rows = Layout::contiguous([lanes, k].into());
     let mut order = Storage::new(op, device, n * DType::I64.size())?;
     let few = View { storage: &values, layout: &rows, dtype: x.dtype };

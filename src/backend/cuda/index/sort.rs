@@ -1,21 +1,58 @@
-//! Stable sorts along a dimension: a radix sort by the bits of the elements, and then by the lanes they belong to.
+//! Stable sorts along a dimension, by the bits of the elements: of short lanes in the shared memory of a block, of long ones
+//! all together.
 
-use super::{SORT, sort_pass, with_order};
+use super::radix::RadixSort;
+use super::{ORDER, RANK, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
-use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide};
-use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
-use crate::storage::Storage;
-use crate::{DType, Device, Result};
+use crate::{DType, Result};
+
+const ROWS: &[&str] = &[ORDER, RANK, include_str!("sort_rows.cu")];
+/// Elements of a lane that the threads of one warp can compare with each other.
+const SHORT: usize = 32;
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
-    DType::REAL.into_iter().map(|dtype| source(dtype, dtype.size() == 8)).collect()
+    let mut all = Vec::new();
+    for dtype in DType::REAL {
+        let wide = dtype.size() == 8;
+        all.push(with_order(RadixSort::source(false, wide, 8), dtype));
+        // All ways for a few; they differ in nothing but sizes.
+        let few = matches!(dtype, DType::F32 | DType::I64);
+        let lens = if few { &[7, 50, 100, 200, 500, 1000, 2000, 4000][..] } else { &[1000] };
+        all.extend(lens.iter().filter_map(|&len| rows_source(dtype, len)).map(|(source, _)| source));
+    }
+    all.push(with_order(RadixSort::source(true, true, 8), DType::F32));
+    all
 }
 
-fn source(dtype: DType, wide: bool) -> KernelSource {
-    with_order(KernelSource::new(SORT, DType::I64, wide), dtype)
+/// Whether lanes of this length are sorted in shared memory.
+pub(super) fn in_shared_memory(dtype: DType, len: usize) -> bool {
+    rows_source(dtype, len).is_some()
+}
+
+/// The source for lanes of this length, and the warps that a block has for each, if one can hold them.
+fn rows_source(dtype: DType, len: usize) -> Option<(KernelSource, usize)> {
+    let wide = dtype.size() == 8;
+    let (warps, items) = match len {
+        0..=SHORT => (8, 1),
+        33..=64 => (1, 2),
+        65..=128 => (1, 4),
+        129..=256 => (2, 4),
+        257..=512 => (4, 4),
+        513..=1024 => (8, 4),
+        1025..=2048 => (8, 8),
+        // The keys of more would not fit into shared memory.
+        2049..=4096 if !wide => (8, 16),
+        _ => return None,
+    };
+    let group = if len <= SHORT { len.next_power_of_two() } else { SHORT };
+    let source = KernelSource::new(ROWS, DType::I64, true).dtype("K", if wide { DType::U64 } else { DType::U32 });
+    let source = source.set("WARPS", warps).set("ITEMS", items).set("GROUP", group);
+    Some((with_order(source, dtype), warps))
 }
 
 /// As the CPU's [`sort`](crate::backend::cpu::index::sort::sort).
@@ -31,8 +68,7 @@ pub(crate) fn sort(
     values: Option<&mut ViewMut<'_>>,
     indices: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let shape = x.layout.shape();
+    let (gpu, shape) = (gpu(op, ordinal)?, x.layout.shape());
     let n = shape.numel();
     if n == 0 {
         return Ok(());
@@ -40,45 +76,55 @@ pub(crate) fn sort(
     let (len, inner) = (shape[dim], shape[dim + 1..].iter().product::<usize>());
     let lanes = n / len;
     let from = InOrder::new(op, ordinal, x)?;
-    // Keys and numbers are of one type, which has to hold both.
-    let wide = is_wide(n) || x.dtype.size() == 8;
-    let source = source(x.dtype, wide);
-    let memory = || Storage::new(op, Device::Cuda(ordinal), n * if wide { 8 } else { 4 });
-    let [mut key, mut number, mut other_key, mut other_number] = [memory()?, memory()?, memory()?, memory()?];
-    let grid = Grid::over(n, 256, 256);
-    let keys = Arguments::new()
+    let values = values.map(|values| values.first().cast_const());
+    let Some((source, warps)) = rows_source(x.dtype, len) else {
+        return sort_long(op, gpu, x.dtype, [n, len, inner], from.first, descending, (values, indices));
+    };
+    let arguments = Arguments::new()
         .at(from.first)
+        .size(lanes)
+        .size(len)
+        .size(inner)
+        .word(u64::from(descending))
+        .at_or_null(values)
+        .at(indices.first().cast_const());
+    let (name, grid) = match len <= SHORT {
+        true => ("sort_short", Grid::over(lanes, 256 / len.next_power_of_two(), 256)),
+        false => ("sort_rows", Grid::over(lanes, 1, 32 * warps)),
+    };
+    // SAFETY: the elements lie in order, and the outputs that there are are contiguous and have as many.
+    unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
+}
+
+fn sort_long(
+    op: &'static str,
+    gpu: &Gpu,
+    dtype: DType,
+    [n, len, inner]: [usize; 3],
+    from: *const u8,
+    descending: bool,
+    (values, indices): (Option<*const u8>, &mut ViewMut<'_>),
+) -> Result<()> {
+    let sort = RadixSort::new(op, gpu, n, n / len, dtype.size() * 8, [false, dtype.size() == 8])?;
+    let source = with_order(sort.own_source(), dtype);
+    let keys = Arguments::new()
+        .at(from)
         .size(n)
         .size(len)
         .size(inner)
         .word(u64::from(descending))
-        .at(key.as_ptr())
-        .at(number.as_ptr());
-    // SAFETY: the elements lie in order, and there is memory for `n` keys and numbers.
-    unsafe { keys.launch(op, gpu, source.function(op, gpu, "sort_keys")?, grid)? };
-    let mut passes = |key: &mut Storage, number: &mut Storage, bytes: usize| -> Result<()> {
-        for pass in 0..bytes {
-            sort_pass(op, gpu, wide, n, 8 * pass, [key, number], [&other_key, &other_number])?;
-            std::mem::swap(key, &mut other_key);
-            std::mem::swap(number, &mut other_number);
-        }
-        Ok(())
-    };
-    passes(&mut key, &mut number, x.dtype.size())?;
-    if lanes > 1 {
-        let by_lane = Arguments::new().at(number.as_ptr()).size(n).size(len).at(key.as_ptr());
-        // SAFETY: as above.
-        unsafe { by_lane.launch(op, gpu, source.function(op, gpu, "lane_keys")?, grid)? };
-        passes(&mut key, &mut number, (usize::BITS - (lanes - 1).leading_zeros()).div_ceil(8) as usize)?;
-    }
-    let write = Arguments::new()
-        .at(from.first)
-        .at(number.as_ptr())
+        .at(sort.keys[0].as_ptr())
+        .at(sort.counts());
+    // SAFETY: the elements lie in order; there is memory for `n` keys, and a count for each of their digits.
+    unsafe { keys.launch(op, gpu, source.function(op, gpu, "sort_keys")?, sort.counting_grid(gpu))? };
+    sort.run(op, gpu)?;
+    let write = sort
+        .result(false, Arguments::new().at(from))
         .size(n)
         .size(len)
         .size(inner)
-        .at_or_null(values.map(|values| values.first().cast_const()))
+        .at_or_null(values)
         .at(indices.first().cast_const());
     // SAFETY: the numbers are those of the elements, each once; the outputs that there are are contiguous and have as many.
-    unsafe { write.launch(op, gpu, source.function(op, gpu, "write_sorted")?, grid) }
+    unsafe { write.launch(op, gpu, source.function(op, gpu, "write_sorted")?, Grid::over(n, 256, 256)) }
 }

@@ -1,8 +1,11 @@
-//! Factorizations by cuSOLVER, and triangular systems by cuBLAS, one matrix of a batch after the other.
+//! Factorizations by cuSOLVER, and triangular systems by cuBLAS. Several small matrices are one call, where the libraries have
+//! it; others come one after the other.
 //!
 //! Both count in columns, as do the matrices here: a tensor of shape `[batch.., columns, rows]` in row-major order.
 
+pub(crate) use super::spectral::{eig, eigh, svd};
 use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::capture;
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
@@ -11,14 +14,14 @@ use crate::storage::Storage;
 use crate::{Complex, DType, Device, Error, Result, Scalar, Shape};
 use cudarc::cublas::sys as blas;
 use cudarc::cusolver::sys as solver;
-use std::ffi::{c_int, c_schar};
+use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The libraries' handles on a GPU. Each takes one call at a time.
-struct Handles {
-    solver: solver::cusolverDnHandle_t,
-    blas: blas::cublasHandle_t,
+pub(super) struct Handles {
+    pub(super) solver: solver::cusolverDnHandle_t,
+    pub(super) blas: blas::cublasHandle_t,
 }
 
 // SAFETY: a handle may be used by any thread, one at a time, which the lock around it sees to.
@@ -26,7 +29,7 @@ unsafe impl Send for Handles {}
 
 impl Gpu {
     /// The handles for a decomposition, whose results the CPU looks at: that cannot be recorded.
-    fn handles(&self, op: &'static str) -> Result<MutexGuard<'static, Handles>> {
+    pub(super) fn handles(&self, op: &'static str) -> Result<MutexGuard<'static, Handles>> {
         capture::refuse(op, self.ordinal, "decompositions are looked at by the CPU")?;
         self.libraries(op)
     }
@@ -58,7 +61,7 @@ fn open(op: &'static str) -> Result<Handles> {
     Ok(Handles { solver, blas })
 }
 
-fn solved(op: &'static str, what: &str, status: solver::cusolverStatus_t) -> Result<()> {
+pub(super) fn solved(op: &'static str, what: &str, status: solver::cusolverStatus_t) -> Result<()> {
     status.result().map_err(|e| -> Error { err!(Backend, op, "{what}: {e:?}") })
 }
 
@@ -82,9 +85,10 @@ macro_rules! scalar {
         $body
     }};
 }
+pub(super) use scalar;
 
 /// How many matrices there are, and how many columns and rows they have.
-fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, c_int, c_int)> {
+pub(super) fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, c_int, c_int)> {
     let [lead @ .., columns, rows] = &shape[..] else { bail!(Backend, op, "{shape:?} has no matrices") };
     let (Ok(n), Ok(m)) = (c_int::try_from(*columns), c_int::try_from(*rows)) else {
         bail!(Backend, op, "matrices of {rows} by {columns} are too large");
@@ -93,16 +97,61 @@ fn sizes(op: &'static str, shape: &Shape) -> Result<(usize, c_int, c_int)> {
 }
 
 /// Memory on the GPU for `len` elements.
-fn room<T>(op: &'static str, gpu: &Gpu, len: c_int) -> Result<Storage> {
+pub(super) fn room<T>(op: &'static str, gpu: &Gpu, len: c_int) -> Result<Storage> {
     Storage::new(op, Device::Cuda(gpu.ordinal), len.max(1) as usize * size_of::<T>())
 }
 
-fn start<T>(storage: &Storage) -> *mut T {
+pub(super) fn start<T>(storage: &Storage) -> *mut T {
     storage.as_ptr().cast_mut().cast()
 }
 
+/// Sides of matrices up to which all of a batch are taken at once. Of larger ones each has work for the whole GPU.
+const SMALL: c_int = 512;
+/// Rows that the blocks of our own LU factorization can have.
+const MOST_ROWS: c_int = 256;
+
+/// The number of matrices, if they are to be taken at once.
+fn together(count: usize, n: c_int) -> Option<c_int> {
+    c_int::try_from(count).ok().filter(|&count| count > 1 && n <= SMALL)
+}
+
+/// The source of our own factorizations, of real matrices: one of them, since each takes a second or two to compile.
+fn factor_source(dtype: DType, cholesky: bool) -> Option<KernelSource> {
+    const FILES: &[&str] = &[include_str!("factor.cu")];
+    let source = || KernelSource::new(FILES, dtype, false).set("CHOLESKY", u8::from(cholesky)).fused();
+    dtype.is_float().then(source)
+}
+
+/// The addresses of matrices that lie one after the other, on the GPU: from the first on, in steps of so many elements.
+fn addresses<T>(op: &'static str, gpu: &Gpu, first: *mut T, step: usize, count: usize) -> Result<Storage> {
+    let to = Storage::new(op, Device::Cuda(gpu.ordinal), count * size_of::<*mut T>())?;
+    let arguments =
+        Arguments::new().at(to.as_ptr()).at(first.cast_const().cast()).size(step * size_of::<T>()).size(count);
+    let function = addresses_source().function(op, gpu, "addresses")?;
+    // SAFETY: there is memory for so many addresses.
+    unsafe { arguments.launch(op, gpu, function, Grid::over(count, 256, 256))? };
+    Ok(to)
+}
+
+fn addresses_source() -> KernelSource {
+    const FILES: &[&str] = &[include_str!("addresses.cu")];
+    KernelSource::new(FILES, DType::I64, true)
+}
+
+fn done(op: &'static str, what: &str, status: blas::cublasStatus_t) -> Result<()> {
+    status.result().map_err(|e| err!(Backend, op, "{what}: {e:?}"))
+}
+
+/// Sources of every kind, to be compiled by a test.
+#[cfg(test)]
+pub(crate) fn sources() -> Vec<KernelSource> {
+    let kinds = [(DType::F32, false), (DType::F32, true), (DType::F64, false), (DType::F64, true)];
+    let own = kinds.into_iter().filter_map(|(dtype, cholesky)| factor_source(dtype, cholesky));
+    own.chain([addresses_source()]).collect()
+}
+
 /// The numbers that a call has left for each matrix.
-fn numbers(op: &'static str, gpu: &Gpu, info: &Storage, count: usize) -> Result<Vec<c_int>> {
+pub(super) fn numbers(op: &'static str, gpu: &Gpu, info: &Storage, count: usize) -> Result<Vec<c_int>> {
     let mut bytes = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, count * size_of::<c_int>())?;
     // SAFETY: there are as many bytes.
     unsafe { gpu.download(op, info.as_ptr(), &mut bytes)? };
@@ -125,11 +174,28 @@ pub(crate) fn lu(
     if count == 0 || m == 0 || n == 0 {
         return Ok(());
     }
+    if let Some(source) =
+        factor_source(a.dtype, false).filter(|_| together(count, n).is_some() && m == n && n <= MOST_ROWS)
+    {
+        let pivots = exchanges.then(|| pivots.first().cast_const());
+        let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at_or_null(pivots);
+        let arguments = arguments.at(info.first().cast_const());
+        // SAFETY: the matrices lie one after the other, and so do their pivots and numbers.
+        return unsafe { arguments.launch(op, gpu, source.function(op, gpu, "lu")?, Grid::over(count, 1, 256)) };
+    }
     let handles = gpu.handles(op)?;
     scalar!(op, a.dtype, T of R,
         size = solver::cusolverDnSgetrf_bufferSize | solver::cusolverDnDgetrf_bufferSize | solver::cusolverDnCgetrf_bufferSize | solver::cusolverDnZgetrf_bufferSize,
-        run = solver::cusolverDnSgetrf | solver::cusolverDnDgetrf | solver::cusolverDnCgetrf | solver::cusolverDnZgetrf => {
+        run = solver::cusolverDnSgetrf | solver::cusolverDnDgetrf | solver::cusolverDnCgetrf | solver::cusolverDnZgetrf,
+        run_all = blas::cublasSgetrfBatched | blas::cublasDgetrfBatched | blas::cublasCgetrfBatched | blas::cublasZgetrfBatched => {
         let (a, p, i) = (a.first().cast::<T>(), pivots.first().cast::<c_int>(), info.first().cast::<c_int>());
+        if let Some(all) = together(count, n).filter(|_| m == n) {
+            let each = addresses(op, gpu, a, n as usize * n as usize, count)?;
+            let p = if exchanges { p } else { null_mut() };
+            // SAFETY: the matrices lie one after the other, and so do their pivots and numbers.
+            let status = unsafe { run_all(handles.blas, n, start(&each), n, p, i, all) };
+            return done(op, "factoring", status);
+        }
         let mut len = 0;
         // SAFETY: the matrices lie one after the other, and so do their pivots and numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, m, n, a.cast(), m, &raw mut len) })?;
@@ -162,7 +228,24 @@ pub(crate) fn lu_solve(
     let handles = gpu.handles(op)?;
     let which =
         if transposed { solver::cublasOperation_t::CUBLAS_OP_T } else { solver::cublasOperation_t::CUBLAS_OP_N };
-    scalar!(op, b.dtype, T of R, run = solver::cusolverDnSgetrs | solver::cusolverDnDgetrs | solver::cusolverDnCgetrs | solver::cusolverDnZgetrs => {
+    scalar!(op, b.dtype, T of R,
+        run = solver::cusolverDnSgetrs | solver::cusolverDnDgetrs | solver::cusolverDnCgetrs | solver::cusolverDnZgetrs,
+        run_all = blas::cublasSgetrsBatched | blas::cublasDgetrsBatched | blas::cublasCgetrsBatched | blas::cublasZgetrsBatched => {
+        if let Some(all) = together(count, n) {
+            let (a, b) = (a.first().cast::<T>().cast_mut(), b.first().cast::<T>());
+            let from = addresses(op, gpu, a, n as usize * n as usize, count)?;
+            let to = addresses(op, gpu, b, n as usize * columns as usize, count)?;
+            let which = match transposed {
+                true => blas::cublasOperation_t::CUBLAS_OP_T,
+                false => blas::cublasOperation_t::CUBLAS_OP_N,
+            };
+            let (p, mut wrong) = (pivots.first().cast::<c_int>(), 0);
+            // SAFETY: the matrices lie one after the other, and so do their pivots and right-hand sides. The number is the CPU's.
+            let status = unsafe {
+                run_all(handles.blas, which, n, columns, start(&from), n, p, start(&to), n, &raw mut wrong, all)
+            };
+            return done(op, "solving", status);
+        }
         let info = room::<c_int>(op, gpu, 1)?;
         for at in 0..count {
             let a = a.first().cast::<T>().wrapping_add(at * n as usize * n as usize);
@@ -184,12 +267,24 @@ pub(crate) fn cholesky(op: &'static str, ordinal: usize, a: &mut ViewMut<'_>, in
     if count == 0 || n == 0 {
         return Ok(());
     }
+    if let Some(source) = factor_source(a.dtype, true).filter(|_| together(count, n).is_some()) {
+        let arguments = Arguments::new().at(a.first().cast_const()).size(n as usize).at(info.first().cast_const());
+        // SAFETY: the matrices lie one after the other, and so do their numbers.
+        return unsafe { arguments.launch(op, gpu, source.function(op, gpu, "cholesky")?, Grid::over(count, 1, 256)) };
+    }
     let handles = gpu.handles(op)?;
     let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
     scalar!(op, a.dtype, T of R,
         size = solver::cusolverDnSpotrf_bufferSize | solver::cusolverDnDpotrf_bufferSize | solver::cusolverDnCpotrf_bufferSize | solver::cusolverDnZpotrf_bufferSize,
-        run = solver::cusolverDnSpotrf | solver::cusolverDnDpotrf | solver::cusolverDnCpotrf | solver::cusolverDnZpotrf => {
+        run = solver::cusolverDnSpotrf | solver::cusolverDnDpotrf | solver::cusolverDnCpotrf | solver::cusolverDnZpotrf,
+        run_all = solver::cusolverDnSpotrfBatched | solver::cusolverDnDpotrfBatched
+            | solver::cusolverDnCpotrfBatched | solver::cusolverDnZpotrfBatched => {
         let (a, i) = (a.first().cast::<T>(), info.first().cast::<c_int>());
+        if let Some(all) = together(count, n) {
+            let each = addresses(op, gpu, a, n as usize * n as usize, count)?;
+            // SAFETY: the matrices lie one after the other, and so do their numbers.
+            return solved(op, "factoring", unsafe { run_all(handles.solver, lower, n, start(&each), n, i, all) });
+        }
         let mut len = 0;
         // SAFETY: the matrices lie one after the other, and so do their numbers; so below.
         solved(op, "sizing", unsafe { size(handles.solver, lower, n, a.cast(), n, &raw mut len) })?;
@@ -271,17 +366,29 @@ pub(crate) fn solve_triangular(
         true => blas::cublasDiagType_t::CUBLAS_DIAG_UNIT,
         false => blas::cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
     };
-    scalar!(op, b.dtype, T of R, run = blas::cublasStrsm_v2 | blas::cublasDtrsm_v2 | blas::cublasCtrsm_v2 | blas::cublasZtrsm_v2 => {
+    scalar!(op, b.dtype, T of R,
+        run = blas::cublasStrsm_v2 | blas::cublasDtrsm_v2 | blas::cublasCtrsm_v2 | blas::cublasZtrsm_v2,
+        run_all = blas::cublasStrsmBatched | blas::cublasDtrsmBatched | blas::cublasCtrsmBatched | blas::cublasZtrsmBatched => {
         // A real factor is the first part of a complex one.
         let one: [R; 2] = [1.0, 0.0];
         let one = (&raw const one).cast();
+        if let Some(all) = together(count, n) {
+            let (a, b) = (a.first().cast::<T>().cast_mut(), b.first().cast::<T>());
+            let from = addresses(op, gpu, a, n as usize * n as usize, count)?;
+            let to = addresses(op, gpu, b, n as usize * columns as usize, count)?;
+            // SAFETY: the matrices lie one after the other, and so do their right-hand sides; the factor is read at once.
+            let status = unsafe {
+                run_all(handles.blas, side, fill, turn, diagonal, n, columns, one, start(&from), n, start(&to), n, all)
+            };
+            return done(op, "solving", status);
+        }
         for at in 0..count {
             let a = a.first().cast::<T>().wrapping_add(at * n as usize * n as usize);
             let b = b.first().cast::<T>().wrapping_add(at * n as usize * columns as usize);
             // SAFETY: the matrices lie one after the other, and so do their right-hand sides; the factor is read at once.
             let status =
                 unsafe { run(handles.blas, side, fill, turn, diagonal, n, columns, one, a.cast(), n, b.cast(), n) };
-            status.result().map_err(|e| err!(Backend, op, "solving: {e:?}"))?;
+            done(op, "solving", status)?;
         }
         Ok(())
     })
@@ -348,241 +455,6 @@ pub(crate) fn qr_q(op: &'static str, ordinal: usize, a: View<'_>, taus: View<'_>
     })
 }
 
-/// As the CPU's [`eigh`](crate::backend::cpu::linalg::decompose::eigh).
-pub(crate) fn eigh(
-    op: &'static str,
-    ordinal: usize,
-    a: &mut ViewMut<'_>,
-    values: &mut ViewMut<'_>,
-    vectors: bool,
-) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let (count, n, _) = sizes(op, a.layout.shape())?;
-    if count == 0 || n == 0 {
-        return Ok(());
-    }
-    let handles = gpu.handles(op)?;
-    let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
-    let mode = match vectors {
-        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
-        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
-    };
-    let info = room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))?;
-    scalar!(op, a.dtype, T of R,
-        size = solver::cusolverDnSsyevd_bufferSize | solver::cusolverDnDsyevd_bufferSize | solver::cusolverDnCheevd_bufferSize | solver::cusolverDnZheevd_bufferSize,
-        run = solver::cusolverDnSsyevd | solver::cusolverDnDsyevd | solver::cusolverDnCheevd | solver::cusolverDnZheevd => {
-        let (a, w) = (a.first().cast::<T>(), values.first().cast::<R>());
-        let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their values and numbers; so below.
-        solved(op, "sizing", unsafe { size(handles.solver, mode, lower, n, a.cast(), n, w, &raw mut len) })?;
-        let space = room::<T>(op, gpu, len)?;
-        for at in 0..count {
-            let a = a.wrapping_add(at * n as usize * n as usize);
-            let w = w.wrapping_add(at * n as usize);
-            let i = start::<c_int>(&info).wrapping_add(at);
-            // SAFETY: as above.
-            let status = unsafe { run(handles.solver, mode, lower, n, a.cast(), n, w, start(&space), len, i) };
-            solved(op, "finding eigenvalues", status)?;
-        }
-    });
-    drop(handles);
-    if numbers(op, gpu, &info, count)?.iter().any(|&number| number != 0) {
-        bail!(Value, op, "the eigenvalues of a matrix of size {n} did not converge");
-    }
-    Ok(())
-}
-
-/// As the CPU's [`svd`](crate::backend::cpu::linalg::decompose::svd).
-pub(crate) fn svd(
-    op: &'static str,
-    ordinal: usize,
-    a: &mut ViewMut<'_>,
-    values: &mut ViewMut<'_>,
-    u: Option<&mut ViewMut<'_>>,
-    v: Option<&mut ViewMut<'_>>,
-) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let (count, n, m) = sizes(op, a.layout.shape())?;
-    if count == 0 || m == 0 {
-        return Ok(());
-    }
-    if n == 0 {
-        // All left vectors of nothing are those of the identity.
-        let Some(u) = u else { return Ok(()) };
-        return identity(op, ordinal, u);
-    }
-    let handles = gpu.handles(op)?;
-    let info = room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))?;
-    // The library gives the right vectors as rows.
-    let rows = Storage::new(op, Device::Cuda(ordinal), count * n as usize * n as usize * a.dtype.size())?;
-    let columns = u.as_ref().map(|u| sizes(op, u.layout.shape()).map(|(_, columns, _)| columns)).transpose()?;
-    let [job_u, job_v] = match columns {
-        Some(columns) if columns > n => *b"AA",
-        Some(_) => *b"SS",
-        None => *b"NN",
-    }
-    .map(|job| job as c_schar);
-    scalar!(op, a.dtype, T of R,
-        size = solver::cusolverDnSgesvd_bufferSize | solver::cusolverDnDgesvd_bufferSize | solver::cusolverDnCgesvd_bufferSize | solver::cusolverDnZgesvd_bufferSize,
-        run = solver::cusolverDnSgesvd | solver::cusolverDnDgesvd | solver::cusolverDnCgesvd | solver::cusolverDnZgesvd,
-        turn = blas::cublasSgeam | blas::cublasDgeam | blas::cublasCgeam | blas::cublasZgeam => {
-        let (one, zero): ([R; 2], [R; 2]) = ([1.0, 0.0], [0.0, 0.0]);
-        let (one, zero) = ((&raw const one).cast(), (&raw const zero).cast());
-        let own = v.map(|v| v.first().cast::<T>());
-        let (a, s) = (a.first().cast::<T>(), values.first().cast::<R>());
-        let u = u.map_or(null_mut(), |u| u.first().cast::<T>());
-        let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
-        solved(op, "sizing", unsafe { size(handles.solver, m, n, &raw mut len) })?;
-        let space = room::<T>(op, gpu, len)?;
-        for at in 0..count {
-            let a = a.wrapping_add(at * m as usize * n as usize);
-            let s = s.wrapping_add(at * n as usize);
-            let u = u.wrapping_add(at * m as usize * columns.unwrap_or(0) as usize);
-            let v = start::<T>(&rows).wrapping_add(at * n as usize * n as usize);
-            let i = start::<c_int>(&info).wrapping_add(at);
-            // SAFETY: as above.
-            let status = unsafe {
-                run(
-                    handles.solver, job_u, job_v, m, n, a.cast(), m, s, u.cast(), m, v.cast(), n, start(&space), len,
-                    null_mut(), i,
-                )
-            };
-            solved(op, "finding singular values", status)?;
-            if let Some(own) = own {
-                let (plain, turned) = (blas::cublasOperation_t::CUBLAS_OP_N, blas::cublasOperation_t::CUBLAS_OP_C);
-                let to = own.wrapping_add(at * n as usize * n as usize).cast();
-                // SAFETY: as above; the factors are read at once.
-                let status =
-                    unsafe { turn(handles.blas, turned, plain, n, n, one, v.cast(), n, zero, to, n, to, n) };
-                status.result().map_err(|e| err!(Backend, op, "transposing: {e:?}"))?;
-            }
-        }
-    });
-    drop(handles);
-    if numbers(op, gpu, &info, count)?.iter().any(|&number| number != 0) {
-        bail!(Value, op, "the singular values of a matrix of {m} by {n} did not converge");
-    }
-    Ok(())
-}
-
-/// As the CPU's [`eig`](crate::backend::cpu::linalg::decompose::eig).
-pub(crate) fn eig(
-    op: &'static str,
-    ordinal: usize,
-    a: &mut ViewMut<'_>,
-    values: &mut ViewMut<'_>,
-    vectors: Option<&mut ViewMut<'_>>,
-) -> Result<()> {
-    let gpu = gpu(op, ordinal)?;
-    let (count, n, _) = sizes(op, a.layout.shape())?;
-    if count == 0 || n == 0 {
-        return Ok(());
-    }
-    let handles = gpu.handles(op)?;
-    let data = |dtype: DType| match dtype {
-        DType::F32 => Ok(solver::cudaDataType::CUDA_R_32F),
-        DType::F64 => Ok(solver::cudaDataType::CUDA_R_64F),
-        DType::C64 => Ok(solver::cudaDataType::CUDA_C_32F),
-        DType::C128 => Ok(solver::cudaDataType::CUDA_C_64F),
-        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
-    };
-    let (of_a, of_w) = (data(a.dtype)?, data(values.dtype)?);
-    let none = solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR;
-    let mode = if vectors.is_some() { solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR } else { none };
-    let info = room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))?;
-    let (a_size, w_size) = (a.dtype.size(), values.dtype.size());
-    let (first, w, side) = (a.first(), values.first(), i64::from(n));
-    let v = vectors.map_or(null_mut(), |v| v.first());
-    let params = Params::new(op)?;
-    let (mut device, mut host) = (0, 0);
-    // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
-    let status = unsafe {
-        solver::cusolverDnXgeev_bufferSize(
-            handles.solver,
-            params.0,
-            none,
-            mode,
-            side,
-            of_a,
-            first.cast(),
-            side,
-            of_w,
-            w.cast(),
-            of_a,
-            null_mut(),
-            side,
-            of_a,
-            v.cast(),
-            side,
-            of_a,
-            &raw mut device,
-            &raw mut host,
-        )
-    };
-    solved(op, "sizing", status)?;
-    let space = Storage::new(op, Device::Cuda(ordinal), device.max(1))?;
-    let mut near = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, host.max(1))?;
-    let square = n as usize * n as usize * a_size;
-    for at in 0..count {
-        let (a, w) = (first.wrapping_add(at * square), w.wrapping_add(at * n as usize * w_size));
-        let v = if v.is_null() { v } else { v.wrapping_add(at * square) };
-        let i = start::<c_int>(&info).wrapping_add(at);
-        // SAFETY: as above.
-        let status = unsafe {
-            solver::cusolverDnXgeev(
-                handles.solver,
-                params.0,
-                none,
-                mode,
-                side,
-                of_a,
-                a.cast(),
-                side,
-                of_w,
-                w.cast(),
-                of_a,
-                null_mut(),
-                side,
-                of_a,
-                v.cast(),
-                side,
-                of_a,
-                start(&space),
-                device,
-                near.as_mut_ptr().cast(),
-                host,
-                i,
-            )
-        };
-        solved(op, "finding eigenvalues", status)?;
-    }
-    drop(handles);
-    if numbers(op, gpu, &info, count)?.iter().any(|&number| number != 0) {
-        bail!(Value, op, "the eigenvalues of a matrix of size {n} did not converge");
-    }
-    Ok(())
-}
-
-/// What the newer functions of cuSOLVER want to be given.
-struct Params(solver::cusolverDnParams_t);
-
-impl Params {
-    fn new(op: &'static str) -> Result<Params> {
-        let mut params = null_mut();
-        // SAFETY: writes to the pointer.
-        solved(op, "making parameters", unsafe { solver::cusolverDnCreateParams(&raw mut params) })?;
-        Ok(Params(params))
-    }
-}
-
-impl Drop for Params {
-    fn drop(&mut self) {
-        // SAFETY: these are the parameters that were made. An error would say nothing of use.
-        let _ = unsafe { solver::cusolverDnDestroyParams(self.0) };
-    }
-}
-
 /// Elements as they are, complex ones as their parts.
 fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
     if !to.dtype.is_complex() {
@@ -592,28 +464,4 @@ fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) 
     let mut to = to.part(&to_parts);
     to.dtype = dtype;
     chain::copy(op, ordinal, View { layout: &from_parts, dtype, ..from }, &mut to)
-}
-
-/// Ones on the diagonals, and zeros elsewhere.
-fn identity(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>) -> Result<()> {
-    let shape = to.layout.shape();
-    let rank = shape.len();
-    let (n, m) = (shape[rank - 2], shape[rank - 1]);
-    let lead: Shape = shape[..rank - 2].iter().copied().chain([n.min(m)]).collect();
-    let mut strides: Vec<isize> = to.layout.strides()[..rank - 2].to_vec();
-    strides.push(to.layout.strides()[rank - 2] + to.layout.strides()[rank - 1]);
-    let end = to.layout.offset() + shape.numel();
-    let diagonal = to.layout.as_strided(op, lead, &strides, to.layout.offset(), end)?;
-    let complex = to.dtype.is_complex();
-    let (all, ones) = match complex {
-        false => (to.layout.clone(), diagonal),
-        true => (to.layout.pairs(), diagonal.pairs().narrow(op, -1, 0, 1)?),
-    };
-    let dtype = to.dtype.to_real();
-    for (layout, value) in [(all, 0), (ones, 1)] {
-        let mut part = to.part(&layout);
-        part.dtype = dtype;
-        chain::fill(op, ordinal, &mut part, Scalar::I64(value))?;
-    }
-    Ok(())
 }

@@ -17,6 +17,9 @@ use std::sync::{Mutex, PoisonError};
 const FORWARD: c_int = -1;
 const INVERSE: c_int = 1;
 
+/// Dimensions that the library transforms at once.
+const MOST_DIMS: usize = 3;
+
 /// Plans are kept up to this number. Each has memory of its own on the GPU.
 const MOST_PLANS: usize = 64;
 
@@ -27,7 +30,7 @@ struct PlanKey {
     stream: usize,
     kind: Kind,
     double: bool,
-    n: c_int,
+    lengths: [c_int; MOST_DIMS],
     batch: c_int,
 }
 
@@ -51,25 +54,29 @@ impl Kind {
     }
 }
 
-/// Calls `run` with the plan for `numel / n` rows of length `n`.
+/// Calls `run` with the plan for so many transforms of these lengths.
 fn with_plan(
     op: &'static str,
     gpu: &Gpu,
     kind: Kind,
-    (dtype, n, rows): (DType, usize, usize),
+    (dtype, lengths, rows): (DType, &[usize], usize),
     run: impl FnOnce(sys::cufftHandle) -> std::result::Result<(), result::CufftError>,
 ) -> Result<()> {
     static PLANS: Mutex<Option<HashMap<PlanKey, sys::cufftHandle>>> = Mutex::new(None);
     let failed = |what: &str, e: result::CufftError| -> Error { err!(Backend, op, "cuFFT, {what}: {e}") };
-    let (Ok(length), Ok(batch)) = (c_int::try_from(n), c_int::try_from(rows)) else {
-        bail!(Backend, op, "{rows} transforms of length {n} are too many for cuFFT");
+    let sizes: std::result::Result<Vec<c_int>, _> = lengths.iter().map(|&n| c_int::try_from(n)).collect();
+    let (Ok(mut sizes), Ok(batch), 1..=MOST_DIMS) = (sizes, c_int::try_from(rows), lengths.len()) else {
+        bail!(Backend, op, "{rows} transforms of {lengths:?} are too many for cuFFT");
     };
+    // A length of 0 stands for no dimension.
+    let mut known = [0; MOST_DIMS];
+    known[..sizes.len()].copy_from_slice(&sizes);
     // SAFETY: only looks for the library.
     if !unsafe { sys::is_culib_present() } {
         bail!(Backend, op, "libcufft was not found: install CUDA, or set LD_LIBRARY_PATH");
     }
     let double = dtype == DType::F64;
-    let key = PlanKey { ordinal: gpu.ordinal, stream: gpu.stream().addr(), kind, double, n: length, batch };
+    let key = PlanKey { ordinal: gpu.ordinal, stream: gpu.stream().addr(), kind, double, lengths: known, batch };
     let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
     let plans = plans.get_or_insert_default();
     let plan = match plans.get(&key) {
@@ -82,11 +89,11 @@ fn with_plan(
                     let _ = unsafe { result::destroy(plan) };
                 }
             }
-            let mut sizes = [length];
-            let none = std::ptr::null_mut();
-            // SAFETY: there is one size; rows lie one after the other, which is what no embedding means.
-            let made =
-                unsafe { result::plan_many(1, sizes.as_mut_ptr(), none, 1, 0, none, 1, 0, kind.cufft(double), batch) };
+            let (none, dims) = (std::ptr::null_mut(), sizes.len() as c_int);
+            // SAFETY: there are so many sizes; transforms lie one after the other, which is what no embedding means.
+            let made = unsafe {
+                result::plan_many(dims, sizes.as_mut_ptr(), none, 1, 0, none, 1, 0, kind.cufft(double), batch)
+            };
             let plan = made.map_err(|e| failed("planning", e))?;
             // SAFETY: the plan and the stream are valid.
             unsafe { result::set_stream(plan, gpu.stream().cast()) }.map_err(|e| failed("choosing a stream", e))?;
@@ -105,18 +112,18 @@ pub(crate) fn c2c(
     op: &'static str,
     ordinal: usize,
     x: View<'_>,
-    n: usize,
+    lengths: &[usize],
     forward: bool,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let (gpu, rows) = (gpu(op, ordinal)?, out.layout.numel() / (2 * n));
+    let (gpu, rows) = (gpu(op, ordinal)?, out.layout.numel() / (2 * lengths.iter().product::<usize>()));
     if rows == 0 {
         return Ok(());
     }
     let (from, dtype) = (InOrder::new(op, ordinal, x)?, out.dtype);
     let (from, to) = (from.first.cast_mut(), out.first());
     let direction = if forward { FORWARD } else { INVERSE };
-    with_plan(op, gpu, Kind::Complex, (dtype, n, rows), |plan| {
+    with_plan(op, gpu, Kind::Complex, (dtype, lengths, rows), |plan| {
         // SAFETY: both have so many rows of pairs. The input is only read: the output is another buffer.
         unsafe {
             match dtype {
@@ -138,7 +145,7 @@ pub(crate) fn r2c(op: &'static str, ordinal: usize, x: View<'_>, n: usize, out: 
     }
     let (from, dtype) = (InOrder::new(op, ordinal, x)?, out.dtype);
     let (from, to) = (from.first.cast_mut(), out.first());
-    with_plan(op, gpu, Kind::RealToComplex, (dtype, n, rows), |plan| {
+    with_plan(op, gpu, Kind::RealToComplex, (dtype, &[n], rows), |plan| {
         // SAFETY: there are so many rows of numbers, and of half as many pairs and one.
         unsafe {
             match dtype {
@@ -170,7 +177,7 @@ pub(crate) fn c2r(op: &'static str, ordinal: usize, x: View<'_>, n: usize, out: 
     }
     let from = ViewMut::new(op, &mut copy, &layout, dtype)?.first();
     let to = out.first();
-    with_plan(op, gpu, Kind::ComplexToReal, (dtype, n, rows), |plan| {
+    with_plan(op, gpu, Kind::ComplexToReal, (dtype, &[n], rows), |plan| {
         // SAFETY: there are so many rows of half as many pairs and one, which are a copy, and of numbers.
         unsafe {
             match dtype {

@@ -3,3 +3,4 @@
 pub(crate) mod decompose;
 pub(crate) mod fft;
 pub(crate) mod matmul;
+mod spectral;

@@ -9,6 +9,8 @@ template <> struct Wide<float> { typedef double type; };
 typedef typename Wide<T>::type A;
 
 __device__ inline A earlier(A x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+// That of the last thread of a warp.
+__device__ inline A of_last(A x) { return __shfl_sync(0xffffffffu, x, 31); }
 
 #if FOLD == 3
 // What a stretch of elements makes of a number: factor * number + term.
@@ -16,6 +18,7 @@ struct State { A factor, term; };
 __device__ inline State start() { return {A(1), A(0)}; }
 __device__ inline State join(State a, State b) { return {a.factor * b.factor, b.factor * a.term + b.term}; }
 __device__ inline State earlier(State x, int step) { return {earlier(x.factor, step), earlier(x.term, step)}; }
+__device__ inline State of_last(State x) { return {of_last(x.factor), of_last(x.term)}; }
 __device__ inline State element(const X* x, const X* other, u64 at, u64, bool) {
     return {(A)(T)widen(x[at]), (A)(T)widen(other[at])};
 }
@@ -27,6 +30,9 @@ __device__ inline State start() { return {0, 0}; }
 __device__ inline State join(State a, State b) { return b.key >= a.key ? b : a; }
 __device__ inline State earlier(State x, int step) {
     return {__shfl_up_sync(0xffffffffu, x.key, step), __shfl_up_sync(0xffffffffu, x.at, step)};
+}
+__device__ inline State of_last(State x) {
+    return {__shfl_sync(0xffffffffu, x.key, 31), __shfl_sync(0xffffffffu, x.at, 31)};
 }
 __device__ inline State element(const X* x, const X*, u64 at, u64 k, bool smallest) {
     const u64 own = sort_key(x[at]);
@@ -90,25 +96,75 @@ __device__ inline State folded(State own, State& all) {
     return own;
 }
 
-// A block has a piece of a lane: 256 elements at a time. `starts` are the folds of what comes before each of the `pieces` of all
-// lanes, which have `piece` elements each. Without `y`, and with `totals`, the folds of the pieces themselves go there. Threads
-// beyond the end come last, where nobody looks at their states.
+// A block has a lane: 256 elements at a time. Threads beyond the end come last, where nobody looks at their states.
 extern "C" __global__ void __launch_bounds__(256) long_lanes(
-    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
-    const State* starts, State* totals
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest
 ) {
-    for (u64 unit = blockIdx.x; unit < lanes * pieces; unit += gridDim.x) {
-        const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece;
-        const u64 end = begin + piece < len ? begin + piece : len;
-        State before = starts ? starts[unit] : start();
-        for (u64 turn = begin; turn < end; turn += 256) {
+    for (u64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {
+        const u64 first = first_of(lane, len, inner);
+        State before = start();
+        for (u64 turn = 0; turn < len; turn += 256) {
             const u64 k = turn + threadIdx.x, at = first + (backwards ? len - 1 - k : k) * inner;
             State all;
-            const State own = folded(k < end ? element(x, other, at, k, smallest) : start(), all);
-            if (y && k < end) write(y[at], join(before, own));
+            const State own = folded(k < len ? element(x, other, at, k, smallest) : start(), all);
+            if (k < len) write(y[at], join(before, own));
             before = join(before, all);
         }
-        if (totals && threadIdx.x == 0) totals[unit] = before;
+    }
+}
+
+// Elements of a thread that follow each other.
+#define EACH 4
+
+// A block has a piece of a lane, and each of its warps an eighth of that, so that they do not wait for each other. There are
+// `pieces` of each lane, of `piece` elements, a multiple of 256 * EACH. Without `y` this finds the folds of all pieces, and in
+// `inside` of what comes before each warp in its piece. With it, `totals` are the folds of what comes before each piece.
+extern "C" __global__ void __launch_bounds__(256) lane_pieces(
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
+    State* totals, State* inside
+) {
+    __shared__ State sums[8];
+    const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
+    for (u64 unit = blockIdx.x; unit < lanes * pieces; unit += gridDim.x) {
+        const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece + warp * (piece / 8);
+        const u64 end = begin + piece / 8 < len ? begin + piece / 8 : len;
+        State before = y ? join(totals[unit], inside[unit * 8 + warp]) : start();
+        for (u64 turn = begin; turn < end; turn += 32 * EACH) {
+            State own[EACH];
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) {
+                const u64 k = turn + thread * EACH + j, at = first + (backwards ? len - 1 - k : k) * inner;
+                own[j] = k < end ? element(x, other, at, k, smallest) : start();
+            }
+#pragma unroll
+            for (int j = 1; j < EACH; ++j) own[j] = join(own[j - 1], own[j]);
+            State up = own[EACH - 1];
+            for (int step = 1; step < 32; step <<= 1) {
+                const State left = earlier(up, step);
+                if (thread >= step) up = join(left, up);
+            }
+            const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
+            if (y) {
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) {
+                    const u64 k = turn + thread * EACH + j, at = first + (backwards ? len - 1 - k : k) * inner;
+                    if (k < end) write(y[at], join(mine, own[j]));
+                }
+            }
+            before = join(before, of_last(up));
+        }
+        if (y) continue;
+        if (thread == 0) sums[warp] = before;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            State sum = start();
+            for (int each = 0; each < 8; ++each) {
+                inside[unit * 8 + each] = sum;
+                sum = join(sum, sums[each]);
+            }
+            totals[unit] = sum;
+        }
+        __syncthreads();
     }
 }
 

@@ -27,6 +27,9 @@ const INDEX: usize = 4;
 const BLOCKS: usize = 1024;
 /// Elements below which a piece is not worth a block.
 const SHORTEST: usize = 2048;
+/// Pieces are of a multiple of this length: what the threads of a block take at a time.
+const STEP: usize = 1024;
+const WARPS: usize = 8;
 /// Bytes of what is known of a piece, at most.
 const STATE: usize = 16;
 
@@ -140,21 +143,22 @@ fn run(
     }
     // A few long ones are cut into pieces, so that all of the GPU has work.
     let pieces = (BLOCKS / lanes).min(len / SHORTEST).max(1);
-    let piece = len.div_ceil(pieces);
-    let pieces = len.div_ceil(piece);
-    let states = (pieces > 1).then(|| Storage::new(op, Device::Cuda(ordinal), lanes * pieces * STATE)).transpose()?;
-    let states = states.as_ref().map(Storage::as_ptr);
-    let (function, grid) = (source.function(op, gpu, "long_lanes")?, Grid::over(lanes * pieces, 1, 256));
-    if let Some(states) = states {
-        let totals = arguments(None).size(piece).size(pieces).at_or_null(None).at(states);
-        let starts = Arguments::new().at(states).size(lanes).size(pieces);
-        // SAFETY: as above; there is memory for a state of every piece.
-        unsafe {
-            totals.launch(op, gpu, function, grid)?;
-            starts.launch(op, gpu, source.function(op, gpu, "piece_starts")?, Grid::over(lanes, 1, 256))?;
-        }
+    if pieces == 1 {
+        let function = source.function(op, gpu, "long_lanes")?;
+        // SAFETY: as above.
+        return unsafe { arguments(to).launch(op, gpu, function, Grid::over(lanes, 1, 256)) };
     }
-    let arguments = arguments(to).size(piece).size(pieces).at_or_null(states).at_or_null(None);
-    // SAFETY: as above.
-    unsafe { arguments.launch(op, gpu, function, grid) }
+    let piece = len.div_ceil(pieces).next_multiple_of(STEP);
+    let pieces = len.div_ceil(piece);
+    let memory = |count: usize| Storage::new(op, Device::Cuda(ordinal), count * STATE);
+    let (totals, inside) = (memory(lanes * pieces)?, memory(lanes * pieces * WARPS)?);
+    let cut = |to| arguments(to).size(piece).size(pieces).at(totals.as_ptr()).at(inside.as_ptr());
+    let starts = Arguments::new().at(totals.as_ptr()).size(lanes).size(pieces);
+    let (function, grid) = (source.function(op, gpu, "lane_pieces")?, Grid::over(lanes * pieces, 1, 256));
+    // SAFETY: as above; there is memory for a state of every piece, and of every warp of one.
+    unsafe {
+        cut(None).launch(op, gpu, function, grid)?;
+        starts.launch(op, gpu, source.function(op, gpu, "piece_starts")?, Grid::over(lanes, 1, 256))?;
+        cut(to).launch(op, gpu, function, grid)
+    }
 }

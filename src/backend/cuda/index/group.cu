@@ -1,0 +1,133 @@
+// The numbers of elements by the places that they go to, without a sort: places are counted, and each gets as many numbers as
+// there are for it, in any order. Where there are few, whoever reads them finds their order; where there are more than FEW, a
+// block sorts them.
+
+#define OWN_BITS (sizeof(I) * 8 - 2)
+// What a block says: the sum of its tile, or of all tiles up to it.
+#define IN_TILE ((I)1 << OWN_BITS)
+#define UP_TO_HERE ((I)2 << OWN_BITS)
+
+// Where the numbers of each place begin, from how many each has; `large` gets the places that have many. `state` is a word of
+// each tile, with zeros.
+extern "C" __global__ void __launch_bounds__(256) place_starts(
+    const I* counts, u64 last, I* starts, I* state, u32* ticket, I* large, u32* larges
+) {
+    __shared__ I sums[8], begin;
+    __shared__ u32 taken;
+    const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    // Tiles are taken in order, so that those before are under way.
+    if (threadIdx.x == 0) taken = atomicAdd(ticket, 1u);
+    __syncthreads();
+    const u64 tile = taken, first = tile * TILE + threadIdx.x * ITEMS;
+    I own[ITEMS], sum = 0;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        own[k] = first + k < last ? counts[first + k] : 0;
+        sum += own[k];
+        if (own[k] > FEW) large[atomicAdd(larges, 1u)] = (I)(first + k);
+    }
+    I up = sum;
+    for (int step = 1; step < 32; step <<= 1) {
+        const I left = __shfl_up_sync(0xffffffffu, up, step);
+        if (lane >= step) up += left;
+    }
+    if (lane == 31) sums[warp] = up;
+    __syncthreads();
+    I before = up - sum, all = 0;
+    for (u32 each = 0; each < 8; ++each) {
+        if (each < warp) before += sums[each];
+        all += sums[each];
+    }
+    if (warp == 0) {
+        I earlier = 0;
+        if (tile > 0) {
+            if (lane == 0) *(volatile I*)(state + tile) = IN_TILE | all;
+            for (u64 other = tile;;) {
+                const I said = other > lane ? *(volatile const I*)(state + other - 1 - lane) : UP_TO_HERE;
+                const u32 silent = __ballot_sync(0xffffffffu, said == 0);
+                const u32 whole = __ballot_sync(0xffffffffu, (said & UP_TO_HERE) != 0);
+                const u32 heard = silent ? __ffs(silent) - 1 : 32, end = whole ? __ffs(whole) - 1 : 32;
+                const u32 used = end < heard ? end + 1 : heard;
+                I some = lane < used ? said & (IN_TILE - 1) : 0;
+                for (int step = 16; step > 0; step >>= 1) some += __shfl_xor_sync(0xffffffffu, some, step);
+                earlier += some;
+                if (end < heard) break;
+                other -= used;
+            }
+        }
+        if (lane == 0) *(volatile I*)(state + tile) = UP_TO_HERE | (earlier + all), begin = earlier;
+    }
+    __syncthreads();
+    before += begin;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        if (first + k < last) starts[first + k] = before;
+        before += own[k];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) group(
+    const I* key, const I* order, const I* starts, u64 n, u64 last, I* members
+) {
+    const u64 all = (u64)gridDim.x * 256;
+    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all)
+        if (key[i] != (I)last) members[starts[key[i]] + order[i]] = (I)i;
+}
+
+// The numbers of places that have many, sorted: by a block each, digit by digit. `other` is as large as `members`.
+extern "C" __global__ void __launch_bounds__(256) order_large(
+    const I* counts, const I* starts, const I* large, const u32* larges, u64 n, I* members, I* other
+) {
+    __shared__ u32 digits[256];
+    __shared__ I next[256];
+    __shared__ u32 sums[8];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const u32 begin = warp * 32 * ITEMS + lane;
+    for (u32 which = blockIdx.x; which < *larges; which += gridDim.x) {
+        const u64 len = counts[large[which]];
+        I *from = members + starts[large[which]], *to = other + starts[large[which]];
+        u32 shift = 0;
+        for (; shift < sizeof(I) * 8 && (n - 1) >> shift != 0; shift += 8) {
+            digits[threadIdx.x] = 0;
+            __syncthreads();
+            for (u64 i = threadIdx.x; i < len; i += 256) atomicAdd(&digits[from[i] >> shift & 255], 1u);
+            __syncthreads();
+            const u32 own = digits[threadIdx.x];
+            u32 up = own;
+            for (int step = 1; step < 32; step <<= 1) {
+                const u32 left = __shfl_up_sync(0xffffffffu, up, step);
+                if (lane >= step) up += left;
+            }
+            if (lane == 31) sums[warp] = up;
+            __syncthreads();
+            u32 before = up - own;
+            for (int each = 0; each < warp; ++each) before += sums[each];
+            next[threadIdx.x] = before;
+            for (u64 first = 0; first < len; first += TILE) {
+                I number[ITEMS];
+                u32 digit[ITEMS], at[ITEMS], count[1], start[1];
+#pragma unroll
+                for (int k = 0; k < ITEMS; ++k) {
+                    const u64 i = first + begin + k * 32;
+                    number[k] = i < len ? from[i] : 0;
+                    // What is beyond the end comes last.
+                    digit[k] = i < len ? (u32)(number[k] >> shift & 255) : 255;
+                }
+                rank(digit, at, count, start);
+                next[threadIdx.x] -= start[0];
+                __syncthreads();
+#pragma unroll
+                for (int k = 0; k < ITEMS; ++k)
+                    if (first + begin + k * 32 < len) to[next[digit[k]] + at[k]] = number[k];
+                __syncthreads();
+                next[threadIdx.x] += start[0] + count[0];
+            }
+            __syncthreads();
+            I* const swapped = from;
+            from = to, to = swapped;
+        }
+        // After an odd number of passes they are in the wrong place.
+        if (shift / 8 % 2 == 1) for (u64 i = threadIdx.x; i < len; i += 256) to[i] = from[i];
+        __syncthreads();
+    }
+}

@@ -1,0 +1,277 @@
+//! Eigenvalues and singular values by cuSOLVER, one matrix of a batch after the other. Matrices lie column by column, as in
+//! [`decompose`](super::decompose).
+
+use super::decompose::{numbers, room, scalar, sizes, solved, start};
+use crate::backend::ViewMut;
+use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::error::{bail, err};
+use crate::storage::Storage;
+use crate::{Complex, DType, Device, Result, Scalar, Shape};
+use cudarc::cublas::sys as blas;
+use cudarc::cusolver::sys as solver;
+use std::ffi::{c_int, c_schar};
+use std::ptr::null_mut;
+
+/// Fails with these words if a call has left a number other than 0 for a matrix.
+fn converged(op: &'static str, gpu: &Gpu, info: &Storage, count: usize, what: &str) -> Result<()> {
+    if numbers(op, gpu, info, count)?.iter().any(|&number| number != 0) {
+        bail!(Value, op, "the {what} did not converge");
+    }
+    Ok(())
+}
+
+/// Room for a number of each matrix.
+fn room_for_info(op: &'static str, gpu: &Gpu, count: usize) -> Result<Storage> {
+    room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))
+}
+
+/// As the CPU's [`eigh`](crate::backend::cpu::linalg::decompose::eigh).
+pub(crate) fn eigh(
+    op: &'static str,
+    ordinal: usize,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    vectors: bool,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    if count == 0 || n == 0 {
+        return Ok(());
+    }
+    let handles = gpu.handles(op)?;
+    let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
+    let mode = match vectors {
+        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
+        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
+    };
+    let info = room_for_info(op, gpu, count)?;
+    scalar!(op, a.dtype, T of R,
+        size = solver::cusolverDnSsyevd_bufferSize | solver::cusolverDnDsyevd_bufferSize | solver::cusolverDnCheevd_bufferSize | solver::cusolverDnZheevd_bufferSize,
+        run = solver::cusolverDnSsyevd | solver::cusolverDnDsyevd | solver::cusolverDnCheevd | solver::cusolverDnZheevd => {
+        let (a, w) = (a.first().cast::<T>(), values.first().cast::<R>());
+        let mut len = 0;
+        // SAFETY: the matrices lie one after the other, and so do their values and numbers; so below.
+        solved(op, "sizing", unsafe { size(handles.solver, mode, lower, n, a.cast(), n, w, &raw mut len) })?;
+        let space = room::<T>(op, gpu, len)?;
+        for at in 0..count {
+            let a = a.wrapping_add(at * n as usize * n as usize);
+            let w = w.wrapping_add(at * n as usize);
+            let i = start::<c_int>(&info).wrapping_add(at);
+            // SAFETY: as above.
+            let status = unsafe { run(handles.solver, mode, lower, n, a.cast(), n, w, start(&space), len, i) };
+            solved(op, "finding eigenvalues", status)?;
+        }
+    });
+    drop(handles);
+    converged(op, gpu, &info, count, &format!("eigenvalues of a matrix of size {n}"))
+}
+
+/// As the CPU's [`svd`](crate::backend::cpu::linalg::decompose::svd).
+pub(crate) fn svd(
+    op: &'static str,
+    ordinal: usize,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    u: Option<&mut ViewMut<'_>>,
+    v: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (count, n, m) = sizes(op, a.layout.shape())?;
+    if count == 0 || m == 0 {
+        return Ok(());
+    }
+    if n == 0 {
+        // All left vectors of nothing are those of the identity.
+        let Some(u) = u else { return Ok(()) };
+        return identity(op, ordinal, u);
+    }
+    let handles = gpu.handles(op)?;
+    let info = room_for_info(op, gpu, count)?;
+    // The library gives the right vectors as rows.
+    let rows = Storage::new(op, Device::Cuda(ordinal), count * n as usize * n as usize * a.dtype.size())?;
+    let columns = u.as_ref().map(|u| sizes(op, u.layout.shape()).map(|(_, columns, _)| columns)).transpose()?;
+    let [job_u, job_v] = match columns {
+        Some(columns) if columns > n => *b"AA",
+        Some(_) => *b"SS",
+        None => *b"NN",
+    }
+    .map(|job| job as c_schar);
+    scalar!(op, a.dtype, T of R,
+        size = solver::cusolverDnSgesvd_bufferSize | solver::cusolverDnDgesvd_bufferSize | solver::cusolverDnCgesvd_bufferSize | solver::cusolverDnZgesvd_bufferSize,
+        run = solver::cusolverDnSgesvd | solver::cusolverDnDgesvd | solver::cusolverDnCgesvd | solver::cusolverDnZgesvd,
+        turn = blas::cublasSgeam | blas::cublasDgeam | blas::cublasCgeam | blas::cublasZgeam => {
+        let (one, zero): ([R; 2], [R; 2]) = ([1.0, 0.0], [0.0, 0.0]);
+        let (one, zero) = ((&raw const one).cast(), (&raw const zero).cast());
+        let own = v.map(|v| v.first().cast::<T>());
+        let (a, s) = (a.first().cast::<T>(), values.first().cast::<R>());
+        let u = u.map_or(null_mut(), |u| u.first().cast::<T>());
+        let mut len = 0;
+        // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+        solved(op, "sizing", unsafe { size(handles.solver, m, n, &raw mut len) })?;
+        let space = room::<T>(op, gpu, len)?;
+        for at in 0..count {
+            let a = a.wrapping_add(at * m as usize * n as usize);
+            let s = s.wrapping_add(at * n as usize);
+            let u = u.wrapping_add(at * m as usize * columns.unwrap_or(0) as usize);
+            let v = start::<T>(&rows).wrapping_add(at * n as usize * n as usize);
+            let i = start::<c_int>(&info).wrapping_add(at);
+            // SAFETY: as above.
+            let status = unsafe {
+                run(
+                    handles.solver, job_u, job_v, m, n, a.cast(), m, s, u.cast(), m, v.cast(), n, start(&space), len,
+                    null_mut(), i,
+                )
+            };
+            solved(op, "finding singular values", status)?;
+            if let Some(own) = own {
+                let (plain, turned) = (blas::cublasOperation_t::CUBLAS_OP_N, blas::cublasOperation_t::CUBLAS_OP_C);
+                let to = own.wrapping_add(at * n as usize * n as usize).cast();
+                // SAFETY: as above; the factors are read at once.
+                let status =
+                    unsafe { turn(handles.blas, turned, plain, n, n, one, v.cast(), n, zero, to, n, to, n) };
+                status.result().map_err(|e| err!(Backend, op, "transposing: {e:?}"))?;
+            }
+        }
+    });
+    drop(handles);
+    converged(op, gpu, &info, count, &format!("singular values of a matrix of {m} by {n}"))
+}
+
+/// As the CPU's [`eig`](crate::backend::cpu::linalg::decompose::eig).
+pub(crate) fn eig(
+    op: &'static str,
+    ordinal: usize,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    vectors: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (count, n, _) = sizes(op, a.layout.shape())?;
+    if count == 0 || n == 0 {
+        return Ok(());
+    }
+    let handles = gpu.handles(op)?;
+    let data = |dtype: DType| match dtype {
+        DType::F32 => Ok(solver::cudaDataType::CUDA_R_32F),
+        DType::F64 => Ok(solver::cudaDataType::CUDA_R_64F),
+        DType::C64 => Ok(solver::cudaDataType::CUDA_C_32F),
+        DType::C128 => Ok(solver::cudaDataType::CUDA_C_64F),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    };
+    let (of_a, of_w) = (data(a.dtype)?, data(values.dtype)?);
+    let none = solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR;
+    let mode = if vectors.is_some() { solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR } else { none };
+    let info = room_for_info(op, gpu, count)?;
+    let (a_size, w_size) = (a.dtype.size(), values.dtype.size());
+    let (first, w, side) = (a.first(), values.first(), i64::from(n));
+    let v = vectors.map_or(null_mut(), |v| v.first());
+    let params = Params::new(op)?;
+    let (mut device, mut host) = (0, 0);
+    // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+    let status = unsafe {
+        solver::cusolverDnXgeev_bufferSize(
+            handles.solver,
+            params.0,
+            none,
+            mode,
+            side,
+            of_a,
+            first.cast(),
+            side,
+            of_w,
+            w.cast(),
+            of_a,
+            null_mut(),
+            side,
+            of_a,
+            v.cast(),
+            side,
+            of_a,
+            &raw mut device,
+            &raw mut host,
+        )
+    };
+    solved(op, "sizing", status)?;
+    let space = Storage::new(op, Device::Cuda(ordinal), device.max(1))?;
+    let mut near = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, host.max(1))?;
+    let square = n as usize * n as usize * a_size;
+    for at in 0..count {
+        let (a, w) = (first.wrapping_add(at * square), w.wrapping_add(at * n as usize * w_size));
+        let v = if v.is_null() { v } else { v.wrapping_add(at * square) };
+        let i = start::<c_int>(&info).wrapping_add(at);
+        // SAFETY: as above.
+        let status = unsafe {
+            solver::cusolverDnXgeev(
+                handles.solver,
+                params.0,
+                none,
+                mode,
+                side,
+                of_a,
+                a.cast(),
+                side,
+                of_w,
+                w.cast(),
+                of_a,
+                null_mut(),
+                side,
+                of_a,
+                v.cast(),
+                side,
+                of_a,
+                start(&space),
+                device,
+                near.as_mut_ptr().cast(),
+                host,
+                i,
+            )
+        };
+        solved(op, "finding eigenvalues", status)?;
+    }
+    drop(handles);
+    converged(op, gpu, &info, count, &format!("eigenvalues of a matrix of size {n}"))
+}
+
+/// What the newer functions of cuSOLVER want to be given.
+struct Params(solver::cusolverDnParams_t);
+
+impl Params {
+    fn new(op: &'static str) -> Result<Params> {
+        let mut params = null_mut();
+        // SAFETY: writes to the pointer.
+        solved(op, "making parameters", unsafe { solver::cusolverDnCreateParams(&raw mut params) })?;
+        Ok(Params(params))
+    }
+}
+
+impl Drop for Params {
+    fn drop(&mut self) {
+        // SAFETY: these are the parameters that were made. An error would say nothing of use.
+        let _ = unsafe { solver::cusolverDnDestroyParams(self.0) };
+    }
+}
+
+/// Ones on the diagonals, and zeros elsewhere.
+fn identity(op: &'static str, ordinal: usize, to: &mut ViewMut<'_>) -> Result<()> {
+    let shape = to.layout.shape();
+    let rank = shape.len();
+    let (n, m) = (shape[rank - 2], shape[rank - 1]);
+    let lead: Shape = shape[..rank - 2].iter().copied().chain([n.min(m)]).collect();
+    let mut strides: Vec<isize> = to.layout.strides()[..rank - 2].to_vec();
+    strides.push(to.layout.strides()[rank - 2] + to.layout.strides()[rank - 1]);
+    let end = to.layout.offset() + shape.numel();
+    let diagonal = to.layout.as_strided(op, lead, &strides, to.layout.offset(), end)?;
+    let complex = to.dtype.is_complex();
+    let (all, ones) = match complex {
+        false => (to.layout.clone(), diagonal),
+        true => (to.layout.pairs(), diagonal.pairs().narrow(op, -1, 0, 1)?),
+    };
+    let dtype = to.dtype.to_real();
+    for (layout, value) in [(all, 0), (ones, 1)] {
+        let mut part = to.part(&layout);
+        part.dtype = dtype;
+        chain::fill(op, ordinal, &mut part, Scalar::I64(value))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Batches of matrices, singular values and Fourier transforms, of sizes that take different ways through a GPU.
+
+use super::{GPU, beside_others, close, gpu, random};
+use cotangent::{DType, LinalgSolveOptions, Result, SolveTriangularOptions, SvdOptions, Tensor};
+
+/// Sizes of a batch, and of its matrices.
+const SIZES: [(usize, usize); 7] = [(1, 5), (2, 1), (3, 33), (7, 64), (16, 256), (2, 300), (2, 600)];
+
+fn regular(batch: usize, n: usize, dtype: DType) -> Result<Tensor> {
+    random(&[batch, n, n], 1, dtype)?.add(&Tensor::eye(n)?.to_dtype(dtype)?.mul(2.0 * (n as f64).sqrt())?)
+}
+
+fn positive(batch: usize, n: usize, dtype: DType) -> Result<Tensor> {
+    let x = random(&[batch, n, n], 1, dtype)?;
+    x.matmul(&x.transpose(1, 2)?)?.div(n as f64)?.add(&Tensor::eye(n)?.to_dtype(dtype)?)
+}
+
+#[test]
+fn systems_and_factors_of_batches() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (dtype, tolerance) in [(DType::F32, 2e-3), (DType::F64, 1e-10)] {
+        for (batch, n) in SIZES {
+            let what = format!("{batch} of {n} by {n}, {dtype}");
+            let (a, b) = (regular(batch, n, dtype)?, random(&[batch, n, 7], 2, dtype)?);
+            let (there, right) = (a.to_device(GPU)?, b.to_device(GPU)?);
+            assert!(close(&there.linalg_solve(&right)?, &a.linalg_solve(&b)?, tolerance)?, "solve: {what}");
+            let left = LinalgSolveOptions::new().left(false);
+            let turned = right.transpose(1, 2)?;
+            let got = there.linalg_solve_with(&turned, left.clone())?;
+            assert!(
+                close(&got, &a.linalg_solve_with(&b.transpose(1, 2)?, left)?, tolerance)?,
+                "from the right: {what}"
+            );
+            assert!(close(&there.inverse()?, &a.inverse()?, tolerance)?, "inverse: {what}");
+            if dtype == DType::F64 {
+                // Of f32 rounding may choose another pivot.
+                let ((lu, pivots), here) = (there.linalg_lu_factor()?, a.linalg_lu_factor()?);
+                assert!(pivots.equal(&here.1)?, "pivots: {what}");
+                assert!(close(&lu, &here.0, tolerance)?, "factors: {what}");
+            }
+            for upper in [false, true] {
+                let options = || SolveTriangularOptions::new();
+                let triangle = |x: &Tensor| if upper { x.triu(0) } else { x.tril(0) };
+                let (wide, near) = (triangle(&positive(batch, n, dtype)?)?, &b);
+                let got = wide.to_device(GPU)?.linalg_solve_triangular_with(&right, upper, options())?;
+                let want = wide.linalg_solve_triangular_with(near, upper, options())?;
+                assert!(close(&got, &want, tolerance)?, "triangles, upper {upper}: {what}");
+            }
+            let p = positive(batch, n, dtype)?;
+            assert!(
+                close(&p.to_device(GPU)?.linalg_cholesky()?, &p.linalg_cholesky()?, tolerance)?,
+                "cholesky: {what}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_batch_stops_at_is_said_for_each() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for n in [5, 40, 256] {
+        let good = positive(3, n, DType::F64)?;
+        let mut signs = vec![1.0; n];
+        signs[n - 2] = -1.0;
+        let broken = good.narrow(0, 1, 1)?.mul(&Tensor::from_vec(signs, [n])?)?;
+        let mixed = Tensor::cat(&[&good.narrow(0, 0, 1)?, &broken, &good.narrow(0, 2, 1)?], 0)?;
+        let there = mixed.to_device(GPU)?;
+        let infos = |x: &Tensor| x.linalg_cholesky_ex()?.1.to_vec::<i32>();
+        assert_eq!(infos(&there)?, infos(&mixed)?, "{n}");
+        assert_ne!(infos(&there)?[1], 0);
+        assert!(there.linalg_cholesky().is_err());
+        // A column of zeros.
+        let mut mask = vec![1.0; n];
+        mask[3] = 0.0;
+        let singular = good.mul(&Tensor::from_vec(mask, [n])?)?;
+        let mixed = Tensor::cat(&[&good.narrow(0, 0, 1)?, &singular.narrow(0, 1, 2)?], 0)?.to_device(GPU)?;
+        let info = mixed.linalg_lu_factor_ex()?.2.to_vec::<i32>()?;
+        assert_eq!(info, [0, 4, 4], "{n}");
+        assert!(mixed.linalg_solve(&good.to_device(GPU)?).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn singular_vectors_are_orthogonal_and_give_the_matrix_back() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::F32, DType::F64] {
+        let tolerance = if dtype == DType::F32 { 2e-5 } else { 1e-12 };
+        let low = random(&[2, 40, 3], 1, dtype)?.matmul(&random(&[2, 3, 30], 2, dtype)?)?;
+        let all = [
+            random(&[3, 64, 64], 1, dtype)?,
+            random(&[50, 20], 2, dtype)?,
+            random(&[2, 20, 50], 3, dtype)?,
+            random(&[256, 256], 4, dtype)?,
+            low,
+            Tensor::zeros_with([2, 5, 4], dtype)?,
+            Tensor::ones_with([9, 9], dtype)?,
+            Tensor::eye(6)?.to_dtype(dtype)?,
+        ];
+        for x in all {
+            let there = x.to_device(GPU)?;
+            let want = x.linalg_svdvals()?;
+            let size = want.max(..)?.to_dtype(DType::F64)?.item::<f64>()?;
+            let size = size.max(1e-30);
+            for full in [false, true] {
+                let what = format!("{dtype} {:?}, full {full}", x.shape());
+                let (u, s, vh) = there.linalg_svd_with(SvdOptions::new().full_matrices(full))?;
+                assert!(close(&s.div(size)?, &want.div(size)?, tolerance)?, "values of {what}");
+                for q in [u.clone(), vh.transpose(-2, -1)?] {
+                    let n = q.shape()[q.rank() - 1];
+                    let one = Tensor::eye(n)?.to_dtype(dtype)?.to_device(GPU)?;
+                    let off = q.transpose(-2, -1)?.matmul(&q)?.sub(&one)?.abs()?.max(..)?;
+                    assert!(off.to_dtype(DType::F64)?.item::<f64>()? < tolerance * 4.0, "vectors of {what}");
+                }
+                let k = s.shape()[s.rank() - 1];
+                let again = u.narrow(-1, 0, k)?.mul(&s.unsqueeze(-2)?)?.matmul(&vh.narrow(-2, 0, k)?)?;
+                let off = again.sub(&there)?.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?;
+                assert!(off <= tolerance * size, "{what}: {off}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn transforms_of_several_dimensions_at_once() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for shape in [&[4, 6, 2][..], &[3, 8, 5, 2], &[2, 3, 4, 5, 2], &[128, 100, 2]] {
+        let x = random(shape, 1, DType::F64)?.view_as_complex()?;
+        let there = x.to_device(GPU)?;
+        type Call = fn(&Tensor) -> Result<Tensor>;
+        let calls: [(&str, Call); 5] = [
+            ("fft2", |x| x.fft2()),
+            ("ifft2", |x| x.ifft2()),
+            ("fftn", |x| x.fftn()),
+            ("ifftn", |x| x.ifftn()),
+            ("transposed", |x| x.transpose(-2, -1)?.fft2()),
+        ];
+        for (name, call) in calls {
+            let parts = |x: &Tensor| call(x)?.view_as_real()?.contiguous();
+            assert!(close(&parts(&there)?, &parts(&x)?, 1e-9)?, "{name} of {shape:?}");
+            let gradient = |x: &Tensor| {
+                let x = x.detach().requires_grad_(true)?;
+                call(&x)?.view_as_real()?.square()?.sum(..)?.backward()?;
+                x.grad().map_or_else(|| x.zeros_like(), Ok)?.view_as_real()?.contiguous()
+            };
+            assert!(close(&gradient(&there)?, &gradient(&x)?, 1e-9)?, "the gradient of {name} of {shape:?}");
+        }
+    }
+    Ok(())
+}

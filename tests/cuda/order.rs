@@ -1,0 +1,177 @@
+//! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
+
+use super::{GPU, beside_others, close, gpu, random};
+use cotangent::{DType, Generator, Result, ScatterReduce, SortOptions, Tensor};
+
+/// Numbers with many that are equal, some NaN and both zeros.
+fn mixed(shape: &[usize], dtype: DType) -> Result<Tensor> {
+    let x = random(shape, 1, DType::F32)?.mul(20.0)?;
+    let x = if dtype.is_float() { x } else { x.abs()? };
+    let whole = Generator::seed(2).rand(shape)?.lt(0.5)?;
+    let x = whole.where_(x.div_with(1.0, cotangent::Rounding::Trunc)?, &x)?;
+    if !dtype.is_float() {
+        return x.to_dtype(dtype);
+    }
+    Generator::seed(3).rand(shape)?.lt(0.02)?.where_(f32::NAN, &x)?.to_dtype(dtype)
+}
+
+#[test]
+fn sorts_of_every_length() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    let lengths = [1, 2, 7, 31, 32, 33, 64, 65, 128, 200, 257, 512, 1000, 1024, 1025, 2048, 2049, 4096, 4097, 20_000];
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::I64, DType::U8] {
+        for len in lengths {
+            for (shape, dim) in [([3, len], 1), ([len, 3], 0)] {
+                let x = mixed(&shape, dtype)?;
+                let there = x.to_device(GPU)?;
+                for descending in [false, true] {
+                    let options = || SortOptions::new().descending(descending);
+                    let what = format!("{dtype} {shape:?} descending {descending}");
+                    let (values, order) = there.sort_with(dim, options())?;
+                    assert!(order.equal(&x.argsort_with(dim, options())?)?, "{what}");
+                    let again = there.gather(dim, &order)?;
+                    // NaN is not equal to itself.
+                    let alike = values.eq(&again)?.bitwise_or(values.ne(&values)?.bitwise_and(again.ne(&again)?)?)?;
+                    assert!(alike.all(..)?.item::<bool>()?, "values of {what}");
+                    assert!(there.argsort_with(dim, options())?.equal(&order)?, "argsort of {what}");
+                    let k = len.min(40);
+                    let (_, first) = there.topk_with(k, dim, cotangent::TopkOptions::new().largest(descending))?;
+                    assert!(first.equal(&order.narrow(dim, 0, k)?)?, "the first {k} of {what}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn long_sorts_and_what_is_made_of_them() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I64, DType::I8] {
+        for n in [100_000, 1 << 20] {
+            let x = mixed(&[n], dtype)?;
+            let there = x.to_device(GPU)?;
+            let order = there.argsort(0)?;
+            assert!(order.equal(&x.argsort(0)?)?, "{n} of {dtype}");
+            assert!(there.argsort(0)?.equal(&order)?, "{n} of {dtype}: the same every time");
+            if dtype.is_float() {
+                assert!(close(&there.nanmedian(..)?, &x.nanmedian(..)?, 0.0)?, "the median of {n} of {dtype}");
+            } else {
+                assert!(there.unique()?.equal(&x.unique()?)?, "{n} different of {dtype}");
+            }
+        }
+    }
+    let many = mixed(&[9_000_001], DType::F32)?;
+    assert!(many.to_device(GPU)?.argsort(0)?.equal(&many.argsort(0)?)?, "larger tiles");
+    // All alike: no pass has anything to do.
+    let same = Tensor::full([70_000], 2.5)?.to_device(GPU)?;
+    assert!(same.argsort(0)?.equal(&Tensor::arange(0, 70_000)?)?);
+    let rows = mixed(&[70, 9000], DType::F32)?;
+    assert!(rows.to_device(GPU)?.argsort(1)?.equal(&rows.argsort(1)?)?, "many long rows");
+    assert!(rows.to_device(GPU)?.topk(2000, 1)?.1.equal(&rows.topk(2000, 1)?.1)?, "many of many long rows");
+    let median = |x: &Tensor| Ok::<_, cotangent::Error>(x.nanmedian_with_indices(1)?.1);
+    assert!(median(&rows.to_device(GPU)?)?.equal(&median(&rows)?)?, "medians of long rows");
+    let integers = Generator::seed(4).randint(0, 1 << 40, [200_000])?;
+    assert!(integers.to_device(GPU)?.argsort(0)?.equal(&integers.argsort(0)?)?, "large integers");
+    Ok(())
+}
+
+#[test]
+fn places_of_true_elements() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (n, share) in [(1, 1.0), (15, 0.5), (4096, 1.0), (4097, 0.3), (100_000, 0.01), (1_000_000, 0.5)] {
+        let mask = Generator::seed(1).rand([n])?.lt(share)?;
+        let there = mask.to_device(GPU)?;
+        assert!(there.nonzero()?.equal(&mask.nonzero()?)?, "{share} of {n}");
+        // From an address that is no multiple of the widest reads.
+        let (a, b) = (there.narrow(0, n / 2, n - n / 2)?, mask.narrow(0, n / 2, n - n / 2)?);
+        assert!(a.nonzero()?.equal(&b.nonzero()?)?, "half of {share} of {n}");
+        let x = random(&[n], 2, DType::F32)?;
+        assert!(
+            x.to_device(GPU)?.masked_select(&there)?.equal(&x.masked_select(&mask)?)?,
+            "elements of {share} of {n}"
+        );
+    }
+    // So many that their counts are added up in several turns.
+    let n = 40_000_000;
+    let all = Tensor::full_with([n], true, (DType::Bool, GPU))?.nonzero()?.reshape([n])?;
+    assert!(all.equal(&Tensor::arange_with(0, n, (DType::I64, GPU))?)?, "all of {n}");
+    let mask = Generator::seed(1).rand([70, 33, 21])?.lt(0.4)?;
+    assert!(mask.to_device(GPU)?.nonzero()?.equal(&mask.nonzero()?)?, "three dimensions");
+    Ok(())
+}
+
+#[test]
+fn indices_that_repeat_in_all_ways() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (n, places) in [(1, 1), (1000, 3), (30_000, 30_000), (100_000, 40_000), (30_000, 90_000), (300, 1_000_000)] {
+        for repeated in [0.0, 0.001, 0.5, 1.0] {
+            // A share of all goes to one place.
+            let index = Generator::seed(1).randint(0, places, [n])?;
+            let index = Generator::seed(2).rand([n])?.lt(repeated)?.where_(places / 2, &index)?;
+            let (x, y) = (random(&[places as usize], 3, DType::F32)?, random(&[n], 4, DType::F32)?);
+            let whole = |x: &Tensor| x.mul(1000.0)?.to_dtype(DType::I64);
+            let what = format!("{n} into {places}, {repeated} of them into one");
+            let at = index.to_device(GPU)?;
+            for (x, y) in [(x.clone(), y.clone()), (whole(&x)?, whole(&y)?)] {
+                let (there, from) = (x.to_device(GPU)?, y.to_device(GPU)?);
+                assert!(there.scatter_add(0, &at, &from)?.equal(&x.scatter_add(0, &index, &y)?)?, "sums: {what}");
+                assert!(there.scatter(0, &at, &from)?.equal(&x.scatter(0, &index, &y)?)?, "the last: {what}");
+                assert!(there.index_put(&at, &from)?.equal(&x.index_put(&index, &y)?)?, "index_put: {what}");
+                for reduce in [ScatterReduce::Amax, ScatterReduce::Amin] {
+                    let (a, b) =
+                        (there.scatter_reduce(0, &at, &from, reduce)?, x.scatter_reduce(0, &index, &y, reduce)?);
+                    assert!(a.equal(&b)?, "{reduce:?}: {what}");
+                }
+            }
+            // One index for a row.
+            let (x, y) = (random(&[places as usize, 3], 5, DType::F32)?, random(&[n, 3], 6, DType::F32)?);
+            let (there, from) = (x.to_device(GPU)?, y.to_device(GPU)?);
+            assert!(there.index_add(0, &at, &from)?.equal(&x.index_add(0, &index, &y)?)?, "rows: {what}");
+            assert!(there.index_copy(0, &at, &from)?.equal(&x.index_copy(0, &index, &y)?)?, "the last row: {what}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn running_folds_of_long_lanes() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for shape in
+        [&[255][..], &[256], &[4096], &[5000], &[100_001], &[3_000_000], &[3, 40_000], &[40_000, 2], &[2, 9000, 2]]
+    {
+        for dim in 0..shape.len() as isize {
+            let x = random(shape, 1, DType::F32)?;
+            let there = x.to_device(GPU)?;
+            assert!(close(&there.cumsum(dim)?, &x.cumsum(dim)?, 1e-6)?, "sums of {shape:?} over {dim}");
+            assert!(there.cumsum(dim)?.equal(&there.cumsum(dim)?)?, "the same bits every time");
+            let indices = |x: &Tensor| Ok::<_, cotangent::Error>(x.cummax(dim)?.1);
+            assert!(indices(&there)?.equal(&indices(&x)?)?, "the largest of {shape:?} over {dim}");
+            assert!(close(&there.logcumsumexp(dim)?, &x.logcumsumexp(dim)?, 1e-5)?, "logarithms of {shape:?}");
+            let whole = |x: &Tensor| x.mul(100.0)?.to_dtype(DType::I64)?.cumsum(dim);
+            assert!(whole(&there)?.equal(&whole(&x)?)?, "integers of {shape:?} over {dim}");
+            let gradient = |x: &Tensor| {
+                let x = x.detach().requires_grad_(true)?;
+                x.cumsum(dim)?.square()?.sum(..)?.backward()?;
+                x.grad().map_or_else(|| x.zeros_like(), Ok)
+            };
+            assert!(close(&gradient(&there)?, &gradient(&x)?, 1e-5)?, "gradients of {shape:?} over {dim}");
+        }
+    }
+    Ok(())
+}
