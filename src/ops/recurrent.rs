@@ -37,7 +37,7 @@ options! {
         bidirectional: bool = false,
         /// Whether inputs and outputs are `[batch, steps, size]` rather than `[steps, batch, size]`.
         batch_first: bool = false,
-        /// How many steps each sequence of the batch has: integers on the CPU. By default all.
+        /// How many steps each sequence of the batch has: integers, whose values are read. By default all.
         lengths: Option<&'a Tensor> = None,
     }
 }
@@ -426,15 +426,12 @@ fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: 
     if *lengths.shape() != [batch] || lengths.dtype().is_differentiable() || lengths.dtype() == DType::Bool {
         bail!(Shape, op, "lengths of shape {:?} and dtype {}: they must be {batch} integers", lengths.shape(), lengths.dtype());
     }
-    if lengths.device() != Device::Cpu {
-        bail!(Device, op, "lengths on {}: they must be on the CPU", lengths.device());
-    }
     let values = lengths.to_dtype(DType::I64)?.to_vec::<i64>()?;
     if let Some(bad) = values.iter().find(|&&length| length < 1 || length > steps as i64) {
         bail!(Value, op, "a sequence of length {bad}, where there are {steps} steps");
     }
     let places = Tensor::arange(0, steps as i64)?.unsqueeze(1)?;
-    places.lt(&lengths.to_dtype(DType::I64)?)?.unsqueeze(2)?.to_device(device)
+    places.lt(&Tensor::from_vec(values, [batch])?)?.unsqueeze(2)?.to_device(device)
 }
 
 /// Weights of all layers of a network of 2 states, with numbers that differ.
