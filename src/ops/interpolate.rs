@@ -13,9 +13,9 @@ choices! {
     /// How [`Tensor::interpolate`] finds what lies between elements.
     ///
     /// ```
-    /// use cotangent::{InterpolateMode, InterpolateOptions, tensor};
+    /// use cotangent::{InterpolateMode, InterpolateOptions, Shape, tensor};
     /// let x = tensor!([[[0.0, 4.0]]])?;
-    /// let options = InterpolateOptions::new().size(4).mode(InterpolateMode::Linear);
+    /// let options = InterpolateOptions::new().size(Shape::from(4)).mode(InterpolateMode::Linear);
     /// assert_eq!(x.interpolate_with(options)?.to_vec::<f32>()?, [0.0, 1.0, 3.0, 4.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
@@ -206,11 +206,11 @@ impl Tensor {
     /// bilinear and bicubic for two, trilinear for three.
     ///
     /// ```
-    /// # use cotangent::{InterpolateMode, InterpolateOptions, tensor};
+    /// # use cotangent::{InterpolateMode, InterpolateOptions, Shape, tensor};
     /// let x = tensor!([[[[1.0, 3.0], [5.0, 7.0]]]])?;
-    /// let small = InterpolateOptions::new().size(1).mode(InterpolateMode::Area);
+    /// let small = InterpolateOptions::new().size(Shape::from(1)).mode(InterpolateMode::Area);
     /// assert_eq!(x.interpolate_with(small)?.item::<f32>()?, 4.0);
-    /// let wide = InterpolateOptions::new().size([2, 3]).mode(InterpolateMode::Bilinear).align_corners(true);
+    /// let wide = InterpolateOptions::new().size(Shape::from([2, 3])).mode(InterpolateMode::Bilinear).align_corners(true);
     /// assert_eq!(x.interpolate_with(wide)?.to_vec::<f32>()?, [1.0, 2.0, 3.0, 5.0, 6.0, 7.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
