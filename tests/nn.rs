@@ -563,3 +563,21 @@ fn modules_can_cross_threads() {
     assert_send_sync::<Box<dyn Layer>>();
     assert_send_sync::<cotangent::optim::AdamW>();
 }
+
+#[test]
+fn without_a_momentum_running_statistics_are_means_of_all_batches() -> Result<()> {
+    let mut layer = BatchNorm1d::new_with(1, BatchNormOptions::new().momentum(None))?;
+    for batch in [[1.0_f32, 3.0], [5.0, 9.0], [2.0, 4.0]] {
+        layer.forward(&Tensor::from_slice(&batch, [2, 1])?)?;
+    }
+    let value = |buffer: &Option<Buffer>| buffer.as_ref().map_or(Ok(f32::NAN), |buffer| buffer.get().item::<f32>());
+    let (mean, var) = (value(&layer.running_mean)?, value(&layer.running_var)?);
+    assert!((mean - 4.0).abs() < 1e-5 && (var - 4.0).abs() < 1e-5, "{mean}, {var}");
+    layer.eval();
+    let before = layer.state_dict();
+    layer.forward(&Tensor::from_slice(&[1.0_f32], [1, 1])?)?;
+    for (name, values) in layer.state_dict().iter() {
+        assert!(before.get(name).is_some_and(|old| old.equal(values).unwrap_or(false)), "{name} changed");
+    }
+    Ok(())
+}

@@ -24,6 +24,13 @@ fn devices() -> Vec<Device> {
     if wanted && gpu.is_available() { vec![Device::Cpu, gpu] } else { vec![Device::Cpu] }
 }
 
+/// The operations that are tried: all, or those that `COTANGENT_TEST_OPS` names, with commas between them.
+fn tried() -> Vec<&'static Op> {
+    let named = std::env::var("COTANGENT_TEST_OPS").ok();
+    let wanted = |op: &&Op| named.as_ref().is_none_or(|named| named.split(',').any(|name| name == op.name));
+    list().iter().copied().filter(wanted).collect()
+}
+
 fn samples(op: &Op) -> Vec<Sample> {
     let samples = op.samples().unwrap_or_else(|e| panic!("the samples of {} cannot be made: {e}", op.name));
     assert!(!samples.is_empty(), "{} has no samples", op.name);
@@ -34,7 +41,8 @@ fn samples(op: &Op) -> Vec<Sample> {
 /// says whether there was something to check.
 fn for_all_samples(check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
     let (mut faults, mut count) = (Vec::new(), 0);
-    for op in list() {
+    let tried = tried();
+    for &op in &tried {
         for (sample, device) in samples(op).iter().flat_map(|sample| devices().into_iter().map(move |on| (sample, on)))
         {
             let call = Call::new(op, sample, device)
@@ -46,7 +54,7 @@ fn for_all_samples(check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
         }
     }
     assert!(faults.is_empty(), "{} faults beside {count} good samples:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 150, "only {count} samples were checked");
+    assert!(count > 150 || tried.len() < list().len(), "only {count} samples were checked");
 }
 
 fn text<T>(result: Result<T>) -> Result<T, String> {
@@ -258,7 +266,8 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
             let expected = text(text(cast.cast(DType::F64))?.run())?;
             let (results, grads) = text(cast.gradients())?;
             for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| differentiable(expected)) {
-                let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(dtype) };
+                let widened = if call.op.widens && dtype.size() < 4 { DType::F32 } else { dtype };
+                let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(widened) };
                 let wanted = if expected.dtype().is_complex() { wanted.to_complex() } else { wanted };
                 if result.dtype() != wanted {
                     return Err(format!("{dtype} inputs gave a result of {}", result.dtype()));
@@ -418,7 +427,8 @@ fn views_share_the_memory_of_their_first_argument() {
 #[test]
 fn bad_inputs_are_refused_by_name_and_value() {
     let (mut faults, mut count) = (Vec::new(), 0);
-    for op in list() {
+    let tried = tried();
+    for op in &tried {
         let cases = op.error_cases().unwrap_or_else(|e| panic!("the error cases of {} cannot be made: {e}", op.name));
         for case in cases {
             count += 1;
@@ -439,7 +449,7 @@ fn bad_inputs_are_refused_by_name_and_value() {
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 90, "only {count} error cases were found");
+    assert!(count > 90 || tried.len() < list().len(), "only {count} error cases were found");
 }
 
 #[test]
@@ -447,7 +457,9 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let run = |threads: usize| -> Vec<(String, Vec<u64>)> {
         let all = cotangent::with_num_threads(threads, || {
             let mut all = Vec::new();
-            for (op, sample) in list().iter().flat_map(|op| samples(op).into_iter().map(move |sample| (op, sample))) {
+            for (op, sample) in
+                tried().into_iter().flat_map(|op| samples(op).into_iter().map(move |sample| (op, sample)))
+            {
                 let call = Call::new(op, &sample, Device::Cpu).expect("arguments that fit");
                 let (results, grads) = call.gradients().expect("gradients");
                 let mut bits = Vec::new();

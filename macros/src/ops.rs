@@ -19,7 +19,7 @@
 //! `#[op(..)]` knows `name` (where the method's is not the operation's), `samples` and `errors` (functions), `derivative = rule |
 //! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
 //! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
-//! dtype) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
+//! dtype), `widens` (the result of half precision is of f32) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 
@@ -105,7 +105,9 @@ impl Parse for Settings {
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             match key.to_string().as_str() {
-                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" => settings.flags.push(key),
+                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" | "widens" => {
+                    settings.flags.push(key);
+                }
                 name => {
                     input.parse::<Token![=]>()?;
                     match name {
@@ -417,6 +419,7 @@ impl Op {
         let flag = |name: &str| flags.iter().any(|flag| flag == name);
         let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
         let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
+        let widens = flag("widens");
         quote! {
             crate::ops::Op {
                 name: #name,
@@ -430,6 +433,7 @@ impl Op {
                 random: #random,
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
+                widens: #widens,
                 batch: #batch,
                 full_precision: #full_precision,
                 tolerance: #tolerance,

@@ -74,6 +74,7 @@ macro_rules! layers {
         }
     )+};
 }
+pub(super) use layers;
 
 layers! {
     /// `max(x, 0)`.

@@ -31,9 +31,12 @@ mod layers;
 mod list;
 mod module;
 mod multihead;
+mod nonlinear;
+mod norm;
 mod parameter;
 mod recurrent;
 mod sequential;
+mod shapes;
 mod state;
 mod summary;
 pub(crate) mod tied;
@@ -49,9 +52,21 @@ pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, Linear
 pub use list::{LayerEntry, list};
 pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
 pub use multihead::{AttendOptions, MultiheadAttention, MultiheadAttentionOptions};
+pub use nonlinear::{
+    CELU, GLU, GluOptions, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LogSigmoid, Mish, PReLU, PReluOptions, RReLU,
+    RReluOptions, ReLU6, SELU, Softmax2d, Softmin, Softshrink, Softsign, Tanhshrink, Threshold,
+};
+pub use norm::{
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, GroupNorm, GroupNormOptions, InstanceNorm1d,
+    InstanceNorm2d, InstanceNorm3d, InstanceNormOptions, LocalResponseNorm, RMSNorm, RmsNormOptions,
+};
 pub use parameter::{Buffer, Parameter};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
+pub use shapes::{
+    AlphaDropout, Bilinear, BilinearOptions, ChannelShuffle, Dropout1d, Dropout2d, Dropout3d, EmbeddingBag,
+    EmbeddingBagOptions, FeatureAlphaDropout, PixelShuffle, PixelUnshuffle, Unflatten, Upsample, UpsampleOptions,
+};
 pub use state::{LoadReport, load, save};
 pub use tied::ParameterMut;
 pub use transformer::{

@@ -32,6 +32,13 @@ options! {
         is_causal: bool = false,
         /// What the scores are multiplied by; by default the inverse square root of the size of a query.
         scale: Option<f64> = None,
+        /// The probability with which a weight is dropped. It is for training: 0 elsewhere.
+        dropout_p: f64 = 0.0,
+        /// Whether several heads of queries share one of keys and values: their number, in the third dimension from the last, is a
+        /// multiple of that of the keys.
+        enable_gqa: bool = false,
+        /// How far away keys may be that a query sees: query `i` sees key `j` if they are at most so many positions apart.
+        window: Option<usize> = None,
     }
 }
 
@@ -42,7 +49,8 @@ impl Tensor {
     /// `[.., keys, size]` and values `[.., keys, value size]` give `[.., queries, value size]`. The dimensions before
     /// broadcast. The matrix of scores is not stored, neither here nor for the backward pass, unless a GPU has no kernel for
     /// heads of that size. A query that sees no key gets zeros. The mask and the scale are options; without them a query sees every key, and the scale is the
-    /// inverse square root of the size of a query.
+    /// inverse square root of the size of a query. Other options are a window, heads of queries that share their keys and values,
+    /// and dropout, with which the scores are stored.
     ///
     /// ```
     /// # use cotangent::{AttentionOptions, Tensor, tensor};
@@ -66,8 +74,23 @@ impl Tensor {
         value: &Tensor,
         options: impl Into<AttentionOptions<'a>>,
     ) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&options.dropout_p) {
+            bail!(Value, NAME, "a probability of {} is not between 0 and 1", options.dropout_p);
+        }
+        if let Some(window) = options.window {
+            let mask = windowed(self, key, window, options.attn_mask)?;
+            let options = AttentionOptions { attn_mask: Some(&mask), window: None, ..options };
+            return self.scaled_dot_product_attention_with(key, value, options);
+        }
+        if options.enable_gqa {
+            return grouped(self, key, value, &options);
+        }
         let problem = AttentionCall::new(self, key, value, &options)?;
         let out = match &problem.mask {
+            _ if options.dropout_p > 0.0 => {
+                let wide = problem.wide()?;
+                wide.weights()?.dropout(options.dropout_p)?.matmul(&wide.value)?
+            }
             // Only the plain form has a derivative for the mask.
             Some(mask) if mask.requires_grad() && is_grad_enabled() => problem.plain()?,
             _ if problem.is_empty() || !problem.has_kernel => problem.plain()?,
@@ -255,6 +278,55 @@ impl AttentionCall {
     }
 }
 
+/// A mask that also hides what is outside a window around each query.
+#[track_caller]
+fn windowed(query: &Tensor, key: &Tensor, window: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+    let ([.., t, _], [.., s, _]) = (query.shape(), key.shape()) else {
+        bail!(Shape, NAME, "queries {:?} and keys {:?} must have at least two dimensions", query.shape(), key.shape());
+    };
+    let numbers = |n: usize| Tensor::arange_with(0, n, query.device());
+    let seen = numbers(*t)?.unsqueeze(1)?.sub(&numbers(*s)?)?.abs()?.le(i64::try_from(window).unwrap_or(i64::MAX))?;
+    match mask {
+        None => Ok(seen),
+        Some(mask) if mask.dtype() == DType::Bool => mask.logical_and(&seen),
+        Some(mask) if mask.dtype().is_float() => mask.add(&seen.where_(0.0, f64::NEG_INFINITY)?.to_dtype(mask.dtype())?),
+        Some(mask) => bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype()),
+    }
+}
+
+/// Heads of queries in groups, each with one head of keys and values. The groups become one dimension with what is before
+/// them, so that the keys are broadcast and not repeated.
+#[track_caller]
+fn grouped(query: &Tensor, key: &Tensor, value: &Tensor, options: &AttentionOptions<'_>) -> Result<Tensor> {
+    let shapes = [query.shape(), key.shape(), value.shape()];
+    let ([lead @ .., heads, t, d], [.., groups, s, _], [.., groups_value, _, e]) = (shapes[0], shapes[1], shapes[2]) else {
+        let [q, k, v] = shapes;
+        bail!(Shape, NAME, "queries {q:?}, keys {k:?} and values {v:?} have no dimension of heads");
+    };
+    let alike = [key, value].iter().all(|x| x.shape()[..x.rank() - 3] == *lead);
+    if groups != groups_value || *groups == 0 || heads % groups != 0 || !alike {
+        let [q, k, v] = shapes;
+        bail!(Shape, NAME, "heads of queries {q:?}, keys {k:?} and values {v:?} do not make groups");
+    }
+    let (each, batch) = (heads / groups, lead.iter().product::<usize>() * groups);
+    let scores: Shape = lead.iter().copied().chain([*heads, *t, *s]).collect();
+    let split = |mask: &Tensor| -> Result<Tensor> {
+        let fits = broadcast(NAME, &[&mask.shape().into(), &scores]).is_ok_and(|all| all == scores);
+        if !fits {
+            bail!(Shape, NAME, "a mask of shape {:?} does not broadcast to the scores' {scores:?}", mask.shape());
+        }
+        // One for all stays one.
+        if mask.rank() <= 2 { Ok(mask.clone()) } else { mask.expand(&scores)?.reshape([batch, each, *t, *s]) }
+    };
+    let mask = options.attn_mask.map(split).transpose()?;
+    let shared = |x: &Tensor| x.reshape([batch, 1, x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]]);
+    let options = AttentionOptions { attn_mask: mask.as_ref(), enable_gqa: false, ..options.clone() };
+    let query = query.reshape([batch, each, *t, *d])?;
+    let out = query.scaled_dot_product_attention_with(&shared(key)?, &shared(value)?, options)?;
+    let shape: Shape = lead.iter().copied().chain([*heads, *t, *e]).collect();
+    out.reshape(&shape)
+}
+
 /// A mask as numbers to add, checked against the shape of the scores.
 #[track_caller]
 fn additive(mask: &Tensor, scores: &Shape, dtype: DType) -> Result<Tensor> {
@@ -331,6 +403,18 @@ fn attention_samples() -> Result<Vec<Sample>> {
     all.push(masked(&seen)?);
     all.push(masked(&seen)?.with("is_causal", true));
     all.push(masked(&normal([3, 1], 4)?.mul(&normal([1, 5], 5)?)?)?);
+    all.push(masked(&seen)?.with("window", 1));
+    all.push(masked(&normal([3, 1], 4)?.mul(&normal([1, 5], 5)?)?)?.with("window", 2));
+    // Groups of heads.
+    let groups = |mask: Option<Tensor>| -> Result<Sample> {
+        let sample = sample![normal([2, 4, 3, 2], 1)?, normal([2, 2, 5, 2], 2)?, normal([2, 2, 5, 3], 3)?; enable_gqa = true];
+        Ok(mask.into_iter().fold(sample, |sample, mask| sample.with("attn_mask", mask)))
+    };
+    all.push(groups(None)?);
+    all.push(groups(None)?.with("is_causal", true).with("window", 1));
+    all.push(groups(Some(seen))?);
+    all.push(groups(Some(normal([2, 1, 3, 5], 6)?))?);
+    all.push(groups(Some(normal([4, 1, 5], 6)?))?);
     Ok(all)
 }
 
@@ -347,7 +431,11 @@ fn attention_errors() -> Result<Vec<ErrorCase>> {
         error!["batches", "[2]", "[3]"; call(&[2, 3, 4], &[3, 5, 4], &[5, 2])?],
         error!["a mask", "[4, 5]", "[3, 5]"; masked],
         error!["integers", "i64"; sample![&floats, &ints, &floats]],
-        error!["a mask of integers", "i64"; sample![&floats, &floats, &floats; attn_mask = ints]],
+        error!["a mask of integers", "i64"; sample![&floats, &floats, &floats; attn_mask = &ints]],
+        error!["a mask of integers and a window", "i64"; sample![&floats, &floats, &floats; attn_mask = ints, window = 1]],
+        error!["a probability", "1.5"; sample![&floats, &floats, &floats; dropout_p = 1.5]],
+        error!["no heads", "[2, 2]"; sample![&floats, &floats, &floats; enable_gqa = true]],
+        error!["other groups", "[3, 2, 4]", "[2, 5, 4]"; call(&[3, 2, 4], &[2, 5, 4], &[2, 5, 2])?.with("enable_gqa", true)],
     ])
 }
 
@@ -429,6 +517,22 @@ mod tests {
         {
             assert!(alone.len() == 1 && alone[0].equal(&all[at])?, "input {at}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn dropout_drops_weights_and_keeps_their_mean() -> Result<()> {
+        let (x, value) = (Tensor::zeros_with([64, 2], DType::F64)?, Tensor::ones_with([64, 1], DType::F64)?);
+        let run = |p: f64| {
+            let options = AttentionOptions::new().dropout_p(p);
+            let mut generator = Generator::seed(3);
+            crate::with_generator(&mut generator, || x.scaled_dot_product_attention_with(&x, &value, options))?.to_vec::<f64>()
+        };
+        let dropped = run(0.5)?;
+        let mean = dropped.iter().sum::<f64>() / 64.0;
+        assert!((mean - 1.0).abs() < 0.05 && dropped.iter().any(|y| (y - 1.0).abs() > 0.05), "{mean}");
+        assert_eq!(run(1.0)?, [0.0; 64]);
+        assert!(run(0.0)?.iter().all(|y| (y - 1.0).abs() < 1e-12));
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub struct Op {
     pub reads_layout: bool,
     /// Whether its result is of `f64` whatever the dtype of its arguments.
     pub in_f64: bool,
+    /// Whether its result of half precision is of `f32`, as that of losses is.
+    pub widens: bool,
     /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.
     pub full_precision: bool,
     /// Whether it treats dimensions that it is not told of alike, so that all tensors can have another one in front.

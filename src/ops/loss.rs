@@ -11,6 +11,7 @@ use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{Formula, Targets};
 use crate::error::bail;
+use crate::layout::broadcast;
 use crate::options::options;
 use crate::{DType, Device, Operand, Result, Scalar, Shape, Tensor, keepdim};
 use smallvec::smallvec;
@@ -39,19 +40,56 @@ choices! {
 }
 
 impl Reduction {
-    /// The losses as they are, their sum, or their sum over `count`; half precision is summed in f32.
+    /// The losses as they are, their sum, or their sum over `count`.
     #[track_caller]
-    fn apply<'a>(self, losses: &Tensor, count: impl Into<Operand<'a>>, dtype: DType) -> Result<Tensor> {
+    pub(super) fn apply<'a>(self, losses: &Tensor, count: impl Into<Operand<'a>>) -> Result<Tensor> {
         match self {
-            Reduction::None => losses.to_dtype(dtype),
-            Reduction::Sum => losses.to_dtype(compute_dtype(losses.dtype()))?.sum(..)?.to_dtype(dtype),
-            Reduction::Mean => losses.to_dtype(compute_dtype(losses.dtype()))?.sum(..)?.div(count)?.to_dtype(dtype),
+            Reduction::None => Ok(losses.clone()),
+            Reduction::Sum => losses.sum(..),
+            Reduction::Mean => losses.sum(..)?.div(count),
         }
+    }
+
+    /// The losses as they are, their sum, or their mean.
+    #[track_caller]
+    pub(super) fn of(self, losses: &Tensor) -> Result<Tensor> {
+        self.apply(losses, losses.numel() as f64)
     }
 }
 
+/// The dtype that a loss of these is computed and returned in: half precision has too few digits for a sum.
+pub(super) fn loss_dtype(op: &'static str, tensors: &[&Tensor]) -> Result<DType> {
+    let mut dtype = DType::Bool;
+    for x in tensors {
+        dtype = common_dtype(op, dtype, x.dtype())?;
+    }
+    if dtype.is_complex() {
+        bail!(DType, op, "not defined for {dtype}");
+    }
+    Ok(compute_dtype(dtype.to_float()))
+}
+
+/// Refuses a target of another shape: to broadcast `[n, 1]` against `[n]` is a mistake.
+pub(super) fn same_shape(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
+    if x.shape() != target.shape() {
+        let (a, b) = (x.shape(), target.shape());
+        bail!(Shape, op, "an input of shape {a:?} is not compared with a target of shape {b:?}: reshape one of them");
+    }
+    Ok(())
+}
+
+/// Weights beside losses: of a shape that broadcasts to theirs.
+pub(super) fn weighted(op: &'static str, losses: Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+    let Some(weight) = weight else { return Ok(losses) };
+    let (all, own) = (losses.layout().shape(), weight.layout().shape());
+    if !broadcast(op, &[all, own]).is_ok_and(|both| both == *all) {
+        bail!(Shape, op, "weights of shape {own:?} do not fit losses of shape {all:?}");
+    }
+    losses.mul(&weight.to_dtype(losses.dtype())?)
+}
+
 options! {
-    /// The options of [`Tensor::mse_loss_with`]. A [`Reduction`] stands for itself.
+    /// The options of [`Tensor::mse_loss_with`] and [`Tensor::l1_loss_with`]. A [`Reduction`] stands for itself.
     ///
     /// ```
     /// use cotangent::{LossOptions, Reduction, Tensor};
@@ -60,9 +98,11 @@ options! {
     /// assert_eq!(sum.item::<f32>()?, 3.0);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    pub struct LossOptions {
+    pub struct LossOptions<'a> {
         /// How the losses become one number.
         reduction: Reduction = Reduction::Mean,
+        /// A weight for each element; the mean is the weighted one.
+        weight: Option<&'a Tensor> = None,
     }
 }
 
@@ -109,6 +149,7 @@ options! {
     }
 }
 
+/// A [`Reduction`] stands for the options.
 macro_rules! from_reduction {
     ($($options:ty),+) => {$(
         impl From<Reduction> for $options {
@@ -118,7 +159,8 @@ macro_rules! from_reduction {
         }
     )+};
 }
-from_reduction!(LossOptions, CrossEntropyOptions<'_>, NllLossOptions<'_>);
+pub(super) use from_reduction;
+from_reduction!(LossOptions<'_>, CrossEntropyOptions<'_>, NllLossOptions<'_>);
 
 /// # Losses
 #[ops]
@@ -136,22 +178,20 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ: `[n, 1]` is not broadcast against `[n]`.
-    #[op(samples = mse_samples, errors = mse_errors)]
-    pub fn mse_loss(&self, target: &Tensor, options: impl Into<LossOptions>) -> Result<Tensor> {
-        if self.shape() != target.shape() {
-            let (a, b) = (self.shape(), target.shape());
-            bail!(
-                Shape,
-                "mse_loss",
-                "an input of shape {a:?} is not compared with a target of shape {b:?}: reshape one of them"
-            );
+    #[op(samples = mse_samples, errors = mse_errors, widens)]
+    pub fn mse_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
+        same_shape("mse_loss", self, target)?;
+        let dtype = loss_dtype("mse_loss", &[self, target])?;
+        if let Some(weight) = options.weight {
+            same_weights("mse_loss", self, weight)?;
+            let squares = self.to_dtype(dtype)?.sub(&target.to_dtype(dtype)?)?.square()?;
+            return weighted_mean(&squares, weight, options.reduction);
         }
-        let dtype = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
-        let (a, b) = (self.to_dtype(dtype)?, target.to_dtype(dtype)?);
+        let own = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
+        let (a, b) = (self.to_dtype(own)?, target.to_dtype(own)?);
         let squares = map_alike("mse_loss", (&*SQUARED, &[]), dtype, &[&a, &b], dtype)?;
-        let count = squares.numel() as f64;
-        let factor = if options.reduction == Reduction::Mean { 2.0 / count } else { 2.0 };
-        options.reduction.apply(&squares, count, dtype)?.record("mse_loss", &[&a, &b], |save| {
+        let factor = if options.reduction == Reduction::Mean { 2.0 / squares.numel() as f64 } else { 2.0 };
+        options.reduction.of(&squares)?.record("mse_loss", &[&a, &b], |save| {
             let (a, b) = (save.save(&a), save.save(&b));
             move |ctx: &BackwardContext, g: &Tensor| {
                 let slope = SLOPE.call(&[g, &a, &b], &[Scalar::F64(factor)])?;
@@ -180,7 +220,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the logits are not
     /// floats.
-    #[op(samples = cross_entropy_samples, errors = cross_entropy_errors)]
+    #[op(samples = cross_entropy_samples, errors = cross_entropy_errors, widens)]
     pub fn cross_entropy<'a>(&self, target: &Tensor, options: impl Into<CrossEntropyOptions<'a>>) -> Result<Tensor> {
         if target.dtype().is_float() {
             return against_probabilities(self, target, &options);
@@ -211,7 +251,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, a class is out of range, or the input is not of floats.
-    #[op(samples = || class_samples(&[None]), errors = class_errors)]
+    #[op(samples = || class_samples(&[None]), errors = class_errors, widens)]
     pub fn nll_loss<'a>(&self, target: &Tensor, options: impl Into<NllLossOptions<'a>>) -> Result<Tensor> {
         let NllLossOptions { weight, ignore_index, reduction } = options;
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing: 0.0 };
@@ -228,11 +268,12 @@ impl Tensor {
             problem.count = Count::Tensor(weights.sum(..)?.to_dtype(compute_dtype(self.dtype()))?);
         }
         let index = index.reshape(target.shape())?.unsqueeze(dim)?;
-        let factor = weights.neg()?.reshape(target.shape())?.to_dtype(self.dtype())?;
-        let losses = self.gather(dim, &index)?.squeeze(dim)?.mul(&factor)?;
+        let dtype = compute_dtype(self.dtype());
+        let factor = weights.neg()?.reshape(target.shape())?.to_dtype(dtype)?;
+        let losses = self.gather(dim, &index)?.squeeze(dim)?.to_dtype(dtype)?.mul(&factor)?;
         // 0 even where the element is infinite.
         let losses = losses.masked_fill(&ignored.reshape(target.shape())?, 0.0)?;
-        reduction.apply(&losses, problem.count.operand(), self.dtype())
+        reduction.apply(&losses, problem.count.operand())
     }
 }
 
@@ -246,6 +287,22 @@ static SQUARED: LazyLock<Formula> = LazyLock::new(|| {
 /// The derivative of the squares: the cotangent, times a factor, times the difference.
 static SLOPE: Elementwise =
     Elementwise::new("mse_loss_backward", Domain::Float, 3, 1, |x, p| x[0] * p[0] * (x[1] - x[2]));
+
+/// Refuses weights that are not one for each element.
+pub(super) fn same_weights(op: &'static str, x: &Tensor, weight: &Tensor) -> Result<()> {
+    if x.shape() != weight.shape() {
+        bail!(Shape, op, "weights of shape {:?} do not fit an input of shape {:?}", weight.shape(), x.shape());
+    }
+    Ok(())
+}
+
+/// Losses with a weight each, whose mean is the weighted one.
+#[track_caller]
+pub(super) fn weighted_mean(losses: &Tensor, weight: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let weight = weight.to_dtype(losses.dtype())?;
+    let losses = losses.mul(&weight)?;
+    if reduction == Reduction::Mean { losses.sum(..)?.div(&weight.sum(..)?) } else { reduction.of(&losses) }
+}
 
 /// The dimension of the classes.
 fn class_dim(x: &Tensor) -> isize {
@@ -272,7 +329,8 @@ fn check_options(op: &'static str, x: &Tensor, options: &CrossEntropyOptions<'_>
 }
 
 /// Rows, each with its class.
-struct LossCall {
+#[derive(Clone)]
+pub(super) struct LossCall {
     /// The classes as i64, in a row.
     target: Tensor,
     /// The weights in f64, in a row.
@@ -282,17 +340,18 @@ struct LossCall {
     /// The number of classes.
     classes: usize,
     /// What a sum is divided by for a mean: the weights of all rows that count. A GPU finds out as it goes.
-    count: Count,
+    pub count: Count,
 }
 
 /// A number that may be known to a GPU alone.
-enum Count {
+#[derive(Clone)]
+pub(super) enum Count {
     Number(f64),
     Tensor(Tensor),
 }
 
 impl Count {
-    fn operand(&self) -> Operand<'_> {
+    pub fn operand(&self) -> Operand<'_> {
         match self {
             Count::Number(number) => (*number).into(),
             Count::Tensor(tensor) => tensor.into(),
@@ -301,7 +360,7 @@ impl Count {
 }
 
 impl LossCall {
-    fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<LossCall> {
+    pub fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<LossCall> {
         let classes = check_options(op, x, options)?;
         if !target.dtype().is_int() {
             bail!(DType, op, "the target must be classes as integers, or probabilities, not {}", target.dtype());
@@ -343,8 +402,13 @@ impl LossCall {
         Ok(problem)
     }
 
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.target.numel()
+    }
+
+    /// That of some of the rows.
+    pub fn part(&self, start: usize, rows: usize) -> Result<LossCall> {
+        Ok(LossCall { target: self.target.narrow(0, start, rows)?, ..self.clone() })
     }
 
     /// What the kernel is told.
@@ -354,23 +418,42 @@ impl LossCall {
     }
 }
 
+/// What the kernel gives for each row.
+pub(super) struct RowLosses {
+    pub losses: Tensor,
+    /// What the derivative needs.
+    pub stats: Tensor,
+    /// The weights of the rows that count, on a GPU.
+    pub counted: Option<Tensor>,
+}
+
+impl RowLosses {
+    /// Of logits of shape `[rows, classes]`, outside the graph.
+    #[track_caller]
+    pub fn new(x: &Tensor, problem: &LossCall) -> Result<RowLosses> {
+        const OP: &str = "cross_entropy";
+        let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
+        let mut stats = Tensor::empty(OP, [rows, 2].into(), compute, x.device())?;
+        let mut counted =
+            (x.device() != Device::Cpu).then(|| Tensor::empty(OP, rows.into(), compute, x.device())).transpose()?;
+        let losses = Tensor::build(OP, rows.into(), compute, x.device(), |losses| {
+            let stats = &mut stats.as_view_mut(OP)?;
+            let mut counted = counted.as_mut().map(|counted| counted.as_view_mut(OP)).transpose()?;
+            backend::cross_entropy(OP, x.as_view()?, problem.targets()?, stats, losses, counted.as_mut())
+        })?;
+        Ok(RowLosses { losses, stats, counted })
+    }
+}
+
 /// The loss of logits of shape `[rows, classes]`, with its derivative.
 #[track_caller]
 fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> Result<Tensor> {
-    const OP: &str = "cross_entropy";
     let (rows, compute) = (problem.rows(), compute_dtype(x.dtype()));
-    let mut stats = Tensor::empty(OP, [rows, 2].into(), compute, x.device())?;
-    let mut counted =
-        (x.device() != Device::Cpu).then(|| Tensor::empty(OP, rows.into(), compute, x.device())).transpose()?;
-    let losses = Tensor::build(OP, rows.into(), compute, x.device(), |losses| {
-        let stats = &mut stats.as_view_mut(OP)?;
-        let mut counted = counted.as_mut().map(|counted| counted.as_view_mut(OP)).transpose()?;
-        backend::cross_entropy(OP, x.as_view()?, problem.targets()?, stats, losses, counted.as_mut())
-    })?;
+    let RowLosses { losses, stats, counted } = RowLosses::new(x, &problem)?;
     if let Some(counted) = counted.filter(|_| reduction == Reduction::Mean) {
         problem.count = Count::Tensor(counted.sum(..)?);
     }
-    let loss = reduction.apply(&losses, problem.count.operand(), x.dtype())?;
+    let loss = reduction.apply(&losses, problem.count.operand())?;
     loss.record("cross_entropy", &[x], |save| {
         let (x, stats) = (save.save_donated(x), save.save(&stats));
         save.save(&problem.target);
@@ -393,7 +476,7 @@ fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> Result<Tens
 }
 
 /// Written over the logits where nobody else has them: these are often the largest tensor of all.
-fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
+pub(super) fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     const OP: &str = "cross_entropy";
     // The CPU's kernel sums them itself.
     let smooth = problem.smoothing != 0.0 && x.device() != Device::Cpu;
@@ -411,7 +494,7 @@ fn fused_grad(mut x: Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> 
 
 /// What the kernel computes, in tensor operations: `g · (total · softmax(x) - target)`, where the target of a row sums
 /// to its total.
-fn plain_grad(x: &Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
+pub(super) fn plain_grad(x: &Tensor, stats: &Tensor, problem: &LossCall, g: &Tensor) -> Result<Tensor> {
     let (rows, classes, dtype) = (problem.rows(), problem.classes, stats.dtype());
     let numbers = Tensor::arange(0, classes)?.to_device(x.device())?;
     let own = problem.target.reshape([rows, 1])?.eq(&numbers)?.to_dtype(dtype)?;
@@ -435,7 +518,8 @@ fn against_probabilities(x: &Tensor, target: &Tensor, options: &CrossEntropyOpti
         let (x, t) = (x.shape(), target.shape());
         bail!(Shape, "cross_entropy", "probabilities of shape {t:?} do not fit an input of shape {x:?}");
     }
-    let dim = class_dim(x);
+    let (dim, dtype) = (class_dim(x), loss_dtype("cross_entropy", &[x, target])?);
+    let (x, target) = (x.to_dtype(dtype)?, &target.to_dtype(dtype)?);
     let target = match options.label_smoothing {
         0.0 => target.clone(),
         smoothing => target.mul(1.0 - smoothing)?.add(smoothing / classes as f64)?,
@@ -449,10 +533,10 @@ fn against_probabilities(x: &Tensor, target: &Tensor, options: &CrossEntropyOpti
         }
     };
     let losses = x.log_softmax(dim)?.mul(&target)?.sum(dim)?.neg()?;
-    options.reduction.apply(&losses, losses.numel() as f64, losses.dtype())
+    options.reduction.of(&losses)
 }
 
-const REDUCTIONS: [Reduction; 3] = [Reduction::None, Reduction::Mean, Reduction::Sum];
+pub(super) const REDUCTIONS: [Reduction; 3] = [Reduction::None, Reduction::Mean, Reduction::Sum];
 
 fn mse_samples() -> Result<Vec<Sample>> {
     let mut all = vec![sample![spread([4], -1.0, 1.0)?, spread([4], -0.4, 1.9)?]];
@@ -460,13 +544,22 @@ fn mse_samples() -> Result<Vec<Sample>> {
         for shape in [&[2, 3][..], &[], &[2, 1, 3]] {
             all.push(sample![spread(shape, -1.0, 1.0)?, spread(shape, -0.4, 1.9)?; reduction = reduction]);
         }
+        let sample = sample![spread([2, 3], -1.0, 1.0)?, spread([2, 3], -0.4, 1.9)?; reduction = reduction];
+        all.push(sample.with("weight", spread([2, 3], 0.2, 2.0)?));
     }
     all.push(sample![normal([0], 1)?, normal([0], 2)?; reduction = Reduction::Sum]);
     Ok(all)
 }
 
-fn mse_errors() -> Result<Vec<ErrorCase>> {
+pub(super) fn pair_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["shapes that differ", "[3, 1]", "[3]"; sample![normal([3, 1], 1)?, normal([3], 2)?]]])
+}
+
+pub(super) fn mse_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = pair_errors()?;
+    let x = normal([3], 1)?;
+    all.push(error!["other weights", "[2]", "[3]"; sample![&x, normal([3], 2)?; weight = normal([2], 3)?]]);
+    Ok(all)
 }
 
 fn cross_entropy_samples() -> Result<Vec<Sample>> {

@@ -52,6 +52,44 @@ LAYERS["TransformerEncoderLayer"] = [
     ({"d_model": 4, "nhead": 2, "dim_feedforward": 3, "dropout": 0.0, "activation": "gelu", "norm_first": True, "batch_first": True}, [2, 3, 4]),
     ({"d_model": 4, "nhead": 1, "dim_feedforward": 3, "bias": False, "layer_norm_eps": 1e-3}, [3, 2, 4], {"training": False}),
 ]
+STATES = [{"training": True}, {"training": False}]
+for name, shape in ("BatchNorm1d", [4, 3]), ("BatchNorm1d", [2, 3, 2]), ("BatchNorm2d", [2, 3, 2, 2]), ("BatchNorm3d", [2, 3, 1, 2, 2]):
+    options = {}, {"eps": 0.1, "momentum": 0.3}, {"affine": False}, {"track_running_stats": False}
+    LAYERS.setdefault(name, []).extend(({"num_features": 3, **more}, shape, mode) for more in options for mode in STATES)
+for name, shape in ("InstanceNorm1d", [2, 3, 4]), ("InstanceNorm1d", [3, 4]), ("InstanceNorm2d", [2, 3, 2, 2]), ("InstanceNorm3d", [2, 3, 1, 2, 2]):
+    options = {}, {"eps": 0.1, "affine": True}, {"track_running_stats": True, "momentum": 0.3}
+    LAYERS.setdefault(name, []).extend(({"num_features": 3, **more}, shape, mode) for more in options for mode in STATES)
+LAYERS |= {
+    "GroupNorm": [({"num_groups": 2, "num_channels": 4}, [2, 4, 3]), ({"num_groups": 1, "num_channels": 2, "affine": False, "eps": 0.1}, [2, 2, 2, 2])],
+    "RMSNorm": [({"normalized_shape": [3]}, [4, 3]), ({"normalized_shape": [2, 3], "eps": 0.1, "elementwise_affine": False}, [2, 2, 3])],
+    "LocalResponseNorm": [({"size": 3, "alpha": 0.5}, [2, 4, 3])],
+    "Upsample": [({"scale_factor": [2.0, 1.5], "mode": "bilinear"}, [1, 1, 2, 3]), ({"size": [5]}, [1, 2, 3])],
+    "PixelShuffle": [({"upscale_factor": 2}, [1, 4, 2, 1])],
+    "PixelUnshuffle": [({"downscale_factor": 2}, [1, 1, 2, 4])],
+    "ChannelShuffle": [({"groups": 2}, [1, 4, 2])],
+    "Unflatten": [({"dim": 1, "unflattened_size": [2, 3]}, [2, 6])],
+    "EmbeddingBag": [
+        ({"num_embeddings": 5, "embedding_dim": 3}, [2, 2], {"integers": 5}),
+        ({"num_embeddings": 5, "embedding_dim": 3, "mode": "sum", "padding_idx": 1}, [2, 4], {"integers": 5}),
+        ({"num_embeddings": 5, "embedding_dim": 3, "mode": "max"}, [2, 2], {"integers": 5}),
+    ],
+    "PReLU": [({}, [2, 3]), ({"num_parameters": 3, "init": 0.1}, [2, 3])],
+    "RReLU": [({}, [2, 3], {"training": False}), ({"lower": 0.2, "upper": 0.4}, [2, 3], {"training": False})],
+    "GLU": [({}, [2, 4]), ({"dim": 0}, [2, 3])],
+    "Threshold": [({"threshold": 0.1, "value": 3.0}, [2, 3])],
+    "Softmin": [({"dim": 1}, [2, 3])],
+    "Softmax2d": [({}, [1, 2, 2, 2]), ({}, [2, 2, 1])],
+    "CELU": [({}, [2, 3]), ({"alpha": 0.5}, [2, 3])],
+    "Hardtanh": [({}, [2, 3]), ({"min_val": -0.5, "max_val": 0.7}, [2, 3])],
+    "Hardshrink": [({}, [2, 3]), ({"lambd": 0.3}, [2, 3])],
+    "Softshrink": [({}, [2, 3]), ({"lambd": 0.3}, [2, 3])],
+    "Dropout1d": [({}, [2, 3, 2], {"training": False})],
+    "Dropout2d": [({"p": 0.3}, [2, 3, 2, 1], {"training": False})],
+    "Dropout3d": [({}, [2, 3, 2, 1, 1], {"training": False})],
+    "AlphaDropout": [({}, [2, 3], {"training": False})],
+    "FeatureAlphaDropout": [({}, [2, 3, 2], {"training": False})],
+    **{name: [({}, [2, 3])] for name in ("ReLU6", "SELU", "Mish", "Softsign", "Hardsigmoid", "Hardswish", "LogSigmoid", "Tanhshrink")},
+}
 # Layers that take the same tensor several times.
 INPUTS = {"MultiheadAttention": 3}
 
@@ -63,7 +101,8 @@ def first(result):
 
 def run(name, key, args, shape, training=True, integers=0):
     draw = Draw(key)
-    layer = getattr(torch.nn, name)(**args).to(torch.float64).train(training)
+    tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in args.items()}
+    layer = getattr(torch.nn, name)(**tuples).to(torch.float64).train(training)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
@@ -78,6 +117,9 @@ def run(name, key, args, shape, training=True, integers=0):
         if x.requires_grad:
             case["input_grad"] = encode(x.grad)
         case["grads"] = {k: encode(p.grad) for k, p in layer.named_parameters()}
+    if name == "Hardsigmoid":
+        # PyTorch's sixth is one of f32.
+        case["rtol"] = 1e-6
     # What a call changes.
     buffers = dict(layer.named_buffers())
     if buffers:

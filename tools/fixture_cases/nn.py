@@ -6,24 +6,44 @@ import torch.nn.functional as F
 from .core import HALVES, INF, NAN, tensor
 
 
+def widened(function):
+    """A loss of half precision is computed and returned in f32."""
+    wide = lambda t: t.float() if isinstance(t, torch.Tensor) and t.dtype in (torch.float16, torch.bfloat16) else t
+    return lambda *inputs, **args: function(*map(wide, inputs), **args)
+
+
 FUNCTIONS = {
-    "scaled_dot_product_attention": F.scaled_dot_product_attention,
-    "mse_loss": F.mse_loss,
-    "cross_entropy": F.cross_entropy,
-    "nll_loss": F.nll_loss,
+    "scaled_dot_product_attention": lambda q, k, v, mask=None, window=None, **args: attention(q, k, v, mask, window, **args),
+    "mse_loss": widened(lambda x, t, w=None, **args: F.mse_loss(x, t, weight=w, **args)),
+    "cross_entropy": widened(F.cross_entropy),
+    "nll_loss": widened(F.nll_loss),
     "linear": F.linear,
     "layer_norm": lambda x, w, b, normalized_shape, eps: F.layer_norm(x, normalized_shape, w, b, eps),
     "dropout": F.dropout,
 }
 NAMES = {
     "scaled_dot_product_attention": ["self", "key", "value", "attn_mask"],
-    "mse_loss": ["self", "target"],
+    "mse_loss": ["self", "target", "weight"],
     "cross_entropy": ["self", "target", "weight"],
     "nll_loss": ["self", "target", "weight"],
     "linear": ["self", "weight", "bias"],
     "layer_norm": ["self", "weight", "bias"],
 }
 REDUCTIONS = ("none", "mean", "sum")
+
+
+def attention(q, k, v, mask, window, is_causal=False, **args):
+    """With a window, which is a mask in PyTorch."""
+    if window is None:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, **args)
+    i, j = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    seen = (i - j).abs() <= window
+    seen = seen & (j <= i) if is_causal else seen
+    if mask is not None and mask.dtype != torch.bool:
+        seen = mask.masked_fill(~seen, -INF)
+    elif mask is not None:
+        seen = seen & mask
+    return F.scaled_dot_product_attention(q, k, v, seen, **args)
 
 
 def mse_cases(book):
@@ -38,6 +58,9 @@ def mse_cases(book):
     book.add("mse_loss", [tensor([]), tensor([])], {"reduction": "mean"}, grad=False, note="empty")
     draw = book.draw("mse_loss")
     book.add("mse_loss", [draw.uniform([4]), draw.uniform([4])], {"reduction": "mean"}, grad=[True, False], note="target fixed")
+    for reduction in REDUCTIONS:
+        draw = book.draw("mse_loss")
+        book.add("mse_loss", [draw.uniform([2, 3]), draw.uniform([2, 3]), draw.positive([2, 3])], {"reduction": reduction}, note="weights")
 
 
 SHAPES = [([4, 3], [4]), ([2, 3, 4], [2, 4]), ([2, 3, 2, 2], [2, 2, 2]), ([3], [])]
@@ -178,6 +201,21 @@ def attention_cases(book):
     book.add(name, [*inputs, blind], plain, grad=[True, True, True, False], note="a query that sees nothing")
     draw = book.draw(name)
     book.add(name, [draw.uniform(s, dtype="f32") for s in ([2, 9, 8], [2, 9, 8], [2, 9, 8])], {"is_causal": True, "scale": None})
+    for causal in (False, True):
+        draw = book.draw(name)
+        inputs = [draw.uniform(s) for s in ([5, 2], [5, 2], [5, 3])]
+        book.add(name, inputs, {"is_causal": causal, "window": 1}, note="a window")
+        book.add(name, [draw.uniform(s) for s in ([2, 4, 3, 2], [2, 2, 4, 2], [2, 2, 4, 3])], {"is_causal": causal, "enable_gqa": True}, note="groups of heads")
+    for mask in ([3, 5], [2, 1, 3, 5], [4, 3, 5]):
+        draw = book.draw(name)
+        inputs = [draw.uniform(s) for s in ([2, 4, 3, 2], [2, 2, 5, 2], [2, 2, 5, 1])]
+        book.add(name, [*inputs, draw.uniform(mask)], {"enable_gqa": True}, note="groups of heads and a mask")
+        seen = draw.uniform(mask) > -1.0
+        book.add(name, [*inputs, seen], {"enable_gqa": True}, grad=[True, True, True, False], note="groups of heads and a mask of bools")
+    draw = book.draw(name)
+    inputs = [draw.uniform(s) for s in ([2, 3, 4], [2, 5, 4], [2, 5, 2])]
+    book.add(name, [*inputs, draw.uniform([3, 5])], {"window": 1}, note="a window and a mask")
+    book.add(name, [*inputs, draw.uniform([3, 5]) > -0.5], {"window": 2}, grad=[True, True, True, False], note="a window and a mask")
 
 
 def add_cases(book):

@@ -1,0 +1,424 @@
+//! Layers that normalise channels.
+
+use super::{Buffer, Forward, Module, Parameter, Training, layer};
+use crate::error::bail;
+use crate::options::options;
+use crate::{BatchNormUpdateOptions, DType, Result, Shape, Tensor};
+
+options! {
+    /// The options of [`BatchNorm1d`], [`BatchNorm2d`] and [`BatchNorm3d`].
+    ///
+    /// ```
+    /// use cotangent::nn::{BatchNorm2d, BatchNormOptions, Module};
+    /// let layer = BatchNorm2d::new_with(8, BatchNormOptions::new().affine(false))?;
+    /// assert_eq!(layer.num_parameters(), 0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct BatchNormOptions {
+        /// Added to the variance.
+        eps: f64 = 1e-5,
+        /// How much of the new statistics is the batch's; `None` for the mean of all batches.
+        momentum: Option<f64> = Some(0.1),
+        /// Whether there are factors and shifts.
+        affine: bool = true,
+        /// Whether there are running statistics, which are used outside of training.
+        track_running_stats: bool = true,
+    }
+}
+
+options! {
+    /// The options of [`InstanceNorm1d`], [`InstanceNorm2d`] and [`InstanceNorm3d`].
+    ///
+    /// ```
+    /// use cotangent::nn::{InstanceNorm2d, InstanceNormOptions, Module};
+    /// let layer = InstanceNorm2d::new_with(8, InstanceNormOptions::new().affine(true))?;
+    /// assert_eq!(layer.num_parameters(), 16);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct InstanceNormOptions {
+        /// Added to the variance.
+        eps: f64 = 1e-5,
+        /// How much of the new statistics is the batch's.
+        momentum: f64 = 0.1,
+        /// Whether there are factors and shifts.
+        affine: bool = false,
+        /// Whether there are running statistics, which are used outside of training.
+        track_running_stats: bool = false,
+    }
+}
+
+/// What layers with running statistics have: each is there or not.
+struct Parts {
+    weight: Option<Parameter>,
+    bias: Option<Parameter>,
+    running_mean: Option<Buffer>,
+    running_var: Option<Buffer>,
+    num_batches_tracked: Option<Buffer>,
+}
+
+impl Parts {
+    fn new(num_features: usize, affine: bool, tracked: bool) -> Result<Parts> {
+        let ones = || Tensor::ones([num_features]);
+        let zeros = || Tensor::zeros([num_features]);
+        Ok(Parts {
+            weight: affine.then(|| Parameter::new(ones()?)).transpose()?,
+            bias: affine.then(|| Parameter::new(zeros()?)).transpose()?,
+            running_mean: tracked.then(|| zeros().map(Buffer::new)).transpose()?,
+            running_var: tracked.then(|| ones().map(Buffer::new)).transpose()?,
+            num_batches_tracked: tracked.then(|| Tensor::zeros_with((), DType::I64).map(Buffer::new)).transpose()?,
+        })
+    }
+}
+
+/// Moves running statistics towards those of a batch.
+#[track_caller]
+fn moved(buffer: &Buffer, batch: &Tensor, momentum: f64) -> Result<()> {
+    buffer.update(|old| {
+        let new = batch.detach().to_dtype(old.dtype())?;
+        old.mul(1.0 - momentum)?.add(&new.mul(momentum)?)
+    })
+}
+
+macro_rules! batch_norms {
+    ($($name:ident $words:literal $shape:literal [$ranks:pat];)+) => {$(
+        #[doc = concat!("Normalises the channels of a batch, ", $words, ", to mean 0 and variance 1, then scales and shifts each.")]
+        ///
+        /// In training the statistics are the batch's, and running means of them are kept; [`eval`](Module::eval) makes the layer use these.
+        ///
+        /// ```
+        #[doc = concat!("use cotangent::{Tensor, nn::{", stringify!($name), ", Forward, Module}};")]
+        #[doc = concat!("let mut layer = ", stringify!($name), "::new(3)?;")]
+        #[doc = concat!("let x = Tensor::randn(", $shape, ")?;")]
+        /// assert!(layer.forward(&x)?.mean(0)?.abs()?.max(..)?.item::<f32>()? < 3.0);
+        /// assert_eq!(layer.state_dict().len(), 5);
+        /// layer.eval();
+        /// assert_eq!(layer.forward(&x)?.shape(), x.shape());
+        /// # Ok::<(), cotangent::Error>(())
+        /// ```
+        #[derive(Debug, Module)]
+        pub struct $name {
+            /// The factors, which begin at 1.
+            pub weight: Option<Parameter>,
+            /// The shifts, which begin at 0.
+            pub bias: Option<Parameter>,
+            /// The running means, which begin at 0.
+            pub running_mean: Option<Buffer>,
+            /// The running variances, which begin at 1.
+            pub running_var: Option<Buffer>,
+            /// How many batches there were.
+            pub num_batches_tracked: Option<Buffer>,
+            eps: f64,
+            momentum: Option<f64>,
+            training: Training,
+        }
+
+        #[layer]
+        impl $name {
+            /// For so many channels.
+            ///
+            /// ```
+            #[doc = concat!("use cotangent::nn::{", stringify!($name), ", Module};")]
+            #[doc = concat!("assert_eq!(", stringify!($name), "::new(4)?.num_parameters(), 8);")]
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// If memory runs out.
+            pub fn new(num_features: usize, options: impl Into<BatchNormOptions>) -> Result<$name> {
+                let BatchNormOptions { eps, momentum, affine, track_running_stats } = options;
+                let Parts { weight, bias, running_mean, running_var, num_batches_tracked } =
+                    Parts::new(num_features, affine, track_running_stats)?;
+                let training = Training::default();
+                Ok($name { weight, bias, running_mean, running_var, num_batches_tracked, eps, momentum, training })
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                if !matches!(x.rank(), $ranks) {
+                    bail!(Shape, stringify!($name), "an input of shape {:?} is not for this layer", x.shape());
+                }
+                let options = crate::BatchNormOptions::new()
+                    .weight(self.weight.as_deref())
+                    .bias(self.bias.as_deref())
+                    .eps(self.eps);
+                let (Some(mean), Some(var)) = (&self.running_mean, &self.running_var) else {
+                    return x.batch_norm_with(options.training(true));
+                };
+                let (old_mean, old_var) = (mean.get(), var.get());
+                if !self.training.is_on() {
+                    return x.batch_norm_with(options.running_mean(&old_mean).running_var(&old_var));
+                }
+                let mut momentum = self.momentum.unwrap_or(0.0);
+                if let Some(count) = &self.num_batches_tracked {
+                    count.update(|count| count.add(1))?;
+                    if self.momentum.is_none() {
+                        momentum = 1.0 / count.get().item::<i64>()? as f64;
+                    }
+                }
+                // Those of the batch; the layer moves its own under their locks, so that no update is lost.
+                let options = BatchNormUpdateOptions::new()
+                    .weight(self.weight.as_deref())
+                    .bias(self.bias.as_deref())
+                    .eps(self.eps)
+                    .momentum(1.0);
+                let (y, of_batch, var_of_batch) = x.batch_norm_with_update_with(&old_mean, &old_var, options)?;
+                moved(mean, &of_batch, momentum)?;
+                moved(var, &var_of_batch, momentum)?;
+                Ok(y)
+            }
+        }
+    )+};
+}
+batch_norms! {
+    BatchNorm1d "`[batch, channels]` or `[batch, channels, length]`" "[8, 3, 5]" [2 | 3];
+    BatchNorm2d "`[batch, channels, height, width]`" "[8, 3, 4, 4]" [4];
+    BatchNorm3d "`[batch, channels, depth, height, width]`" "[8, 3, 2, 4, 4]" [5];
+}
+
+macro_rules! instance_norms {
+    ($($name:ident $words:literal $shape:literal $dims:literal;)+) => {$(
+        #[doc = concat!("Normalises each channel of each example, ", $words, " or one of these, to mean 0 and variance 1.")]
+        ///
+        /// ```
+        #[doc = concat!("use cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
+        #[doc = concat!("let x = Tensor::randn(", $shape, ")?;")]
+        #[doc = concat!("assert_eq!(", stringify!($name), "::new(3)?.forward(&x)?.shape(), x.shape());")]
+        /// # Ok::<(), cotangent::Error>(())
+        /// ```
+        #[derive(Debug, Module)]
+        pub struct $name {
+            /// The factors, which begin at 1.
+            pub weight: Option<Parameter>,
+            /// The shifts, which begin at 0.
+            pub bias: Option<Parameter>,
+            /// The running means, which begin at 0.
+            pub running_mean: Option<Buffer>,
+            /// The running variances, which begin at 1.
+            pub running_var: Option<Buffer>,
+            /// PyTorch's count of batches, which stays 0.
+            pub num_batches_tracked: Option<Buffer>,
+            eps: f64,
+            momentum: f64,
+            training: Training,
+        }
+
+        #[layer]
+        impl $name {
+            /// For so many channels.
+            ///
+            /// ```
+            #[doc = concat!("use cotangent::nn::{", stringify!($name), ", Module};")]
+            #[doc = concat!("assert_eq!(", stringify!($name), "::new(4)?.num_parameters(), 0);")]
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// If memory runs out.
+            pub fn new(num_features: usize, options: impl Into<InstanceNormOptions>) -> Result<$name> {
+                let InstanceNormOptions { eps, momentum, affine, track_running_stats } = options;
+                let Parts { weight, bias, running_mean, running_var, num_batches_tracked } =
+                    Parts::new(num_features, affine, track_running_stats)?;
+                let training = Training::default();
+                Ok($name { weight, bias, running_mean, running_var, num_batches_tracked, eps, momentum, training })
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                if x.rank() == $dims + 1 {
+                    return self.forward(&x.unsqueeze(0)?)?.squeeze(0);
+                }
+                if x.rank() != $dims + 2 {
+                    bail!(Shape, stringify!($name), "an input of shape {:?} is not for this layer", x.shape());
+                }
+                let options = crate::InstanceNormOptions::new()
+                    .weight(self.weight.as_deref())
+                    .bias(self.bias.as_deref())
+                    .eps(self.eps);
+                let (Some(mean), Some(var)) = (&self.running_mean, &self.running_var) else {
+                    return x.instance_norm_with(options);
+                };
+                if !self.training.is_on() {
+                    let (mean, var) = (mean.get(), var.get());
+                    return x.instance_norm_with(options.running_mean(&mean).running_var(&var).use_input_stats(false));
+                }
+                let y = x.instance_norm_with(options)?;
+                let dims: Vec<usize> = (2..x.rank()).collect();
+                let (var_of_each, of_each) = x.detach().var_mean(&dims[..])?;
+                moved(mean, &of_each.mean(0)?, self.momentum)?;
+                moved(var, &var_of_each.mean(0)?, self.momentum)?;
+                Ok(y)
+            }
+        }
+    )+};
+}
+instance_norms! {
+    InstanceNorm1d "`[batch, channels, length]`" "[8, 3, 5]" 1;
+    InstanceNorm2d "`[batch, channels, height, width]`" "[8, 3, 4, 4]" 2;
+    InstanceNorm3d "`[batch, channels, depth, height, width]`" "[8, 3, 2, 4, 4]" 3;
+}
+
+/// Normalises groups of channels of each example to mean 0 and variance 1, then scales and shifts each channel.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, GroupNorm}};
+/// assert_eq!(GroupNorm::new(2, 6)?.forward(&Tensor::randn([4, 6, 5])?)?.shape(), [4, 6, 5]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct GroupNorm {
+    /// The factors, which begin at 1.
+    pub weight: Option<Parameter>,
+    /// The shifts, which begin at 0.
+    pub bias: Option<Parameter>,
+    num_groups: usize,
+    num_channels: usize,
+    eps: f64,
+}
+
+options! {
+    /// The options of [`GroupNorm::new_with`](crate::nn::GroupNorm::new_with).
+    ///
+    /// ```
+    /// use cotangent::nn::{GroupNorm, GroupNormOptions, Module};
+    /// assert_eq!(GroupNorm::new_with(2, 6, GroupNormOptions::new().affine(false))?.num_parameters(), 0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct GroupNormOptions {
+        /// Added to the variance.
+        eps: f64 = 1e-5,
+        /// Whether there are factors and shifts.
+        affine: bool = true,
+    }
+}
+
+#[layer]
+impl GroupNorm {
+    /// So many groups of so many channels.
+    ///
+    /// ```
+    /// use cotangent::nn::GroupNorm;
+    /// assert!(GroupNorm::new(4, 6).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the channels are no multiple of the groups.
+    pub fn new(num_groups: usize, num_channels: usize, options: impl Into<GroupNormOptions>) -> Result<GroupNorm> {
+        if num_groups == 0 || !num_channels.is_multiple_of(num_groups) {
+            bail!(Value, "GroupNorm", "{num_channels} channels do not make {num_groups} groups");
+        }
+        let Parts { weight, bias, .. } = Parts::new(num_channels, options.affine, false)?;
+        Ok(GroupNorm { weight, bias, num_groups, num_channels, eps: options.eps })
+    }
+}
+
+impl Forward for GroupNorm {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if x.shape().get(1) != Some(&self.num_channels) {
+            bail!(Shape, "GroupNorm", "an input of shape {:?} has not {} channels", x.shape(), self.num_channels);
+        }
+        let options = crate::GroupNormOptions::new().weight(self.weight.as_deref()).bias(self.bias.as_deref());
+        x.group_norm_with(self.num_groups, options.eps(self.eps))
+    }
+}
+
+/// Divides by the root of the mean square over the last dimensions, then scales each element.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, RMSNorm}};
+/// assert_eq!(RMSNorm::new(8)?.forward(&Tensor::randn([4, 8])?)?.shape(), [4, 8]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct RMSNorm {
+    /// The factors, which begin at 1; of the normalised shape.
+    pub weight: Option<Parameter>,
+    eps: Option<f64>,
+    shape: Shape,
+}
+
+options! {
+    /// The options of [`RMSNorm::new_with`](crate::nn::RMSNorm::new_with).
+    ///
+    /// ```
+    /// use cotangent::nn::{Module, RMSNorm, RmsNormOptions};
+    /// assert_eq!(RMSNorm::new_with(8, RmsNormOptions::new().eps(1e-6))?.num_parameters(), 8);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RmsNormOptions {
+        /// Added to the mean square; unless given, the step from 1 to the next number.
+        eps: Option<f64> = None,
+        /// Whether there are factors.
+        elementwise_affine: bool = true,
+    }
+}
+
+#[layer]
+impl RMSNorm {
+    /// Over the last dimensions, which have this shape.
+    ///
+    /// ```
+    /// use cotangent::nn::{Module, RMSNorm};
+    /// assert_eq!(RMSNorm::new([2, 3])?.num_parameters(), 6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn new(normalized_shape: impl Into<Shape>, options: impl Into<RmsNormOptions>) -> Result<RMSNorm> {
+        let weight = || Parameter::new(Tensor::ones(&normalized_shape)?);
+        let weight = options.elementwise_affine.then(weight).transpose()?;
+        Ok(RMSNorm { weight, eps: options.eps, shape: normalized_shape })
+    }
+}
+
+impl Forward for RMSNorm {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let options = crate::RmsNormOptions::new().weight(self.weight.as_deref()).eps(self.eps);
+        x.rms_norm_with(&self.shape, options)
+    }
+}
+
+/// Divides each element by a power of the mean square of its neighbours in other channels.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, LocalResponseNorm}};
+/// assert_eq!(LocalResponseNorm::new(3)?.forward(&Tensor::randn([1, 4, 5])?)?.shape(), [1, 4, 5]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug, Module)]
+pub struct LocalResponseNorm {
+    size: usize,
+    #[module(skip)]
+    options: crate::LocalResponseNormOptions,
+}
+
+#[layer]
+impl LocalResponseNorm {
+    /// Over so many channels.
+    ///
+    /// ```
+    /// use cotangent::{LocalResponseNormOptions, nn::LocalResponseNorm};
+    /// let layer = LocalResponseNorm::new_with(5, LocalResponseNormOptions::new().k(2.0))?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None.
+    pub fn new(size: usize, options: impl Into<crate::LocalResponseNormOptions>) -> Result<LocalResponseNorm> {
+        Ok(LocalResponseNorm { size, options })
+    }
+}
+
+impl Forward for LocalResponseNorm {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.local_response_norm_with(self.size, &self.options)
+    }
+}
