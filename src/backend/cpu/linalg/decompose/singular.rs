@@ -1,7 +1,11 @@
 //! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
 
-use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract};
+use super::blocks::subtract;
+use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
+use super::conquer;
 use super::reflect::{qr, reflect, reflection, reflections};
+use super::rotations::Rotated;
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
@@ -61,13 +65,27 @@ pub(super) unsafe fn svd<T: Scalar>(
     // SAFETY: both matrices are `n` by `n`.
     unsafe { bidiagonal(op, r, n, [values, &mut off], &mut left, rows, &mut right)? };
     let vectors = u.is_some() || v.is_some();
-    // SAFETY: as above.
-    let (mut ub, mut vb) =
-        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) };
-    let (mut u_rotated, mut v_rotated) = (Rotated::new(op, n, &mut ub)?, Rotated::new(op, n, &mut vb)?);
-    diagonalize(op, values, &mut off, &mut u_rotated, &mut v_rotated)?;
-    u_rotated.finish(&mut ub);
-    v_rotated.finish(&mut vb);
+    let conquered = vectors && n >= conquer::LARGE;
+    let (mut ub, mut vb) = if conquered {
+        let (u, v) = conquer::bidiagonal(op, values, &off)?;
+        (scalars(op, u)?, scalars(op, v)?)
+    } else {
+        // SAFETY: as above.
+        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) }
+    };
+    if conquered {
+        let columns = |q: &mut Vec<T>| (Columns { ptr: q.as_mut_ptr(), ld: n }, n);
+        // SAFETY: all of these matrices are `n` by `n`.
+        unsafe {
+            reflect(op, r, n, 0, &left, columns(&mut ub), false)?;
+            reflect(op, rows, n, 1, &right, columns(&mut vb), false)?;
+        }
+    } else {
+        let (mut u_rotated, mut v_rotated) = (Rotated::new(op, n, &mut ub)?, Rotated::new(op, n, &mut vb)?);
+        diagonalize(op, values, &mut off, &mut u_rotated, &mut v_rotated)?;
+        u_rotated.finish(&mut ub);
+        v_rotated.finish(&mut vb);
+    }
     // No singular value is negative.
     for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < zero) {
         *value = -*value;
@@ -213,7 +231,7 @@ fn rotation<T: Real>(f: T, g: T) -> (T, T, T) {
 
 /// Rotations make a bidiagonal matrix diagonal (the implicit QR method of Golub and Kahan), and the columns of `u` and `v` its
 /// singular vectors.
-fn diagonalize<T: Real>(
+pub(super) fn diagonalize<T: Real>(
     op: &'static str,
     s: &mut [T],
     e: &mut [T],
