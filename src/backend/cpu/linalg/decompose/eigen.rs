@@ -1,5 +1,5 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
-//! one by rotations.
+//! one by rotations or, for the vectors of a large one, by divide and conquer.
 
 use super::blocks::subtract_lower;
 use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
@@ -13,8 +13,8 @@ use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
 
-/// Reflections that are applied to the rest of a matrix as one.
-const BLOCK: usize = 32;
+/// Reflections that are applied to the rest of a matrix as one. With more of them, what is read has more to be added to it.
+const BLOCK: usize = 16;
 
 /// Columns whose sums are made together, whatever the number of threads.
 const CHUNK: usize = 64;
