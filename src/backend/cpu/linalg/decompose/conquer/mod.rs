@@ -113,7 +113,7 @@ impl Columnwise {
         op: &'static str,
         q: Columns<T>,
         rows: usize,
-        parts: [Range<usize>; 2],
+        parts: &[Range<usize>; 2],
         (weights, len): (&[T], usize),
     ) -> Result<()> {
         let [first, both, second] = self.counts;

@@ -202,9 +202,9 @@ unsafe fn join<T: Real>(
     })?;
     // SAFETY: as above.
     unsafe {
-        of_left.multiply(op, u, n, [0..half, half + 1..n], (&left, count))?;
+        of_left.multiply(op, u, n, &[0..half, half + 1..n], (&left, count))?;
         (0..count).for_each(|j| u.set(half, j, left[j * count + count - 1]));
-        of_right.multiply(op, v, columns, [0..half + 1, half + 1..columns], (&right, count))?;
+        of_right.multiply(op, v, columns, &[0..half + 1, half + 1..columns], (&right, count))?;
     }
     let kept: Vec<f64> = of_left.kept.iter().map(|&at| d[at]).collect();
     d.iter_mut().zip(solved.roots().chain(kept)).for_each(|(d, value)| *d = value);

@@ -126,7 +126,7 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
         to.iter_mut().zip(vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
     })?;
     // SAFETY: the caller's promise.
-    unsafe { columns.multiply(op, q, n, [0..half, half..n], (&weights, count))? };
+    unsafe { columns.multiply(op, q, n, &[0..half, half..n], (&weights, count))? };
     let kept: Vec<f64> = columns.kept.iter().map(|&at| d[at]).collect();
     d.iter_mut().zip(solved.roots().chain(kept)).for_each(|(d, value)| *d = value);
     Ok(())
