@@ -8,7 +8,6 @@ use crate::dtype::with_dtype;
 use crate::error::err;
 use crate::layout::Walk;
 use crate::{DType, Element, Result, Scalar, random};
-use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
 /// Copies the elements of `from` to `to`, which has the same shape, casting where the dtypes differ.
@@ -96,23 +95,17 @@ impl Transposed<'_> {
                     rest /= size;
                 }
                 let first = strip % strips * TILE;
-                let height = TILE.min(rows - first);
-                let mut tile = [[MaybeUninit::<W>::uninit(); TILE]; TILE];
                 for start in (0..columns).step_by(TILE) {
-                    let width = TILE.min(columns - start);
-                    // Columns may lie such a distance apart that few of them fit the first cache at once: each is read in one go.
-                    for column in 0..width {
-                        let from = from.get().wrapping_offset(a + first as isize + (start + column) as isize * across);
-                        for (row, to) in tile[..height].iter_mut().enumerate() {
-                            // SAFETY: rows of a column of the source's layout, inside its storage (L2).
-                            to[column].write(unsafe { from.add(row).read() });
+                    for row in first..rows.min(first + TILE) {
+                        // SAFETY: a row and a column of both layouts, inside their storages (L2); the target is not shared
+                        // with the source, and threads have disjoint rows of it.
+                        unsafe {
+                            let from = from.get().offset(a + row as isize);
+                            let to = to.get().offset(b + row as isize * down);
+                            for column in start..columns.min(start + TILE) {
+                                *to.add(column) = *from.offset(column as isize * across);
+                            }
                         }
-                    }
-                    for (row, tile) in tile[..height].iter().enumerate() {
-                        let to = to.get().wrapping_offset(b + (first + row) as isize * down + start as isize);
-                        // SAFETY: part of a row of the target's layout, inside its storage (L2), which is not shared with the
-                        // source; threads have disjoint rows of it. The part of the tile was written above.
-                        unsafe { to.copy_from_nonoverlapping(tile.as_ptr().cast(), width) };
                     }
                 }
             }

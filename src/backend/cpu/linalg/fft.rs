@@ -2,10 +2,9 @@
 
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::{View, ViewMut};
-use crate::error::{bail, err};
-use crate::storage::Storage;
-use crate::{DType, Device, Element, Error, Result};
-use cotangent_fft::{Complex, Fft, LONG, Part};
+use crate::error::err;
+use crate::{DType, Element, Error, Result};
+use cotangent_fft::{Complex, Part};
 
 /// Rows of numbers to read, and rows to write.
 struct Rows<'a, T> {
@@ -76,72 +75,9 @@ fn c2c_as<T: Part + Element>(
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
     let rows = Rows::<T>::new(op, x, out, (2 * n, 2 * n))?;
-    if n >= LONG && n.is_power_of_two() {
-        return long(op, &rows, n, forward);
-    }
     let plan = T::complex(n, forward);
     let scratch = || vec![Complex::new(T::zero(), T::zero()); plan.get_immutable_scratch_len()];
     rows.run(scratch, |from, to, scratch| plan.process_immutable_with_scratch(complex(from), complex_mut(to), scratch));
-    Ok(())
-}
-
-/// Columns, or rows, of a matrix that are transformed together: so many complex numbers side by side fill cache lines.
-const TOGETHER: usize = 16;
-
-/// The transforms of long rows, each by all threads.
-fn long<T: Part + Element>(op: &'static str, rows: &Rows<'_, T>, n: usize, forward: bool) -> Result<()> {
-    let plan = T::long(n, forward);
-    let (height, width) = (plan.rows.len(), plan.columns.len());
-    let zero = Complex::new(T::zero(), T::zero());
-    let mut between = Storage::new(op, Device::Cpu, n * size_of::<Complex<T>>())?;
-    let Some(between) = between.get_mut() else { bail!(Backend, op, "fresh memory is shared") };
-    let between = Ptr::new(between.cast::<Complex<T>>());
-    for row in 0..rows.rows {
-        let from = complex(&rows.from[2 * row * n..2 * (row + 1) * n]);
-        let to = Ptr::new(rows.to.get().wrapping_add(2 * row * n).cast::<Complex<T>>());
-        // One more line apart than a power of 2, so that columns do not compete for the same places in the cache.
-        let room = |len: usize, plan: &dyn Fft<T>| {
-            (vec![zero; TOGETHER * (len + TOGETHER)], vec![zero; plan.get_inplace_scratch_len()])
-        };
-        parallel(width / TOGETHER, 2, |range| {
-            let step = height + TOGETHER;
-            let (mut columns, mut scratch) = room(height, &*plan.rows);
-            for first in range.map(|block| block * TOGETHER) {
-                for (i, line) in from.chunks_exact(width).enumerate() {
-                    line[first..][..TOGETHER].iter().enumerate().for_each(|(c, &x)| columns[c * step + i] = x);
-                }
-                for (c, column) in columns.chunks_exact_mut(step).enumerate() {
-                    let column = &mut column[..height];
-                    plan.rows.process_with_scratch(column, &mut scratch);
-                    let factors = &plan.factors[(first + c) * height..][..height];
-                    column.iter_mut().zip(factors).for_each(|(x, factor)| *x = *x * factor);
-                }
-                for i in 0..height {
-                    // SAFETY: there is room for `n` numbers, and these are one thread's.
-                    let line =
-                        unsafe { std::slice::from_raw_parts_mut(between.get().add(i * width + first), TOGETHER) };
-                    line.iter_mut().enumerate().for_each(|(c, to)| *to = columns[c * step + i]);
-                }
-            }
-        });
-        parallel(height / TOGETHER, 2, |range| {
-            let step = width + TOGETHER;
-            let (mut lines, mut scratch) = room(width, &*plan.columns);
-            for first in range.map(|block| block * TOGETHER) {
-                for (r, line) in lines.chunks_exact_mut(step).enumerate() {
-                    // SAFETY: rows of the matrix, which was written above.
-                    let row = unsafe { std::slice::from_raw_parts(between.get().add((first + r) * width), width) };
-                    line[..width].copy_from_slice(row);
-                    plan.columns.process_with_scratch(&mut line[..width], &mut scratch);
-                }
-                for k in 0..width {
-                    // SAFETY: the output has `n` numbers, and these are one thread's.
-                    let out = unsafe { std::slice::from_raw_parts_mut(to.get().add(k * height + first), TOGETHER) };
-                    out.iter_mut().enumerate().for_each(|(r, to)| *to = lines[r * step + k]);
-                }
-            }
-        });
-    }
     Ok(())
 }
 
@@ -199,31 +135,4 @@ fn c2r_as<T: Part + Element>(op: &'static str, x: View<'_>, n: usize, out: &mut 
         },
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Generator, with_num_threads};
-
-    #[test]
-    fn long_transforms_are_those_of_the_plan_on_any_number_of_threads() -> Result<()> {
-        for (n, batch) in [(LONG, 2), (2 * LONG, 1)] {
-            for forward in [true, false] {
-                let x = Generator::seed(1).randn_with([batch, n, 2], DType::F64)?;
-                let run = || {
-                    crate::Tensor::build("test", x.layout().shape().clone(), DType::F64, Device::Cpu, |out| {
-                        c2c("test", x.as_view()?, n, forward, out)
-                    })?
-                    .to_vec::<f64>()
-                };
-                let (got, mut want) = (run()?, x.to_vec::<f64>()?);
-                want.chunks_exact_mut(2 * n).for_each(|row| f64::complex(n, forward).process(complex_mut(row)));
-                let far = got.iter().zip(&want).fold(0.0, |far: f64, (got, want)| far.max((got - want).abs()));
-                assert!(far < 1e-10, "{n}, forward: {forward}: {far}");
-                assert_eq!(with_num_threads(1, run)??, got);
-            }
-        }
-        Ok(())
-    }
 }
