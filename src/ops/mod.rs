@@ -57,6 +57,7 @@ files! {
     linalg_functions linalg_ldl linalg_lu linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
     loss matmul norm order pad pairwise parts poisson product quantile reduce repeat rounding scan scatter select sequences
     sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
+    conv pool pool_forms
 }
 
 /// The operation of this name, or with this alias.
