@@ -1,0 +1,434 @@
+//! The largest elements, or the sums, of windows over up to three dimensions.
+
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cpu::runtime::scratch;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::backend::spec::Windows;
+use crate::backend::{View, ViewMut};
+use crate::error::bail;
+use crate::{DType, Result};
+
+/// The windows of one dimension: of each its first element and their number.
+struct Table {
+    of: Vec<(usize, usize)>,
+    step: usize,
+}
+
+fn tables(op: &'static str, windows: &[Windows; 3]) -> Result<[Table; 3]> {
+    let table = |windows: &Windows| -> Result<Table> {
+        let mut of = scratch::with_room(op, windows.count)?;
+        of.extend((0..windows.count).map(|o| windows.at(o)));
+        Ok(Table { of, step: windows.step as usize })
+    };
+    Ok([table(&windows[0])?, table(&windows[1])?, table(&windows[2])?])
+}
+
+/// The first element of each plane, and the steps inside of it. Planes are the first two of five dimensions.
+#[derive(Clone, Copy)]
+struct Planes {
+    batch: isize,
+    channel: isize,
+    channels: usize,
+    strides: [isize; 3],
+    sizes: [usize; 3],
+}
+
+impl Planes {
+    fn new(x: &View<'_>) -> Planes {
+        let (shape, strides) = (x.layout.shape(), x.layout.strides());
+        Planes {
+            batch: strides[0],
+            channel: strides[1],
+            channels: shape[1].max(1),
+            strides: [strides[2], strides[3], strides[4]],
+            sizes: [shape[2], shape[3], shape[4]],
+        }
+    }
+
+    fn first(&self, plane: usize) -> isize {
+        (plane / self.channels) as isize * self.batch + (plane % self.channels) as isize * self.channel
+    }
+}
+
+/// A number that can be compared. Of NaN the last is the largest, as in PyTorch.
+trait Comparable: Copy + PartialOrd + Send + Sync {
+    /// Nothing is smaller.
+    const LOWEST: Self;
+
+    #[inline(always)]
+    fn beats(self, other: Self) -> bool {
+        #[allow(clippy::eq_op)]
+        let nan = self != self;
+        self > other || nan
+    }
+}
+
+impl Comparable for f32 {
+    const LOWEST: f32 = f32::NEG_INFINITY;
+}
+impl Comparable for f64 {
+    const LOWEST: f64 = f64::NEG_INFINITY;
+}
+impl Comparable for i64 {
+    const LOWEST: i64 = i64::MIN;
+}
+impl Comparable for u64 {
+    const LOWEST: u64 = 0;
+}
+
+/// The largest element of each window of `x`, which has five dimensions, into `values`, and its number in its plane into
+/// `indices`, if they are asked for. Both are contiguous, and every window has elements. All are of a compute dtype.
+///
+/// # Errors
+/// If there is no memory for a table of windows, or no kernel for the dtype.
+pub(crate) fn max(
+    op: &'static str,
+    x: View<'_>,
+    windows: &[Windows; 3],
+    values: &mut ViewMut<'_>,
+    indices: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    debug_assert!(compute_dtype(x.dtype) == x.dtype);
+    match x.dtype {
+        DType::F32 => max_of::<f32>(op, x, windows, values, indices),
+        DType::F64 => max_of::<f64>(op, x, windows, values, indices),
+        DType::I64 => max_of::<i64>(op, x, windows, values, indices),
+        DType::U64 => max_of::<u64>(op, x, windows, values, indices),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+fn max_of<T: Comparable>(
+    op: &'static str,
+    x: View<'_>,
+    windows: &[Windows; 3],
+    values: &mut ViewMut<'_>,
+    indices: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let tables = tables(op, windows)?;
+    let (planes, n) = (Planes::new(&x), values.layout.numel());
+    let each: usize = tables.iter().map(|table| table.of.len()).product();
+    if n == 0 {
+        return Ok(());
+    }
+    let from = Ptr::new(x.first().cast::<T>().cast_mut());
+    let to = Ptr::new(values.first().cast::<T>());
+    let at = indices.map(|indices| Ptr::new(indices.first().cast::<i64>()));
+    // Windows in even steps along rows whose elements lie side by side are compared a row at a time.
+    let [_, _, along] = windows;
+    let size: usize = planes.sizes.iter().product();
+    let in_rows = along.den == 1 && planes.strides[2] == 1 && size < i32::MAX as usize;
+    scratch::check_room::<i32>(op, along.count)?;
+    parallel(n / each, (GRAIN / each).max(1), |range| {
+        let mut places = vec![0_i32; if in_rows { along.count } else { 0 }];
+        for plane in range {
+            // SAFETY: planes are positions of the layout (L2); results are contiguous, and each plane is one thread's.
+            unsafe {
+                let from = from.get().offset(planes.first(plane)).cast_const();
+                let (to, at) = (to.get().add(plane * each), at.map(|at| at.get().add(plane * each)));
+                if in_rows {
+                    dispatch(MaxRows { from, planes: &planes, tables: &tables, along, to, at, places: &mut places });
+                } else {
+                    dispatch(MaxPlane { from, planes: &planes, tables: &tables, to, at });
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Each window by itself.
+struct MaxPlane<'a, T> {
+    from: *const T,
+    planes: &'a Planes,
+    tables: &'a [Table; 3],
+    to: *mut T,
+    at: Option<*mut i64>,
+}
+
+impl<T: Comparable> Job for MaxPlane<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let MaxPlane { from, planes, tables: [td, th, tw], to, at } = self;
+        let [sd, sh, sw] = planes.strides;
+        let (mut o, [_, height, width]) = (0, planes.sizes);
+        let offset = |d: usize, h: usize, w: usize| d as isize * sd + h as isize * sh + w as isize * sw;
+        for &(d0, dn) in &td.of {
+            for &(h0, hn) in &th.of {
+                for &(w0, wn) in &tw.of {
+                    // SAFETY: windows have elements, all of them inside the plane; there is room for each result.
+                    unsafe {
+                        let mut place = (d0 * height + h0) * width + w0;
+                        let mut best = from.offset(offset(d0, h0, w0)).read();
+                        for d in 0..dn {
+                            for h in 0..hn {
+                                let (d, h) = (d0 + d * td.step, h0 + h * th.step);
+                                let row = from.offset(offset(d, h, w0));
+                                for w in 0..wn {
+                                    let x = row.offset((w * tw.step) as isize * sw).read();
+                                    if x.beats(best) {
+                                        best = x;
+                                        place = (d * height + h) * width + w0 + w * tw.step;
+                                    }
+                                }
+                            }
+                        }
+                        to.add(o).write(best);
+                        if let Some(at) = at {
+                            at.add(o).write(place as i64);
+                        }
+                    }
+                    o += 1;
+                }
+            }
+        }
+    }
+}
+
+/// A row of results at a time: the elements with one number in all windows of the row are compared side by side.
+struct MaxRows<'a, T> {
+    from: *const T,
+    planes: &'a Planes,
+    tables: &'a [Table; 3],
+    along: &'a Windows,
+    to: *mut T,
+    at: Option<*mut i64>,
+    places: &'a mut [i32],
+}
+
+impl<T: Comparable> Job for MaxRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let MaxRows { from, planes, tables: [td, th, tw], along, to, at, places } = self;
+        let ([sd, sh, _], [_, height, width]) = (planes.strides, planes.sizes);
+        let (count, stride) = (along.count, along.num as usize);
+        let kernel = ((along.end - along.start - 1) / along.step) as usize + 1;
+        let mut o = 0;
+        for &(d0, dn) in &td.of {
+            for &(h0, hn) in &th.of {
+                // SAFETY: there is room for each result.
+                let best = unsafe { std::slice::from_raw_parts_mut(to.add(o), count) };
+                best.fill(T::LOWEST);
+                for (place, &(w0, _)) in places.iter_mut().zip(&tw.of) {
+                    *place = ((d0 * height + h0) * width + w0) as i32;
+                }
+                for d in (0..dn).map(|d| d0 + d * td.step) {
+                    for h in (0..hn).map(|h| h0 + h * th.step) {
+                        for k in 0..kernel as i64 {
+                            let offset = along.start + k * along.step;
+                            // The windows that have this element.
+                            let first = (-offset).max(0) as usize;
+                            let (first, end) = (first.div_ceil(stride), (width as i64 - offset).max(0) as usize);
+                            let end = end.div_ceil(stride).min(count);
+                            if first >= end {
+                                continue;
+                            }
+                            let place = ((d * height + h) * width) as i64 + offset;
+                            let row = Compared {
+                                // SAFETY: the elements from the first window's on are in the row.
+                                from: unsafe {
+                                    let start = (first * stride) as i64 + offset;
+                                    from.offset(d as isize * sd + h as isize * sh + start as isize)
+                                },
+                                place: (place + (first * stride) as i64) as i32,
+                                best: &mut best[first..end],
+                                places: &mut places[first..end],
+                            };
+                            match stride {
+                                1 => row.compare(1),
+                                2 => row.compare(2),
+                                stride => row.compare(stride),
+                            }
+                        }
+                    }
+                }
+                if let Some(at) = at {
+                    // SAFETY: there is room for each result's place.
+                    let at = unsafe { std::slice::from_raw_parts_mut(at.add(o), count) };
+                    for (at, &place) in at.iter_mut().zip(&*places) {
+                        *at = i64::from(place);
+                    }
+                }
+                o += count;
+            }
+        }
+    }
+}
+
+/// Elements of a row, a step apart, and the best so far.
+struct Compared<'a, T> {
+    from: *const T,
+    place: i32,
+    best: &'a mut [T],
+    places: &'a mut [i32],
+}
+
+impl<T: Comparable> Compared<'_, T> {
+    /// Inlined with a step that is known, so that vectors can be loaded.
+    #[inline(always)]
+    fn compare(self, stride: usize) {
+        for (i, (best, place)) in self.best.iter_mut().zip(self.places).enumerate() {
+            // SAFETY: the row has an element for each of these windows.
+            let x = unsafe { self.from.add(i * stride).read() };
+            let better = x.beats(*best);
+            *best = if better { x } else { *best };
+            *place = if better { self.place + (i * stride) as i32 } else { *place };
+        }
+    }
+}
+
+/// Puts each element of `g` where its index says in its plane of `out`, of `size` elements, and adds up those that meet. All are
+/// contiguous and of f32 or f64.
+///
+/// # Errors
+/// If there is no kernel for the dtype.
+pub(crate) fn max_gradient(
+    op: &'static str,
+    g: View<'_>,
+    indices: View<'_>,
+    _: &[Windows; 3],
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    match out.dtype {
+        DType::F32 => scatter::<f32>(&g, &indices, out),
+        DType::F64 => scatter::<f64>(&g, &indices, out),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+    Ok(())
+}
+
+fn scatter<T: Copy + std::ops::Add<Output = T>>(g: &View<'_>, indices: &View<'_>, out: &mut ViewMut<'_>) {
+    let spatial = |shape: &[usize]| shape[2..].iter().product::<usize>();
+    let (each, size) = (spatial(g.layout.shape()), spatial(out.layout.shape()));
+    if size == 0 {
+        return;
+    }
+    let planes = out.layout.numel() / size;
+    let from = Ptr::new(g.first().cast::<T>().cast_mut());
+    let at = Ptr::new(indices.first().cast::<i64>().cast_mut());
+    let to = Ptr::new(out.first().cast::<T>());
+    parallel(planes, (GRAIN / size).max(1), |range| {
+        for plane in range {
+            // SAFETY: all are contiguous, and each plane is one thread's; an index that is none of the plane is left out.
+            unsafe {
+                let to = to.get().add(plane * size);
+                to.write_bytes(0, size);
+                for i in plane * each..(plane + 1) * each {
+                    let index = at.get().add(i).read();
+                    if (index as u64) < size as u64 {
+                        let to = to.add(index as usize);
+                        to.write(to.read() + from.get().add(i).read());
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The sum of each window of `x`, which has five dimensions, divided by a number. `out` is contiguous. Both are of f32 or
+/// f64.
+///
+/// # Errors
+/// If there is no memory for a table of windows, or no kernel for the dtype.
+pub(crate) fn sum(
+    op: &'static str,
+    x: View<'_>,
+    windows: &[Windows; 3],
+    divisor: f64,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    match x.dtype {
+        DType::F32 => sum_of::<f32>(op, x, windows, divisor as f32, out),
+        DType::F64 => sum_of::<f64>(op, x, windows, divisor, out),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    }
+}
+
+fn sum_of<T>(op: &'static str, x: View<'_>, windows: &[Windows; 3], divisor: T, out: &mut ViewMut<'_>) -> Result<()>
+where
+    T: Copy + Default + Sync + std::ops::Add<Output = T> + std::ops::Div<Output = T>,
+{
+    let tables = tables(op, windows)?;
+    let (planes, n) = (Planes::new(&x), out.layout.numel());
+    let each: usize = tables.iter().map(|table| table.of.len()).product();
+    if n == 0 {
+        return Ok(());
+    }
+    let from = Ptr::new(x.first().cast::<T>().cast_mut());
+    let to = Ptr::new(out.first().cast::<T>());
+    let (tables, width) = (&tables, planes.sizes[2]);
+    scratch::check_room::<T>(op, width)?;
+    parallel(n / each, (GRAIN / each).max(1), |range| {
+        let mut sums = vec![T::default(); width];
+        for plane in range {
+            // SAFETY: planes are positions of the layout (L2); results are contiguous, and each plane is one thread's.
+            unsafe {
+                let (from, to) = (from.get().offset(planes.first(plane)).cast_const(), to.get().add(plane * each));
+                dispatch(SumPlane { from, planes: &planes, tables, divisor, to, sums: &mut sums });
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Sums down the columns of a row of windows, and then along the row.
+struct SumPlane<'a, T> {
+    from: *const T,
+    planes: &'a Planes,
+    tables: &'a [Table; 3],
+    divisor: T,
+    to: *mut T,
+    sums: &'a mut [T],
+}
+
+impl<T> Job for SumPlane<'_, T>
+where
+    T: Copy + Default + std::ops::Add<Output = T> + std::ops::Div<Output = T>,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let SumPlane { from, planes, tables: [td, th, tw], divisor, to, sums } = self;
+        let [sd, sh, sw] = planes.strides;
+        let (mut o, mut summed) = (0, None);
+        for &(d0, dn) in &td.of {
+            for &(h0, hn) in &th.of {
+                // Neighbours may have the same rows.
+                if summed != Some((d0, dn, h0, hn)) {
+                    summed = Some((d0, dn, h0, hn));
+                    sums.fill(T::default());
+                    for d in (0..dn).map(|d| d0 + d * td.step) {
+                        for h in (0..hn).map(|h| h0 + h * th.step) {
+                            // SAFETY: windows are inside the plane.
+                            unsafe {
+                                let row = from.offset(d as isize * sd + h as isize * sh);
+                                if sw == 1 {
+                                    let row = std::slice::from_raw_parts(row, sums.len());
+                                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+                                } else {
+                                    let each = sums.iter_mut().enumerate();
+                                    each.for_each(|(w, sum)| *sum = *sum + row.offset(w as isize * sw).read());
+                                }
+                            }
+                        }
+                    }
+                }
+                for &(w0, wn) in &tw.of {
+                    let sum = match wn {
+                        1 => sums[w0],
+                        _ => (0..wn).fold(T::default(), |sum, w| sum + sums[w0 + w * tw.step]),
+                    };
+                    // SAFETY: there is room for each result.
+                    unsafe { to.add(o).write(sum / divisor) };
+                    o += 1;
+                }
+            }
+        }
+    }
+}
