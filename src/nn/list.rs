@@ -1,14 +1,6 @@
 //! The layers as data, for tables and other languages.
 
-use super::{
-    AlphaDropout, BatchNorm1d, BatchNorm2d, BatchNorm3d, CELU, ChannelShuffle, Dropout, Dropout1d, Dropout2d,
-    Dropout3d, ELU, Embedding, EmbeddingBag, FeatureAlphaDropout, Flatten, GELU, GLU, GRU, GRUCell, GroupNorm,
-    Hardshrink, Hardsigmoid, Hardswish, Hardtanh, Identity, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LSTM,
-    LSTMCell, Layer, LayerNorm, LeakyReLU, Linear, LocalResponseNorm, LogSigmoid, LogSoftmax, Mish, MultiheadAttention,
-    PReLU, PixelShuffle, PixelUnshuffle, RMSNorm, RNN, RNNCell, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax,
-    Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold, TransformerEncoderLayer,
-    Unflatten, Upsample,
-};
+use super::Layer;
 use crate::ops::{Arg, Param, ParamSpec, bind};
 use crate::{Result, error};
 
@@ -65,75 +57,26 @@ impl LayerEntry {
     }
 }
 
+macro_rules! entries {
+    [$($layer:ident)+] => { &[$(super::$layer::LAYER),+] };
+}
+
 /// Every layer.
 ///
 /// ```
 /// assert!(cotangent::nn::list().iter().any(|layer| layer.name == "Linear"));
 /// ```
 pub fn list() -> &'static [LayerEntry] {
-    const ALL: &[LayerEntry] = &[
-        AlphaDropout::LAYER,
-        BatchNorm1d::LAYER,
-        BatchNorm2d::LAYER,
-        BatchNorm3d::LAYER,
-        CELU::LAYER,
-        ChannelShuffle::LAYER,
-        Dropout::LAYER,
-        Dropout1d::LAYER,
-        Dropout2d::LAYER,
-        Dropout3d::LAYER,
-        ELU::LAYER,
-        Embedding::LAYER,
-        EmbeddingBag::LAYER,
-        FeatureAlphaDropout::LAYER,
-        Flatten::LAYER,
-        GELU::LAYER,
-        GLU::LAYER,
-        GRU::LAYER,
-        GRUCell::LAYER,
-        GroupNorm::LAYER,
-        Hardshrink::LAYER,
-        Hardsigmoid::LAYER,
-        Hardswish::LAYER,
-        Hardtanh::LAYER,
-        Identity::LAYER,
-        InstanceNorm1d::LAYER,
-        InstanceNorm2d::LAYER,
-        InstanceNorm3d::LAYER,
-        LSTM::LAYER,
-        LSTMCell::LAYER,
-        LayerNorm::LAYER,
-        LeakyReLU::LAYER,
-        Linear::LAYER,
-        LocalResponseNorm::LAYER,
-        LogSigmoid::LAYER,
-        LogSoftmax::LAYER,
-        Mish::LAYER,
-        MultiheadAttention::LAYER,
-        PReLU::LAYER,
-        PixelShuffle::LAYER,
-        PixelUnshuffle::LAYER,
-        RMSNorm::LAYER,
-        RNN::LAYER,
-        RNNCell::LAYER,
-        RReLU::LAYER,
-        ReLU::LAYER,
-        ReLU6::LAYER,
-        SELU::LAYER,
-        SiLU::LAYER,
-        Sigmoid::LAYER,
-        Softmax::LAYER,
-        Softmax2d::LAYER,
-        Softmin::LAYER,
-        Softplus::LAYER,
-        Softshrink::LAYER,
-        Softsign::LAYER,
-        Tanh::LAYER,
-        Tanhshrink::LAYER,
-        Threshold::LAYER,
-        TransformerEncoderLayer::LAYER,
-        Unflatten::LAYER,
-        Upsample::LAYER,
+    const ALL: &[LayerEntry] = entries![
+        AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+        AdaptiveMaxPool3d AlphaDropout AvgPool1d AvgPool2d AvgPool3d BatchNorm1d BatchNorm2d BatchNorm3d CELU
+        ChannelShuffle Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout Dropout1d
+        Dropout2d Dropout3d ELU Embedding EmbeddingBag FeatureAlphaDropout Flatten GELU GLU GRU GRUCell
+        GroupNorm Hardshrink Hardsigmoid Hardswish Hardtanh Identity InstanceNorm1d InstanceNorm2d
+        InstanceNorm3d LSTM LSTMCell LayerNorm LeakyReLU Linear LocalResponseNorm LogSigmoid LogSoftmax
+        MaxPool1d MaxPool2d MaxPool3d Mish MultiheadAttention PReLU PixelShuffle PixelUnshuffle RMSNorm RNN
+        RNNCell RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh
+        Tanhshrink Threshold TransformerEncoderLayer Unflatten Upsample
     ];
     ALL
 }

@@ -26,6 +26,7 @@
 
 mod activation;
 mod cells;
+mod conv;
 pub mod init;
 mod layers;
 mod list;
@@ -34,6 +35,7 @@ mod multihead;
 mod nonlinear;
 mod norm;
 mod parameter;
+mod pool;
 mod recurrent;
 mod sequential;
 mod shapes;
@@ -46,6 +48,10 @@ pub use activation::{
     ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
 };
 pub use cells::{CellOptions, GRUCell, LSTMCell, RNNCell, RNNCellOptions};
+pub use conv::{
+    Conv1d, Conv2d, Conv3d, ConvLayerOptions, ConvPaddingMode, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
+    ConvTransposeLayerOptions,
+};
 pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
@@ -61,6 +67,10 @@ pub use norm::{
     InstanceNorm2d, InstanceNorm3d, InstanceNormOptions, LocalResponseNorm, RMSNorm, RmsNormOptions,
 };
 pub use parameter::{Buffer, Parameter};
+pub use pool::{
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
+};
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, RnnNonlinearity};
 pub use sequential::{Lambda, Layer, Sequential};
 pub use shapes::{

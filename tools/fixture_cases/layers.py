@@ -90,6 +90,25 @@ LAYERS |= {
     "FeatureAlphaDropout": [({}, [2, 3, 2], {"training": False})],
     **{name: [({}, [2, 3])] for name in ("ReLU6", "SELU", "Mish", "Softsign", "Hardsigmoid", "Hardswish", "LogSigmoid", "Tanhshrink")},
 }
+CHANNELS = {"in_channels": 2, "out_channels": 4}
+for n in (1, 2, 3):
+    size = [2, 2, *[5, 4, 4][:n]]
+    LAYERS[f"Conv{n}d"] = [
+        ({**CHANNELS, "kernel_size": 3}, size),
+        ({**CHANNELS, "kernel_size": [2, 3, 2][:n], "stride": 2, "padding": 1, "groups": 2, "bias": False}, size),
+        ({**CHANNELS, "kernel_size": 3, "padding": "same", "dilation": 2}, size),
+        ({**CHANNELS, "kernel_size": 3, "padding": 1, "padding_mode": "circular"}, size),
+        ({**CHANNELS, "kernel_size": 2, "padding": [1, 2, 1][:n], "padding_mode": "replicate"}, size),
+        ({**CHANNELS, "kernel_size": 2, "padding": "same", "padding_mode": "reflect"}, size),
+    ]
+    LAYERS[f"ConvTranspose{n}d"] = [
+        ({**CHANNELS, "kernel_size": 3}, size),
+        ({**CHANNELS, "kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1, "groups": 2, "bias": False, "dilation": 2}, size),
+    ]
+    LAYERS[f"MaxPool{n}d"] = [({"kernel_size": 2}, size), ({"kernel_size": 3, "stride": 1, "padding": 1, "ceil_mode": True}, size)]
+    LAYERS[f"AvgPool{n}d"] = [({"kernel_size": 2}, size), ({"kernel_size": 3, "stride": 2, "padding": 1, "count_include_pad": False}, size)]
+    for kind in ("Avg", "Max"):
+        LAYERS[f"Adaptive{kind}Pool{n}d"] = [({"output_size": 1}, size), ({"output_size": [3, 2, 2][:n]}, size)]
 # Layers that take the same tensor several times.
 INPUTS = {"MultiheadAttention": 3}
 

@@ -1,0 +1,274 @@
+//! Convolutions as layers.
+
+use super::init::{self, Fan, Gain};
+use super::{Forward, Module, Parameter, layer};
+use crate::error::bail;
+use crate::ops::choices;
+use crate::options::options;
+use crate::{ConvOptions, ConvPadding, ConvTransposeOptions, PadMode, Result, Shape, Sizes, Tensor};
+
+choices! {
+    /// What lies around the input of a convolution.
+    ///
+    /// ```
+    /// use cotangent::nn::{Conv1d, ConvLayerOptions, ConvPaddingMode};
+    /// let options = ConvLayerOptions::new().padding(1).padding_mode(ConvPaddingMode::Circular);
+    /// let layer = Conv1d::new_with(2, 4, 3, options)?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum ConvPaddingMode {
+        /// Zeros.
+        #[default]
+        Zeros = "zeros",
+        /// The elements mirrored at the outermost ones.
+        Reflect = "reflect",
+        /// The outermost elements.
+        Replicate = "replicate",
+        /// The elements from the other end.
+        Circular = "circular",
+    }
+}
+
+options! {
+    /// The options of [`Conv1d::new_with`], [`Conv2d::new_with`] and [`Conv3d::new_with`]. What is given for a dimension may be one
+    /// number for all of them.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Conv2d, ConvLayerOptions, Forward}};
+    /// let layer = Conv2d::new_with(3, 8, 3, ConvLayerOptions::new().stride(2).padding(1))?;
+    /// assert_eq!(layer.forward(&Tensor::randn([2, 3, 8, 8])?)?.shape(), [2, 8, 4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ConvLayerOptions {
+        /// The step of the windows.
+        stride: Sizes = Sizes::from(1),
+        /// How much lies around the input.
+        padding: ConvPadding = ConvPadding::from(0),
+        /// The step between the elements of a window.
+        dilation: Sizes = Sizes::from(1),
+        /// The number of groups of channels that have nothing to do with each other.
+        groups: usize = 1,
+        /// Whether there is a bias.
+        bias: bool = true,
+        /// What lies around the input.
+        padding_mode: ConvPaddingMode = ConvPaddingMode::Zeros,
+    }
+}
+
+options! {
+    /// The options of [`ConvTranspose1d::new_with`], [`ConvTranspose2d::new_with`] and [`ConvTranspose3d::new_with`]. What is given
+    /// for a dimension may be one number for all of them.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{ConvTranspose2d, ConvTransposeLayerOptions, Forward}};
+    /// let options = ConvTransposeLayerOptions::new().stride(2).padding(1).output_padding(1);
+    /// let layer = ConvTranspose2d::new_with(3, 8, 3, options)?;
+    /// assert_eq!(layer.forward(&Tensor::randn([2, 3, 4, 4])?)?.shape(), [2, 8, 8, 8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ConvTransposeLayerOptions {
+        /// The step of the windows.
+        stride: Sizes = Sizes::from(1),
+        /// How many elements the result lacks at both ends.
+        padding: Sizes = Sizes::from(0),
+        /// How many it has more at the end.
+        output_padding: Sizes = Sizes::from(0),
+        /// The number of groups of channels that have nothing to do with each other.
+        groups: usize = 1,
+        /// Whether there is a bias.
+        bias: bool = true,
+        /// The step between the elements of a window.
+        dilation: Sizes = Sizes::from(1),
+    }
+}
+
+/// A size for each of so many dimensions, from one for each or one for all.
+fn each(name: &'static str, what: &str, sizes: &Sizes, rank: usize) -> Result<Vec<usize>> {
+    let all = match sizes.0.len() {
+        1 => vec![sizes.0[0]; rank],
+        count if count == rank => sizes.0.to_vec(),
+        count => bail!(Value, name, "{count} sizes for {what}: there must be 1 or {rank}"),
+    };
+    let as_size = |&size: &isize| usize::try_from(size).ok();
+    match all.iter().map(as_size).collect::<Option<Vec<usize>>>() {
+        Some(sizes) => Ok(sizes),
+        None => bail!(Value, name, "{what} of {all:?}"),
+    }
+}
+
+/// New weights as PyTorch's: uniform, by the number of inputs of an output.
+fn weights(
+    name: &'static str,
+    [from, to]: [usize; 2],
+    kernel: &Sizes,
+    rank: usize,
+    groups: usize,
+    bias: Option<usize>,
+) -> Result<(Parameter, Option<Parameter>)> {
+    if groups == 0 || !from.is_multiple_of(groups) || !to.is_multiple_of(groups) {
+        bail!(Value, name, "{from} and {to} channels do not make {groups} groups");
+    }
+    let kernel = each(name, "kernel_size", kernel, rank)?;
+    if kernel.contains(&0) {
+        bail!(Value, name, "kernel_size of {kernel:?}");
+    }
+    let shape: Shape = [to, from / groups].into_iter().chain(kernel.iter().copied()).collect();
+    let weight = Parameter::new(init::kaiming_uniform(shape, Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?)?;
+    let inputs = kernel.iter().fold(from / groups, |inputs, &size| inputs.saturating_mul(size));
+    let bound = 1.0 / (inputs.max(1) as f64).sqrt();
+    let bias = bias.map(|channels| Parameter::new(init::uniform([channels], -bound, bound)?)).transpose()?;
+    Ok((weight, bias))
+}
+
+/// The input with what lies around it, where that is not zeros.
+fn padded(name: &'static str, x: &Tensor, weight: &Tensor, options: &ConvLayerOptions) -> Result<Option<Tensor>> {
+    let mode = match options.padding_mode {
+        ConvPaddingMode::Zeros => return Ok(None),
+        ConvPaddingMode::Reflect => PadMode::Reflect,
+        ConvPaddingMode::Replicate => PadMode::Replicate,
+        ConvPaddingMode::Circular => PadMode::Circular,
+    };
+    let rank = weight.rank() - 2;
+    let ends: Vec<[usize; 2]> = match &options.padding {
+        ConvPadding::Zeros(sizes) => each(name, "padding", sizes, rank)?.into_iter().map(|size| [size; 2]).collect(),
+        ConvPadding::Same => {
+            let steps = each(name, "dilation", &options.dilation, rank)?;
+            let sizes = weight.shape()[2..].iter().zip(steps).map(|(size, step)| (size - 1).saturating_mul(step));
+            sizes.map(|all| [all / 2, all - all / 2]).collect()
+        }
+        _ => vec![[0, 0]; rank],
+    };
+    // Padding counts from the last dimension.
+    let pads: Vec<isize> =
+        ends.iter().rev().flatten().map(|&size| isize::try_from(size).unwrap_or(isize::MAX)).collect();
+    Ok(Some(x.pad_with(&pads, mode)?))
+}
+
+macro_rules! convolutions {
+    ($($name:ident $rank:literal $op:ident $shape:literal;)+) => {$(
+        #[doc = concat!("A convolution over ", $rank, " dimensions behind the channels: [`Tensor::", stringify!($op), "`].")]
+        ///
+        /// Weight and bias begin uniform in ±1/√inputs of an output, as in PyTorch.
+        ///
+        #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
+        #[doc = concat!("let layer = ", stringify!($name), "::new(3, 4, 3)?;")]
+        #[doc = concat!("assert_eq!(layer.forward(&Tensor::randn(", $shape, ")?)?.shape()[1], 4);")]
+        /// # Ok::<(), cotangent::Error>(())
+        /// ```
+        #[derive(Debug, Module)]
+        pub struct $name {
+            /// Of shape `[out_channels, in_channels / groups, kernel_size..]`.
+            pub weight: Parameter,
+            /// Of shape `[out_channels]`.
+            pub bias: Option<Parameter>,
+            #[module(skip)]
+            options: ConvLayerOptions,
+        }
+
+        #[layer]
+        impl $name {
+            /// From `in_channels` to `out_channels`, with windows of `kernel_size`: one number for all dimensions, or one
+            /// for each.
+            ///
+            #[doc = concat!("```\nuse cotangent::nn::{", stringify!($name), ", ConvLayerOptions};")]
+            #[doc = concat!("let layer = ", stringify!($name), "::new_with(3, 4, 3, ConvLayerOptions::new().bias(false))?;")]
+            /// assert!(layer.bias.is_none());
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// If the channels do not make so many groups, the kernel has no elements, or memory runs out.
+            pub fn new(
+                in_channels: usize,
+                out_channels: usize,
+                kernel_size: impl Into<Sizes>,
+                options: impl Into<ConvLayerOptions>,
+            ) -> Result<$name> {
+                let (channels, bias) = ([in_channels, out_channels], options.bias.then_some(out_channels));
+                let (weight, bias) = weights(stringify!($name), channels, &kernel_size, $rank, options.groups, bias)?;
+                Ok($name { weight, bias, options })
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let own = &self.options;
+                let options = ConvOptions::new().bias(self.bias.as_deref()).stride(own.stride.clone());
+                let options = options.dilation(own.dilation.clone()).groups(own.groups);
+                match padded(stringify!($name), x, &self.weight, own)? {
+                    Some(padded) => padded.$op(&self.weight, options),
+                    None => x.$op(&self.weight, options.padding(own.padding.clone())),
+                }
+            }
+        }
+    )+};
+}
+convolutions! {
+    Conv1d 1 conv1d_with "[2, 3, 8]";
+    Conv2d 2 conv2d_with "[2, 3, 8, 8]";
+    Conv3d 3 conv3d_with "[2, 3, 4, 4, 4]";
+}
+
+macro_rules! transposed {
+    ($($name:ident $rank:literal $op:ident $shape:literal;)+) => {$(
+        #[doc = concat!("The transpose of a convolution over ", $rank, " dimensions behind the channels: [`Tensor::", stringify!($op), "`].")]
+        ///
+        /// Weight and bias begin uniform, as in PyTorch.
+        ///
+        #[doc = concat!("```\nuse cotangent::{Tensor, nn::{", stringify!($name), ", Forward}};")]
+        #[doc = concat!("let layer = ", stringify!($name), "::new(3, 4, 3)?;")]
+        #[doc = concat!("assert_eq!(layer.forward(&Tensor::randn(", $shape, ")?)?.shape()[1], 4);")]
+        /// # Ok::<(), cotangent::Error>(())
+        /// ```
+        #[derive(Debug, Module)]
+        pub struct $name {
+            /// Of shape `[in_channels, out_channels / groups, kernel_size..]`.
+            pub weight: Parameter,
+            /// Of shape `[out_channels]`.
+            pub bias: Option<Parameter>,
+            #[module(skip)]
+            options: ConvTransposeLayerOptions,
+        }
+
+        #[layer]
+        impl $name {
+            /// From `in_channels` to `out_channels`, with windows of `kernel_size`: one number for all dimensions, or one
+            /// for each.
+            ///
+            #[doc = concat!("```\nuse cotangent::nn::{", stringify!($name), ", ConvTransposeLayerOptions};")]
+            #[doc = concat!("let layer = ", stringify!($name), "::new_with(3, 4, 3, ConvTransposeLayerOptions::new().bias(false))?;")]
+            /// assert!(layer.bias.is_none());
+            /// # Ok::<(), cotangent::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// If the channels do not make so many groups, the kernel has no elements, or memory runs out.
+            pub fn new(
+                in_channels: usize,
+                out_channels: usize,
+                kernel_size: impl Into<Sizes>,
+                options: impl Into<ConvTransposeLayerOptions>,
+            ) -> Result<$name> {
+                let (channels, bias) = ([out_channels, in_channels], options.bias.then_some(out_channels));
+                let (weight, bias) = weights(stringify!($name), channels, &kernel_size, $rank, options.groups, bias)?;
+                Ok($name { weight, bias, options })
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let own = &self.options;
+                let options = ConvTransposeOptions::new().bias(self.bias.as_deref()).stride(own.stride.clone());
+                let options = options.padding(own.padding.clone()).output_padding(own.output_padding.clone());
+                x.$op(&self.weight, options.dilation(own.dilation.clone()).groups(own.groups))
+            }
+        }
+    )+};
+}
+transposed! {
+    ConvTranspose1d 1 conv_transpose1d_with "[2, 3, 8]";
+    ConvTranspose2d 2 conv_transpose2d_with "[2, 3, 8, 8]";
+    ConvTranspose3d 3 conv_transpose3d_with "[2, 3, 4, 4, 4]";
+}
