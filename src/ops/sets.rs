@@ -3,7 +3,7 @@
 use super::elementwise::common_dtype;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::index::sort::order_rows;
+use crate::backend::cpu::index::sort::{order_rows, sort_integers};
 use crate::error::bail;
 use crate::layout::resolve_dim;
 use crate::options::options;
@@ -137,6 +137,18 @@ impl Groups {
         self.parts.index_select(self.dim, &self.starts()?)
     }
 
+    /// The distinct elements in ascending order, where nothing else is asked for.
+    fn values_of(op: &'static str, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
+        if dim.is_some() || x.dtype() != DType::I64 || x.device() != Device::Cpu || u32::try_from(x.numel()).is_err() {
+            return Groups::new(op, x, dim, true)?.values();
+        }
+        let flat = x.detach().flatten(0, -1)?.contiguous()?;
+        let sorted = Tensor::build(op, flat.layout().shape().clone(), DType::I64, Device::Cpu, |out| {
+            sort_integers(op, flat.as_view()?, out)
+        })?;
+        Groups { new: different(&sorted.reshape([-1, 1])?)?, parts: sorted, dim: 0, order: None }.values()
+    }
+
     /// Where groups begin.
     fn starts(&self) -> Result<Tensor> {
         let Some(places) = where_true("unique", &self.new)?.pop() else {
@@ -216,7 +228,7 @@ impl Tensor {
     #[doc(alias = "unique_values")]
     #[op(name = "unique_values", samples = unique_samples, errors = unique_errors, derivative = none)]
     pub fn unique(&self, options: impl Into<UniqueOptions>) -> Result<Tensor> {
-        let values = Groups::new("unique_values", self, options.dim, true)?.values()?;
+        let values = Groups::values_of("unique_values", self, options.dim)?;
         Ok(values.record_barrier("unique_values", &[self]))
     }
 

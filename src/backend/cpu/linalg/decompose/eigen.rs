@@ -1,16 +1,20 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
-//! one by rotations.
+//! one by rotations or, for the vectors of a large one, by divide and conquer.
 
-use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract_lower};
-use super::reflect::{reflection, reflections};
+use super::blocks::subtract_lower;
+use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
+use super::conquer;
+use super::reflect::{reflect, reflection, reflections};
+use super::rotations::Rotated;
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
 
-/// Reflections that are applied to the rest of a matrix as one.
-const BLOCK: usize = 32;
+/// Reflections that are applied to the rest of a matrix as one. With more of them, what is read has more to be added to it.
+const BLOCK: usize = 16;
 
 /// Columns whose sums are made together, whatever the number of threads.
 const CHUNK: usize = 64;
@@ -49,13 +53,20 @@ pub(super) unsafe fn eigh<T: Scalar>(
     }
     let (mut off, mut taus) = (filled(op, zero, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
-    let mut q = unsafe {
-        tridiagonal(op, a, n, values, &mut off, &mut taus)?;
-        reflections(op, a, n, 1, &taus, vectors)?
+    unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
+    let q = if vectors && n >= conquer::LARGE {
+        let mut q = scalars(op, conquer::tridiagonal(op, values, &off)?)?;
+        // SAFETY: the caller's promise; the other matrix is `n` by `n`, too.
+        unsafe { reflect(op, a, n, 1, &taus, (Columns { ptr: q.as_mut_ptr(), ld: n }, n), false)? };
+        q
+    } else {
+        // SAFETY: the caller's promise.
+        let mut q = unsafe { reflections(op, a, n, 1, &taus, vectors)? };
+        let mut z = Rotated::new(op, n, &mut q)?;
+        diagonalize(op, values, &mut off, &mut z)?;
+        z.finish(&mut q);
+        q
     };
-    let mut z = Rotated::new(op, n, &mut q)?;
-    diagonalize(op, values, &mut off, &mut z)?;
-    z.finish(&mut q);
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
     let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
@@ -148,7 +159,7 @@ unsafe fn tridiagonal<T: Scalar>(
 }
 
 /// Rotations make a tridiagonal matrix diagonal (the implicit QL method), and the columns of `z` its eigenvectors.
-fn diagonalize<T: Real>(op: &'static str, d: &mut [T], e: &mut [T], z: &mut Rotated<T>) -> Result<()> {
+pub(super) fn diagonalize<T: Real>(op: &'static str, d: &mut [T], e: &mut [T], z: &mut Rotated<T>) -> Result<()> {
     let (two, n) = (T::from_f64(2.0), d.len());
     for l in 0..n {
         let mut steps = 0;

@@ -1,6 +1,8 @@
 //! LU and Cholesky factorizations, by recursion: halves are factored, and joined by products of blocks.
 
-use super::blocks::{Columns, Real, Scalar, axpy, scale, solve, solve_right, subtract, subtract_lower};
+use super::blocks::{solve, solve_right, subtract, subtract_lower};
+use super::columns::{Columns, axpy, scale};
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};

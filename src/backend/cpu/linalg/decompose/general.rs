@@ -1,8 +1,9 @@
 //! Eigenvalues and eigenvectors of general matrices: to Hessenberg form by reflections, from there to a triangle by the QR
 //! method, whose eigenvectors follow by substitution.
 
-use super::blocks::{Columns, Real, Scalar, axpy, dot, scale};
+use super::columns::{Columns, axpy, dot, scale};
 use super::reflect::{reflect, reflection};
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Product, Start};
 use crate::backend::cpu::runtime::scratch::filled;

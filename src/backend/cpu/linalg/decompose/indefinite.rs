@@ -1,6 +1,7 @@
 //! The LDL factorization of symmetric and Hermitian matrices that need not be definite, after Bunch and Kaufman.
 
-use super::blocks::{Columns, Real, Scalar, axpy, axpy2, scale};
+use super::columns::{Columns, axpy, axpy2, scale};
+use super::scalar::{Real, Scalar};
 
 /// How a matrix mirrors what is below its diagonal.
 #[derive(Clone, Copy)]

@@ -6,11 +6,15 @@
 //! over the threads; of few large ones each is factored by all, as far as it is made of products.
 
 mod blocks;
+mod columns;
+mod conquer;
 mod eigen;
 mod factor;
 mod general;
 mod indefinite;
 mod reflect;
+mod rotations;
+mod scalar;
 mod singular;
 
 use crate::backend::cpu::linalg::gemm::Matrix;
@@ -18,7 +22,8 @@ use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::{Complex, DType, Result, Shape};
-use blocks::{Columns, Scalar};
+use columns::Columns;
+use scalar::Scalar;
 
 /// Multiplications from which on all threads work on one matrix.
 const LARGE: usize = 1 << 26;

@@ -1,6 +1,7 @@
 //! Householder reflections `1 - tau · v · vᴴ`, in blocks, and the QR factorization.
 
-use super::blocks::{Columns, Real, Scalar, axpy, dot, scale};
+use super::columns::{Columns, axpy, dot, scale};
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::filled;

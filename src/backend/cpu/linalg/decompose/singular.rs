@@ -1,15 +1,21 @@
-//! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations.
+//! Singular values and vectors: to a bidiagonal matrix by reflections, and from there to a diagonal one by rotations or, for
+//! the vectors of a large one, by divide and conquer.
 
-use super::blocks::{Columns, Real, Rotated, Scalar, axpy, axpy2, dot, scale, subtract};
+use super::blocks::subtract;
+use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
+use super::conquer;
 use super::reflect::{qr, reflect, reflection, reflections};
+use super::rotations::Rotated;
+use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
 
-/// Reflections that are applied to the rest of a matrix as one.
-const BLOCK: usize = 32;
+/// Reflections that are applied to the rest of a matrix as one. With more of them, what is read has more to be added to it.
+const BLOCK: usize = 16;
 
 /// Columns whose sums are made together, whatever the number of threads.
 const CHUNK: usize = 64;
@@ -61,13 +67,27 @@ pub(super) unsafe fn svd<T: Scalar>(
     // SAFETY: both matrices are `n` by `n`.
     unsafe { bidiagonal(op, r, n, [values, &mut off], &mut left, rows, &mut right)? };
     let vectors = u.is_some() || v.is_some();
-    // SAFETY: as above.
-    let (mut ub, mut vb) =
-        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) };
-    let (mut u_rotated, mut v_rotated) = (Rotated::new(op, n, &mut ub)?, Rotated::new(op, n, &mut vb)?);
-    diagonalize(op, values, &mut off, &mut u_rotated, &mut v_rotated)?;
-    u_rotated.finish(&mut ub);
-    v_rotated.finish(&mut vb);
+    let conquered = vectors && n >= conquer::LARGE;
+    let (mut ub, mut vb) = if conquered {
+        let (u, v) = conquer::bidiagonal(op, values, &off)?;
+        (scalars(op, u)?, scalars(op, v)?)
+    } else {
+        // SAFETY: as above.
+        unsafe { (reflections(op, r, n, 0, &left, vectors)?, reflections(op, rows, n, 1, &right, vectors)?) }
+    };
+    if conquered {
+        let columns = |q: &mut Vec<T>| (Columns { ptr: q.as_mut_ptr(), ld: n }, n);
+        // SAFETY: all of these matrices are `n` by `n`.
+        unsafe {
+            reflect(op, r, n, 0, &left, columns(&mut ub), false)?;
+            reflect(op, rows, n, 1, &right, columns(&mut vb), false)?;
+        }
+    } else {
+        let (mut u_rotated, mut v_rotated) = (Rotated::new(op, n, &mut ub)?, Rotated::new(op, n, &mut vb)?);
+        diagonalize(op, values, &mut off, &mut u_rotated, &mut v_rotated)?;
+        u_rotated.finish(&mut ub);
+        v_rotated.finish(&mut vb);
+    }
     // No singular value is negative.
     for (at, value) in values.iter_mut().enumerate().filter(|(_, value)| **value < zero) {
         *value = -*value;
@@ -146,47 +166,50 @@ unsafe fn bidiagonal<T: Scalar>(
             if first == n {
                 return Ok(());
             }
-            let grain = (GRAIN / (n - k)).max(1);
-            let (matrix, to, new) = (Ptr::new(a.ptr), Ptr::new(y.as_mut_ptr()), &v[k..]);
-            parallel(n - first, grain, |range| {
-                let a = Columns { ptr: matrix.get(), ld: a.ld };
-                for j in range.start + first..range.end + first {
-                    // SAFETY: the caller's promise; each element of the product is one thread's.
-                    unsafe { to.get().add(j).write(dot(a.column(j, k, n - k), new)) };
+            // What is known of `y` and of the conjugate of row `k`, as the reflections leave it, before the matrix is read.
+            let new = &v[k..];
+            y[first..].fill(T::ZERO);
+            // SAFETY: as above.
+            (first..n).for_each(|j| u[j] = unsafe { a.get(k, j) }.conj());
+            for [v, known_y, x, known_u] in earlier() {
+                let (known_y, known_u) = (&known_y[first..], &known_u[first..]);
+                axpy2(-dot(&v[k..], new), known_y, -dot(&x[k..], new), known_u, &mut y[first..]);
+                axpy2(-v[k].conj(), known_y, -x[k].conj(), known_u, &mut u[first..]);
+            }
+            // Each column is read once, for its element of `y` and so of `u`, and for its part of the product with `u`. The
+            // length of `u` is not known yet: that product is divided by it below.
+            let (size, chunks) = (n - first, (n - first).div_ceil(CHUNK));
+            let (matrix, sums) = (Ptr::new(a.ptr), Ptr::new(partial.as_mut_ptr()));
+            let (y_ptr, u_ptr) = (Ptr::new(y[first..].as_mut_ptr()), Ptr::new(u[first..].as_mut_ptr()));
+            parallel(chunks, (GRAIN / (CHUNK * (n - k))).max(1), |range| {
+                let a = Columns { ptr: matrix.get(), ld: a.ld }.from(k, first);
+                for chunk in range {
+                    let start = chunk * CHUNK;
+                    let len = CHUNK.min(size - start);
+                    // SAFETY: the caller's promise; each chunk's sums and elements are one thread's.
+                    unsafe {
+                        let sums = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), n - k);
+                        let y = std::slice::from_raw_parts_mut(y_ptr.get().add(start), len);
+                        let u = std::slice::from_raw_parts_mut(u_ptr.get().add(start), len);
+                        sums.fill(T::ZERO);
+                        dispatch(BothProducts { a: a.from(0, start), v: new, tau, y, u, sums, skip: chunk == 0 });
+                    }
                 }
             });
-            for [v, known_y, x, u] in earlier() {
-                axpy2(-dot(&v[k..], new), &known_y[first..], -dot(&x[k..], new), &u[first..], &mut y[first..]);
-            }
-            scale(&mut y[first..], tau);
-            // The conjugate of row `k`, as the reflections leave it.
-            // SAFETY: as above.
-            (first..n).for_each(|j| u[j] = unsafe { a.get(k, j) }.conj() - y[j]);
-            for [v, y, x, known_u] in earlier() {
-                axpy2(-v[k].conj(), &y[first..], -x[k].conj(), &known_u[first..], &mut u[first..]);
-            }
+            let before = u[first];
             let (tau, beta) = reflection(&mut u[first..]);
             (off[k], right[k]) = (beta, tau);
             u[first] = T::ONE;
             // SAFETY: as above.
             unsafe { rows.column(k, first, n - first) }.copy_from_slice(&u[first..]);
-            let (sums, new) = (Ptr::new(partial.as_mut_ptr()), &*u);
-            let chunks = (n - first).div_ceil(CHUNK);
-            parallel(chunks, (grain / CHUNK).max(1), |range| {
-                let a = Columns { ptr: matrix.get(), ld: a.ld };
-                for chunk in range {
-                    // SAFETY: the caller's promise; each chunk's sums are one thread's.
-                    unsafe {
-                        let sum = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), n - first);
-                        sum.fill(T::ZERO);
-                        let from = first + chunk * CHUNK;
-                        (from..n.min(from + CHUNK)).for_each(|j| axpy(new[j], a.column(j, first, n - first), sum));
-                    }
-                }
-            });
+            // Without a reflection nothing is left of the product.
+            let divisor = if tau == T::ZERO { T::ONE } else { before - T::from_real(beta) };
             let (x, u) = (&mut x[first..], &u[first..]);
             x.fill(T::ZERO);
-            (0..chunks).for_each(|chunk| axpy(T::ONE, &partial[chunk * n..chunk * n + n - first], x));
+            (0..chunks).for_each(|chunk| axpy(T::ONE, &partial[chunk * n + 1..chunk * n + n - k], x));
+            scale(x, T::ONE / divisor);
+            // SAFETY: as above.
+            axpy(T::ONE, unsafe { a.column(first, first, n - first) }, x);
             axpy(-dot(&y[first..], u), &v[first..], x);
             for [v, y, known_x, known_u] in earlier() {
                 axpy2(-dot(&y[first..], u), &v[first..], -dot(&known_u[first..], u), &known_x[first..], x);
@@ -205,6 +228,65 @@ unsafe fn bidiagonal<T: Scalar>(
     Ok(())
 }
 
+/// Reads some columns of a matrix once for two products: `y = tau · (aᴴ · v + y)` and, with `u = u - y`, `sums = sums + a · u`,
+/// but for the first column if so wanted.
+struct BothProducts<'a, T> {
+    /// As many rows as `v` has elements, as many columns as `y` and `u`.
+    a: Columns<T>,
+    v: &'a [T],
+    tau: T,
+    y: &'a mut [T],
+    u: &'a mut [T],
+    sums: &'a mut [T],
+    skip: bool,
+}
+
+impl<T: Scalar> Job for BothProducts<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        const LANES: usize = 16;
+        const TOGETHER: usize = 4;
+        let BothProducts { a, v, tau, y, u, sums, skip } = self;
+        let (rows, whole) = (v.len(), v.len() / LANES * LANES);
+        let sums = &mut sums[..rows];
+        for first in (0..y.len()).step_by(TOGETHER) {
+            let count = TOGETHER.min(y.len() - first);
+            // Columns that are not there are read as others, and count nothing.
+            // SAFETY: columns of the matrix, which are only read.
+            let columns: [&[T]; TOGETHER] =
+                std::array::from_fn(|c| unsafe { &*a.column(first + c.min(count - 1), 0, rows) });
+            let mut dots = [[T::ZERO; LANES]; TOGETHER];
+            for at in (0..whole).step_by(LANES) {
+                let v = &v[at..][..LANES];
+                let parts: [&[T]; TOGETHER] = std::array::from_fn(|c| &columns[c][at..][..LANES]);
+                for lane in 0..LANES {
+                    for c in 0..TOGETHER {
+                        dots[c][lane] = parts[c][lane].conj().mul_add::<FMA>(v[lane], dots[c][lane]);
+                    }
+                }
+            }
+            for at in whole..rows {
+                for c in 0..TOGETHER {
+                    dots[c][at - whole] = columns[c][at].conj().mul_add::<FMA>(v[at], dots[c][at - whole]);
+                }
+            }
+            let mut weights = [T::ZERO; TOGETHER];
+            for c in 0..count {
+                let at = first + c;
+                y[at] = tau * dots[c].iter().fold(y[at], |sum, &x| sum + x);
+                u[at] = u[at] - y[at];
+                weights[c] = if skip && at == 0 { T::ZERO } else { u[at] };
+            }
+            let [a, b, c, d] = columns.map(|column| &column[..rows]);
+            for i in 0..rows {
+                let two = weights[0].mul_add::<FMA>(a[i], weights[1].mul_add::<FMA>(b[i], sums[i]));
+                sums[i] = weights[2].mul_add::<FMA>(c[i], weights[3].mul_add::<FMA>(d[i], two));
+            }
+        }
+    }
+}
+
 /// The cosine and sine of the rotation that takes `(f, g)` to `(length, 0)`, and the length.
 fn rotation<T: Real>(f: T, g: T) -> (T, T, T) {
     let length = f.hypot(g);
@@ -213,7 +295,7 @@ fn rotation<T: Real>(f: T, g: T) -> (T, T, T) {
 
 /// Rotations make a bidiagonal matrix diagonal (the implicit QR method of Golub and Kahan), and the columns of `u` and `v` its
 /// singular vectors.
-fn diagonalize<T: Real>(
+pub(super) fn diagonalize<T: Real>(
     op: &'static str,
     s: &mut [T],
     e: &mut [T],

@@ -1,0 +1,187 @@
+//! Divide and conquer for the vectors of tridiagonal and bidiagonal matrices: the problem falls apart into small ones but for one
+//! row, and what joins two of them is a [`secular`] equation and a product of matrices. Numbers that the joint changes by no
+//! more than rounding does are left as they are ("deflation"), and take no part in the product.
+//!
+//! Values are `f64`, whatever the type of the vectors.
+
+mod secular;
+mod singular;
+mod symmetric;
+
+pub(super) use singular::bidiagonal;
+pub(super) use symmetric::tridiagonal;
+
+use super::columns::Columns;
+use super::scalar::Real;
+use crate::Result;
+use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
+use crate::backend::cpu::runtime::scratch::with_room;
+use crate::backend::cpu::runtime::threads::{num_threads, try_parallel};
+use std::ops::Range;
+
+/// The size from which on divide and conquer is faster than rotations.
+pub(super) const LARGE: usize = 48;
+
+/// The largest problem that is solved by rotations.
+const LEAF: usize = 32;
+
+/// Rows of the matrix that are a problem of their own.
+#[derive(Clone, Copy)]
+struct Part {
+    start: usize,
+    len: usize,
+    /// A bidiagonal matrix with one more column than rows.
+    open: bool,
+}
+
+impl Part {
+    /// Two halves, with so many rows between them.
+    fn halves(self, between: usize) -> [Part; 2] {
+        let first = (self.len - between) / 2;
+        let second = Part { start: self.start + first + between, len: self.len - first - between, open: self.open };
+        [Part { start: self.start, len: first, open: between > 0 }, second]
+    }
+}
+
+/// Solves the small problems that one of `n` rows falls apart into, with `between` rows between two of them, and joins them.
+/// Those of one size have nothing in common.
+fn conquer(
+    n: usize,
+    between: usize,
+    leaf: impl Fn(Part) -> Result<()> + Sync,
+    join: impl Fn(Part, [Part; 2]) -> Result<()> + Sync,
+) -> Result<()> {
+    let mut levels = vec![vec![Part { start: 0, len: n, open: false }]];
+    let mut leaves = Vec::new();
+    while let Some(level) = levels.last_mut() {
+        leaves.extend(level.iter().filter(|part| part.len <= LEAF));
+        level.retain(|part| part.len > LEAF);
+        if level.is_empty() {
+            break;
+        }
+        let next = level.iter().flat_map(|part| part.halves(between)).collect();
+        levels.push(next);
+    }
+    try_parallel(leaves.len(), 1, |range| leaves[range].iter().try_for_each(|&part| leaf(part)))?;
+    for level in levels.iter().rev() {
+        // Few are each joined by all threads.
+        let join = |range: Range<usize>| level[range].iter().try_for_each(|&part| join(part, part.halves(between)));
+        match level.len() < num_threads() {
+            true => join(0..level.len())?,
+            false => try_parallel(level.len(), 1, join)?,
+        }
+    }
+    Ok(())
+}
+
+/// Which of two parts of the rows a column has elements in.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    First,
+    Both,
+    Second,
+}
+
+/// What becomes of the columns when two problems are joined.
+struct Columnwise {
+    /// Those that are multiplied, in the order of [`Kind`], and how many of each kind there are.
+    multiplied: Vec<usize>,
+    counts: [usize; 3],
+    /// Those that stay as they are.
+    kept: Vec<usize>,
+}
+
+impl Columnwise {
+    fn new(all: &[usize], kinds: &[Kind], kept: Vec<usize>) -> Columnwise {
+        let of = |kind: Kind| all.iter().copied().filter(move |&column| kinds[column] == kind);
+        let counts = [Kind::First, Kind::Both, Kind::Second].map(|kind| of(kind).count());
+        let multiplied = of(Kind::First).chain(of(Kind::Both)).chain(of(Kind::Second)).collect();
+        Columnwise { multiplied, counts, kept }
+    }
+
+    /// Replaces the columns of `q` with their products by `weights`, whose columns have `len` elements each, one for each column
+    /// that is multiplied (and others, which are ignored), and then those that are kept. The columns of one kind have
+    /// elements in the first of two `parts` of the rows alone, those of another in the second. Other rows are left alone.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    ///
+    /// # Safety
+    /// All elements of the matrix, which has as many `rows`, are inside its buffer, and nobody else uses it.
+    unsafe fn multiply<T: Real>(
+        &self,
+        op: &'static str,
+        q: Columns<T>,
+        rows: usize,
+        parts: &[Range<usize>; 2],
+        (weights, len): (&[T], usize),
+    ) -> Result<()> {
+        let [first, both, second] = self.counts;
+        let count = weights.len() / len.max(1);
+        let copy = |columns: &[usize], rows: Range<usize>| -> Result<Vec<T>> {
+            let mut copies = with_room(op, columns.len() * rows.len())?;
+            for &column in columns {
+                // SAFETY: the caller's promise.
+                copies.extend_from_slice(unsafe { q.column(column, rows.start, rows.len()) });
+            }
+            Ok(copies)
+        };
+        let sides = [(0..first + both, &parts[0]), (first..first + both + second, &parts[1])];
+        let [above, below] = &sides;
+        let copies = [
+            copy(&self.multiplied[above.0.clone()], above.1.clone())?,
+            copy(&self.multiplied[below.0.clone()], below.1.clone())?,
+        ];
+        let kept = copy(&self.kept, 0..rows)?;
+        for ((columns, part), copies) in sides.iter().zip(&copies) {
+            if part.is_empty() {
+                continue;
+            }
+            if columns.is_empty() {
+                // SAFETY: the caller's promise.
+                (0..count).for_each(|j| unsafe { q.column(j, part.start, part.len()) }.fill(T::ZERO));
+                continue;
+            }
+            // The transpose, which lies row by row.
+            let product = Product {
+                m: count,
+                n: part.len(),
+                k: columns.len(),
+                a: Matrix { ptr: weights[columns.start..].as_ptr(), row: len as isize, col: 1 },
+                b: Matrix { ptr: copies.as_ptr(), row: part.len() as isize, col: 1 },
+                out: q.at(part.start, 0),
+                width: q.ld,
+                start: Start::Zero,
+            };
+            // SAFETY: the caller's promise; the operands are copies.
+            unsafe { T::product(op, &product, false)? };
+        }
+        for (j, column) in kept.chunks_exact(rows.max(1)).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { q.column(count + j, 0, rows) }.copy_from_slice(column);
+        }
+        Ok(())
+    }
+}
+
+/// `x, y = c · x + s · y, c · y - s · x`.
+fn rotate<T: Real>(x: &mut [T], y: &mut [T], c: f64, s: f64) {
+    let (c, s) = (T::from_f64(c), T::from_f64(s));
+    for (x, y) in x.iter_mut().zip(y) {
+        (*x, *y) = (c * *x + s * *y, c * *y - s * *x);
+    }
+}
+
+/// The numbers of the values in ascending order.
+fn ascending(d: &[f64], which: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut order: Vec<usize> = which.collect();
+    order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
+    order
+}
+
+fn largest(x: impl Iterator<Item = f64>) -> f64 {
+    x.fold(0.0, |most, x| most.max(x.abs()))
+}
+
+#[cfg(test)]
+mod tests;
