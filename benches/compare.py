@@ -34,9 +34,11 @@ WORKLOADS = [
 ]  # fmt: skip
 # Single operations: the rows of the table in `workloads/breadth.rs`.
 OPERATIONS = re.findall(r'\brow\(\s*"(\w+)"', (HERE / "workloads" / "breadth.rs").read_text())
-WORKLOADS += OPERATIONS
+# Convolutions and pools, both ways: those in `workloads/networks.rs`.
+OPERATIONS += re.findall(r'name: "(\w+)"', (HERE / "workloads" / "networks.rs").read_text())
+WORKLOADS += ["cnn_step", *OPERATIONS]
 # candle and Burn do not train in mixed precision, and two programs are enough to find the machine's limits.
-MISSING = {peer: {"mlp_large_bf16", "gpt_tiny_bf16", "limits", *OPERATIONS} for peer in ("candle", "burn")}
+MISSING = {peer: {"cnn_step", "mlp_large_bf16", "gpt_tiny_bf16", "limits", *OPERATIONS} for peer in ("candle", "burn")}
 # A single product or an optimiser's step is the same kernel, and a thousand operations unrolled take minutes to compile.
 MISSING["torch_compile"] = {
     "overhead", "overhead_fwd_nograd", "matmul_64", "matmul_256", "matmul_1024", "matmul_2048", "adamw", "limits",

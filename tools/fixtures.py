@@ -60,7 +60,7 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import bessel, complex, creation, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, losses, networks, nn, options, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, transformer, variants, views
+from fixture_cases import bessel, complex, conv, creation, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, losses, networks, nn, options, pool, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, transformer, variants, views
 from fixture_cases.core import Book
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
@@ -68,7 +68,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures"
 
 def write_all(folder, verbose):
     book = Book()
-    for module in (creation, elementwise, functions, reductions, statistics, indexing, linalg, nn, views, complex, fft, shape, scatter, sequences, options, spectral, bessel, variants, linalg_complex, recurrent, losses, networks):
+    for module in (creation, elementwise, functions, reductions, statistics, indexing, linalg, nn, views, complex, fft, shape, scatter, sequences, options, spectral, bessel, variants, linalg_complex, recurrent, losses, networks, conv, pool):
         module.add_cases(book)
     paths = book.write(folder)
     if verbose:

@@ -44,6 +44,7 @@ ROWS = [
 ]
 # Single operations: the rows of the table in `workloads/breadth.rs`.
 ROWS += [(name, "ms", False) for name in re.findall(r'\brow\(\s*"(\w+)"', (HERE.parent / "workloads" / "breadth.rs").read_text())]
+ROWS += [(name, "ms", False) for name in re.findall(r'name: "(\w+)"', (HERE.parent / "workloads" / "networks.rs").read_text())]
 
 
 def lines_of(command, who, out):

@@ -5,6 +5,8 @@
 #[path = "../workloads/breadth.rs"]
 mod breadth;
 mod gpt2;
+#[path = "../workloads/networks.rs"]
+mod networks;
 
 use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, LayerNorm, Linear, Module};
@@ -47,13 +49,13 @@ fn main() -> ExitCode {
         }
     };
     WORKLOADS.iter().for_each(|(name, workload)| run(name, workload));
-    breadth::ROWS.iter().for_each(|row| run(row.name, &|| one_operation(row)));
+    breadth::ROWS.iter().chain(networks::ROWS).for_each(|row| run(row.name, &|| one_operation(row)));
     code
 }
 
 /// Whether a name is that of a single operation: all of them together are called `breadth`.
 fn is_row(name: &str) -> bool {
-    breadth::ROWS.iter().any(|row| row.name == name)
+    breadth::ROWS.iter().chain(networks::ROWS).any(|row| row.name == name)
 }
 
 fn one_operation(row: &breadth::Row) -> Result<()> {

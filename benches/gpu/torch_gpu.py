@@ -16,6 +16,7 @@ from torch import nn
 # Beside `peers/breadth.py` lies a file that is named like PyTorch: its folder comes last.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "peers"))
 import breadth
+import networks
 
 GPU = "cuda"
 NAMES = [name for name in sys.argv[1:] if not name.startswith("-")]
@@ -239,7 +240,7 @@ def main():
             workload()
     if not NAMES or "gpt2" in NAMES:
         gpt2("bf16")
-    for name, make in {} if COMPILE else breadth.rows(GPU).items():
+    for name, make in {} if COMPILE else (breadth.rows(GPU) | networks.rows(GPU)).items():
         if not NAMES or name in NAMES or "breadth" in NAMES:
             one_operation(name, make)
 

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 sys.path.append(str(HERE))
 import breadth
+import networks
 
 THREADS = 1
 COMPILE = False
@@ -240,6 +241,14 @@ def gpt_tiny(bf16=False):
     report("gpt_tiny_bf16" if bf16 else "gpt_tiny", training(loss, optimizer), tokens=batch * steps, before_mib=before)
 
 
+def cnn_step():
+    layers = [nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(1600, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    x, y = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
+    report("cnn_step", training(lambda: F.cross_entropy(model(x), y), optimizer))
+
+
 def adamw():
     tensors = [leaf(100_000) for _ in range(100)]
     for tensor in tensors:
@@ -266,7 +275,7 @@ WORKLOADS["matmul_1024"] = lambda: matmul(1024)
 WORKLOADS["matmul_2048"] = lambda: matmul(2048)
 WORKLOADS |= {f.__name__: f for f in (matmul_1024_fb, elementwise, bias_add, xent, layernorm, attention, gpt_tiny)}
 WORKLOADS["gpt_tiny_bf16"] = lambda: gpt_tiny(bf16=True)
-WORKLOADS |= {f.__name__: f for f in (adamw, limits)}
+WORKLOADS |= {f.__name__: f for f in (cnn_step, adamw, limits)}
 
 
 def one_operation(name, make):
@@ -274,7 +283,7 @@ def one_operation(name, make):
     report(name, step, **work)
 
 
-WORKLOADS |= {name: lambda row=(name, make): one_operation(*row) for name, make in breadth.rows("cpu").items()}
+WORKLOADS |= {name: lambda row=(name, make): one_operation(*row) for name, make in (breadth.rows("cpu") | networks.rows("cpu")).items()}
 
 
 def main():

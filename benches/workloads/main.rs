@@ -5,6 +5,7 @@
 
 mod breadth;
 mod gpt;
+mod networks;
 mod operations;
 mod timing;
 mod training;
@@ -31,6 +32,7 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
     ("attention", operations::attention),
     ("gpt_tiny", training::gpt_tiny),
     ("gpt_tiny_bf16", training::gpt_tiny_bf16),
+    ("cnn_step", training::cnn_step),
     ("adamw", training::adamw),
     ("limits", operations::limits),
 ];
@@ -40,7 +42,10 @@ fn main() -> ExitCode {
     let mut all: Vec<(&str, Workload)> = Vec::new();
     all.extend(WORKLOADS.iter().map(|&(name, run)| (name, Box::new(run) as Workload)));
     all.extend(
-        breadth::ROWS.iter().map(|row| (row.name, Box::new(|timer: &Timer| one_operation(timer, row)) as Workload)),
+        breadth::ROWS
+            .iter()
+            .chain(networks::ROWS)
+            .map(|row| (row.name, Box::new(|timer: &Timer| one_operation(timer, row)) as Workload)),
     );
     timing::run(&Timer::new("cotangent", "COTANGENT_NUM_THREADS"), &all)
 }

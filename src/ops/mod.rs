@@ -59,6 +59,7 @@ files! {
     loss matmul norm order pad pairwise parts poisson product quantile recurrent reduce repeat rounding scan scatter select sequences
     sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
     grid interpolate loss_ctc loss_elementwise loss_linear loss_margin network norm_channels
+    conv pool pool_forms
 }
 
 /// The operation of this name, or with this alias.

@@ -19,6 +19,8 @@ pub fn arg(kind: ArgKind, value: &Value, leaf: &mut dyn FnMut(Tensor) -> Result<
         (ArgKind::DType, _) => Arg::DType(dtype(text(value))),
         (ArgKind::Device, _) => Arg::Device(Device::Cpu),
         (ArgKind::Choice(_) | ArgKind::Text, _) => Arg::Text(text(value).to_owned()),
+        // A word in place of sizes, as `same` for a padding.
+        (ArgKind::Sizes, Value::String(_)) => Arg::Text(text(value).to_owned()),
         (_, Value::Array(all)) if all.first().is_some_and(Value::is_object) => {
             Arg::Tensors(all.iter().map(|x| leaf(tensor(x)?)).collect::<Result<_>>()?)
         }

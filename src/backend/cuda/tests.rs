@@ -2,7 +2,7 @@
 
 use super::elementwise::random;
 use super::linalg::{decompose, matmul};
-use super::nn::{attention, optim, rows};
+use super::nn::{attention, conv, optim, pool, rows};
 use super::{index, reduce};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
@@ -78,6 +78,8 @@ fn every_written_kernel_compiles() -> Result<()> {
     .into_iter()
     .flatten()
     .chain(attention::sources())
+    .chain(conv::sources())
+    .chain(pool::sources())
     .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
     .collect();
     assert!(all.len() > 50, "only {} sources", all.len());

@@ -2,6 +2,7 @@
 //! nothing of how.
 
 mod complex;
+mod conv;
 mod derivative;
 mod formula;
 pub(crate) mod functions;
@@ -9,6 +10,7 @@ mod index;
 mod kernel;
 mod nn;
 mod number;
+mod pool;
 mod precision;
 mod program;
 mod random;
@@ -18,6 +20,7 @@ mod sort;
 mod triangle;
 
 pub(crate) use complex::ComplexFormula;
+pub(crate) use conv::{Conv, Phase};
 #[cfg(feature = "cuda")]
 pub(crate) use formula::Inst;
 pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym, SymMask};
@@ -28,6 +31,7 @@ pub(crate) use index::IndexFold;
 pub(crate) use kernel::Kernel;
 pub(crate) use nn::{AttentionInputs, SoftmaxKind, Targets};
 pub(crate) use number::{Arithmetic, Constant, N, Ordered, select};
+pub(crate) use pool::Windows;
 pub use precision::MatmulPrecision;
 pub(crate) use random::Draw;
 pub(crate) use reduce::{CenteredReduce, Extreme, Reduce, Scan};

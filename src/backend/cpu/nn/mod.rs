@@ -1,8 +1,10 @@
 //! Fused kernels of networks and of optimisers.
 
 pub(crate) mod attention;
+pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod fused;
 pub(crate) mod layer_norm;
 pub(crate) mod optim;
+pub(crate) mod pool;
 pub(crate) mod softmax;

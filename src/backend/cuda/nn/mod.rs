@@ -1,5 +1,7 @@
 //! Fused kernels of networks and of optimisers.
 
 pub(crate) mod attention;
+pub(crate) mod conv;
 pub(crate) mod optim;
+pub(crate) mod pool;
 pub(crate) mod rows;

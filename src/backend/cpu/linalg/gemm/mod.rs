@@ -23,6 +23,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 pub(crate) use kernel::Start;
+pub(crate) use pack::transposed as pack_transposed;
+pub(crate) use vector::Vector;
 
 /// Elements of the inner dimension in a block: a panel of `a` takes a quarter of the first cache.
 const BLOCK: usize = 512;

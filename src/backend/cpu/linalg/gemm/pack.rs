@@ -83,7 +83,7 @@ unsafe fn short<T: Number>(panels: &[Panel<T>], k: usize) {
 ///
 /// # Safety
 /// As [`rows`].
-unsafe fn transposed<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
+pub(crate) unsafe fn transposed<T: Number>(b: Matrix<T>, k: usize, columns: usize, to: *mut T, width: usize) {
     let Some(turn) = T::turn() else {
         // SAFETY: the caller's promise.
         return unsafe { strided(b, k, columns, to, width) };

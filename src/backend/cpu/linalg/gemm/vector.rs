@@ -8,7 +8,7 @@
 /// # Safety
 /// All functions may be called only where the CPU has the implementation's instructions. `load` and `store` take
 /// pointers to `LANES` elements, the `_first` versions to `n`, of which there are at most `LANES`.
-pub(super) trait Vector: Copy {
+pub(crate) trait Vector: Copy {
     type Item: Copy;
     const LANES: usize;
     unsafe fn splat(x: Self::Item) -> Self;

@@ -1,0 +1,198 @@
+//! Convolutions: products of matrices whose operands are gathered as they are read.
+
+use super::rows::InOrder;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::elementwise::chain;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
+use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::spec::Conv;
+use crate::backend::{View, ViewMut};
+use crate::storage::Storage;
+use crate::{DType, Device, Result, Scalar};
+use smallvec::SmallVec;
+
+const FILES: &[&str] = &[include_str!("conv.cu")];
+/// The side of a tile, and the steps of the inner dimension, as in the source.
+const TILE: usize = 64;
+const STEP: usize = 16;
+/// Channels of a group's result up to which each result is a thread's.
+const FEW: usize = 8;
+/// Blocks that a GPU has room for, about: sums that would be fewer are computed in parts.
+const BLOCKS: usize = 512;
+
+/// What is computed, as in the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Forward,
+    Input,
+    Weight,
+}
+
+/// Sources of every kind, to be compiled by a test.
+#[cfg(test)]
+pub(crate) fn sources() -> Vec<KernelSource> {
+    let conv = Conv {
+        batch: 2,
+        groups: 1,
+        c_in: 3,
+        c_out: 4,
+        input: [1, 5, 5],
+        output: [1, 3, 3],
+        kernel: [1, 3, 3],
+        stride: [1, 2, 2],
+        pad: [0, 1, 1],
+        dilation: [1, 1, 1],
+    };
+    let kinds = [Kind::Forward, Kind::Input, Kind::Weight];
+    let floats = [DType::F32, DType::F64, DType::F16, DType::BF16];
+    kinds
+        .into_iter()
+        .flat_map(|kind| floats.map(|dtype| source(kind, &conv, dtype, false)))
+        .chain(kinds.map(|kind| source(kind, &conv, DType::F32, true)))
+        .collect()
+}
+
+fn source(kind: Kind, conv: &Conv, dtype: DType, wide: bool) -> KernelSource {
+    let [kd, kh, kw] = conv.kernel;
+    let [sd, sh, sw] = conv.stride;
+    KernelSource::new(FILES, compute_dtype(dtype), wide)
+        .fused()
+        .dtype("E", dtype)
+        .set("KIND", kind as usize)
+        .set("S", if wide { "long long" } else { "int" })
+        .set("KD", kd)
+        .set("KH", kh)
+        .set("KW", kw)
+        .set("SD", sd)
+        .set("SH", sh)
+        .set("SW", sw)
+}
+
+/// Whether places need more than 32 bits.
+fn is_wide(conv: &Conv) -> bool {
+    let most = 1 << 30;
+    let places = |sizes: [usize; 3]| sizes.into_iter().fold(1, usize::saturating_mul);
+    let reach = |dim: usize| {
+        let window = conv.dilation[dim].saturating_mul(conv.kernel[dim]);
+        conv.input[dim].saturating_add(conv.pad[dim]).saturating_add(window).saturating_add(conv.stride[dim])
+    };
+    places(conv.input) >= most
+        || places(conv.output) >= most
+        || places(conv.kernel) >= most
+        || (0..3).any(|dim| reach(dim) >= most)
+}
+
+/// The problem as the kernel's struct.
+fn problem(conv: &Conv) -> SmallVec<[u64; 16]> {
+    let sizes = [conv.batch, conv.groups, conv.c_in, conv.c_out];
+    let dims = [conv.input, conv.output, conv.pad, conv.dilation];
+    sizes.into_iter().chain(dims.into_iter().flatten()).map(|size| size as u64).collect()
+}
+
+/// As the CPU's [`forward`](crate::backend::cpu::nn::conv::forward).
+///
+/// # Errors
+/// If memory runs out, or the kernel cannot be compiled or started.
+pub(crate) fn forward(
+    op: &'static str,
+    ordinal: usize,
+    x: View<'_>,
+    w: View<'_>,
+    bias: Option<View<'_>>,
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    products(op, ordinal, Kind::Forward, [w, x], bias, conv, out)
+}
+
+/// As the CPU's [`input_gradient`](crate::backend::cpu::nn::conv::input_gradient).
+///
+/// # Errors
+/// As for [`forward`].
+pub(crate) fn input_gradient(
+    op: &'static str,
+    ordinal: usize,
+    g: View<'_>,
+    w: View<'_>,
+    bias: Option<View<'_>>,
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    products(op, ordinal, Kind::Input, [w, g], bias, conv, out)
+}
+
+/// As the CPU's [`weight_gradient`](crate::backend::cpu::nn::conv::weight_gradient).
+///
+/// # Errors
+/// As for [`forward`].
+pub(crate) fn weight_gradient(
+    op: &'static str,
+    ordinal: usize,
+    x: View<'_>,
+    g: View<'_>,
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    products(op, ordinal, Kind::Weight, [g, x], None, conv, out)
+}
+
+fn products(
+    op: &'static str,
+    ordinal: usize,
+    kind: Kind,
+    [a, b]: [View<'_>; 2],
+    bias: Option<View<'_>>,
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (gpu, numel) = (gpu(op, ordinal)?, out.layout.numel());
+    if numel == 0 {
+        return Ok(());
+    }
+    let count = |sizes: [usize; 3]| sizes.iter().product::<usize>();
+    let (kernel, output) = (count(conv.kernel), count(conv.output));
+    let (rows, columns, inner) = match kind {
+        Kind::Forward => (conv.c_out, conv.batch * output, conv.c_in * kernel),
+        Kind::Input => (conv.c_in, conv.batch * count(conv.input), conv.c_out * kernel),
+        Kind::Weight => (conv.c_out, conv.c_in * kernel, conv.batch * output),
+    };
+    if inner == 0 && bias.is_none() {
+        return chain::fill(op, ordinal, out, Scalar::F64(0.0));
+    }
+    let (a, b) = (InOrder::new(op, ordinal, a)?, InOrder::new(op, ordinal, b)?);
+    let source = source(kind, conv, out.dtype, is_wide(conv));
+    let operands = Arguments::new().at(a.first).at(b.first);
+    let (bias, y) = (bias.map(|bias| bias.first()), out.first().cast_const());
+    let words = problem(conv);
+    if kind != Kind::Weight && rows < FEW {
+        let arguments = operands.at_or_null(bias).at(y).words(&words).size(numel);
+        let function = source.function(op, gpu, "direct")?;
+        // SAFETY: all operands lie in order (L2) and have the problem's sizes, as has the output.
+        return unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 256, 256)) };
+    }
+    if kind == Kind::Weight && rows < FEW && conv.c_in < FEW {
+        let arguments = operands.at(y).words(&words).size(numel);
+        let function = source.function(op, gpu, "direct_weight")?;
+        // SAFETY: as above.
+        return unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 1, 256)) };
+    }
+    let tiles = conv.groups * rows.div_ceil(TILE) * columns.div_ceil(TILE);
+    let splits = if kind == Kind::Weight { (BLOCKS / tiles).clamp(1, inner.div_ceil(STEP * 32)) } else { 1 };
+    let length = inner.div_ceil(splits).next_multiple_of(STEP);
+    let splits = inner.div_ceil(length).max(1);
+    let compute = compute_dtype(out.dtype);
+    let bytes = if kind == Kind::Weight { (numel * compute.size()).saturating_mul(splits) } else { 0 };
+    let partial = Storage::new(op, Device::Cuda(ordinal), bytes)?;
+    let arguments = operands.at_or_null(bias).at(y).at(partial.as_ptr()).words(&words).size(splits).size(length);
+    let grid = Grid { blocks: [tiles * splits, 1], threads: [256, 1], shared: 0 };
+    let function = source.function(op, gpu, "tiles")?;
+    // SAFETY: as above; there is room for each part's sums.
+    unsafe { arguments.launch(op, gpu, function, grid)? };
+    if kind == Kind::Weight {
+        let arguments = Arguments::new().at(partial.as_ptr()).at(y).size(numel).size(splits);
+        let function = source.function(op, gpu, "add_parts")?;
+        // SAFETY: the parts have as many sums as the output elements.
+        unsafe { arguments.launch(op, gpu, function, Grid::over(numel, 256, 256))? };
+    }
+    Ok(())
+}

@@ -1,0 +1,752 @@
+//! Convolutions and their transposes.
+//!
+//! There are three kernels: forward (`y` from `x` and the weight), the gradient of the input (from that of `y` and the weight, which is
+//! what a transposed convolution computes) and the gradient of the weight. Each is linear in both of its tensors, and the derivative of
+//! each is made of the other two.
+
+use super::elementwise::common_dtype;
+use super::ops;
+use super::reduce::float_only;
+use super::sample::{ErrorCase, Sample, error, normal, sample};
+use super::{Arg, ArgKind, FromArg};
+use crate::autograd::{BackwardContext, Grads};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Conv;
+use crate::backend::{self, kernel};
+use crate::error::bail;
+use crate::layout::Layout;
+use crate::options::options;
+use crate::vmap::{Level, innermost};
+use crate::{DType, Device, Dims, Result, Shape, Sizes, Tensor};
+use smallvec::{SmallVec, smallvec};
+
+/// The padding of a convolution: how many zeros there are at both ends of each dimension.
+///
+/// ```
+/// use cotangent::{ConvOptions, ConvPadding, Tensor};
+/// let (x, weight) = (Tensor::ones([1, 1, 5])?, Tensor::ones([1, 1, 3])?);
+/// assert_eq!(x.conv1d(&weight)?.shape(), [1, 1, 3]);
+/// assert_eq!(x.conv1d_with(&weight, ConvOptions::new().padding(2))?.shape(), [1, 1, 7]);
+/// assert_eq!(x.conv1d_with(&weight, ConvOptions::new().padding(ConvPadding::Same))?.shape(), [1, 1, 5]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConvPadding {
+    /// None: windows stay inside the input.
+    Valid,
+    /// As many as give the output the size of the input; if that is an odd number, one more at the end.
+    Same,
+    /// A number for each dimension, or one for all.
+    Zeros(Sizes),
+}
+
+impl<T: Into<Sizes>> From<T> for ConvPadding {
+    fn from(sizes: T) -> ConvPadding {
+        ConvPadding::Zeros(sizes.into())
+    }
+}
+
+impl<'a> FromArg<'a> for ConvPadding {
+    const KIND: ArgKind = ArgKind::Sizes;
+
+    fn from_arg(arg: &'a Arg) -> Option<ConvPadding> {
+        match arg {
+            Arg::Text(word) if word == "same" => Some(ConvPadding::Same),
+            Arg::Text(word) if word == "valid" => Some(ConvPadding::Valid),
+            other => Sizes::from_arg(other).map(ConvPadding::Zeros),
+        }
+    }
+}
+
+impl From<ConvPadding> for Arg {
+    fn from(padding: ConvPadding) -> Arg {
+        match padding {
+            ConvPadding::Valid => Arg::from("valid"),
+            ConvPadding::Same => Arg::from("same"),
+            ConvPadding::Zeros(sizes) => Arg::from(sizes),
+        }
+    }
+}
+
+options! {
+    /// The options of [`Tensor::conv1d_with`], [`Tensor::conv2d_with`] and [`Tensor::conv3d_with`]. What is given for a dimension
+    /// may be one number for all of them.
+    ///
+    /// ```
+    /// use cotangent::{ConvOptions, Tensor};
+    /// let (x, weight) = (Tensor::ones([1, 2, 9, 9])?, Tensor::ones([4, 1, 3, 3])?);
+    /// let y = x.conv2d_with(&weight, ConvOptions::new().stride(2).padding([1, 0]).groups(2_usize))?;
+    /// assert_eq!(y.shape(), [1, 4, 5, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ConvOptions<'a> {
+        /// What is added to each channel of the result.
+        bias: Option<&'a Tensor> = None,
+        /// The step of the windows.
+        stride: Sizes = Sizes::from(1),
+        /// Zeros around the input.
+        padding: ConvPadding = ConvPadding::from(0),
+        /// The step between the elements of a window.
+        dilation: Sizes = Sizes::from(1),
+        /// The number of groups of channels that have nothing to do with each other.
+        groups: usize = 1,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::conv_transpose1d_with`], [`Tensor::conv_transpose2d_with`] and [`Tensor::conv_transpose3d_with`]. What is
+    /// given for a dimension may be one number for all of them.
+    ///
+    /// ```
+    /// use cotangent::{ConvTransposeOptions, Tensor};
+    /// let (x, weight) = (Tensor::ones([1, 2, 4, 4])?, Tensor::ones([2, 3, 3, 3])?);
+    /// let y = x.conv_transpose2d_with(&weight, ConvTransposeOptions::new().stride(2).padding(1).output_padding(1))?;
+    /// assert_eq!(y.shape(), [1, 3, 8, 8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ConvTransposeOptions<'a> {
+        /// What is added to each channel of the result.
+        bias: Option<&'a Tensor> = None,
+        /// The step of the windows.
+        stride: Sizes = Sizes::from(1),
+        /// How many elements the result lacks at both ends.
+        padding: Sizes = Sizes::from(0),
+        /// How many it has more at the end, where several sizes would have given the input.
+        output_padding: Sizes = Sizes::from(0),
+        /// The number of groups of channels that have nothing to do with each other.
+        groups: usize = 1,
+        /// The step between the elements of a window.
+        dilation: Sizes = Sizes::from(1),
+    }
+}
+
+impl<'a> From<&'a Tensor> for ConvOptions<'a> {
+    fn from(bias: &'a Tensor) -> ConvOptions<'a> {
+        ConvOptions::new().bias(bias)
+    }
+}
+
+impl<'a> From<&'a Tensor> for ConvTransposeOptions<'a> {
+    fn from(bias: &'a Tensor) -> ConvTransposeOptions<'a> {
+        ConvTransposeOptions::new().bias(bias)
+    }
+}
+
+/// # Convolutions
+#[ops]
+impl Tensor {
+    /// The sum of products of a weight `[out channels, in channels / groups, size]` with each window of an input
+    /// `[batch, in channels, length]`, or of one without a batch. The bias, stride, padding, dilation and groups are options.
+    ///
+    /// ```
+    /// # use cotangent::{ConvOptions, tensor};
+    /// let (x, weight) = (tensor!([[1.0, 2.0, 3.0, 4.0]])?, tensor!([[[1.0, 10.0]]])?);
+    /// assert_eq!(x.conv1d(&weight)?.to_vec::<f32>()?, [21.0, 32.0, 43.0]);
+    /// let y = x.conv1d_with(&weight, ConvOptions::new().stride(2).padding(1))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [10.0, 32.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are not of floating point.
+    #[op(samples = conv1d_samples, errors = conv1d_errors)]
+    pub fn conv1d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
+        convolution("conv1d", 1, self, weight, &options)
+    }
+
+    /// The sum of products of a weight `[out channels, in channels / groups, height, width]` with each window of an image
+    /// `[batch, in channels, height, width]`, or of one without a batch. The bias, stride, padding, dilation and groups are
+    /// options.
+    ///
+    /// ```
+    /// # use cotangent::{ConvOptions, Tensor};
+    /// let (x, weight) = (Tensor::ones([8, 3, 32, 32])?, Tensor::ones([16, 3, 3, 3])?);
+    /// assert_eq!(x.conv2d(&weight)?.shape(), [8, 16, 30, 30]);
+    /// let y = x.conv2d_with(&weight, ConvOptions::new().stride(2).padding(1))?;
+    /// assert_eq!((y.shape(), y.get((0, 0, 1, 1))?.item::<f32>()?), (&[8, 16, 16, 16][..], 27.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`conv1d`](Self::conv1d).
+    #[op(samples = conv2d_samples, errors = conv2d_errors)]
+    pub fn conv2d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
+        convolution("conv2d", 2, self, weight, &options)
+    }
+
+    /// The sum of products of a weight `[out channels, in channels / groups, depth, height, width]` with each window of a volume
+    /// `[batch, in channels, depth, height, width]`, or of one without a batch. The bias, stride, padding, dilation and groups
+    /// are options.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (x, weight) = (Tensor::ones([2, 3, 8, 8, 8])?, Tensor::ones([4, 3, 3, 3, 3])?);
+    /// assert_eq!(x.conv3d(&weight)?.shape(), [2, 4, 6, 6, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`conv1d`](Self::conv1d).
+    #[op(samples = conv3d_samples, errors = conv3d_errors)]
+    pub fn conv3d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
+        convolution("conv3d", 3, self, weight, &options)
+    }
+
+    /// The transpose of [`conv1d`](Self::conv1d): what it does to the gradient of its result. Each element of an input
+    /// `[batch, in channels, length]` is spread by a weight `[in channels, out channels / groups, size]`.
+    ///
+    /// ```
+    /// # use cotangent::{ConvTransposeOptions, tensor};
+    /// let (x, weight) = (tensor!([[1.0, 2.0, 3.0]])?, tensor!([[[1.0, 10.0]]])?);
+    /// assert_eq!(x.conv_transpose1d(&weight)?.to_vec::<f32>()?, [1.0, 12.0, 23.0, 30.0]);
+    /// let y = x.conv_transpose1d_with(&weight, ConvTransposeOptions::new().stride(2))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit each other, the padding leaves nothing, the output padding is not below the stride or the
+    /// dilation, or the tensors are not of floating point.
+    #[op(samples = conv_transpose1d_samples, errors = conv_transpose1d_errors)]
+    pub fn conv_transpose1d<'a>(
+        &self,
+        weight: &Tensor,
+        options: impl Into<ConvTransposeOptions<'a>>,
+    ) -> Result<Tensor> {
+        transposed("conv_transpose1d", 1, self, weight, &options)
+    }
+
+    /// The transpose of [`conv2d`](Self::conv2d), as [`conv_transpose1d`](Self::conv_transpose1d) is that of
+    /// [`conv1d`](Self::conv1d).
+    ///
+    /// ```
+    /// # use cotangent::{ConvTransposeOptions, Tensor};
+    /// let (x, weight) = (Tensor::ones([8, 16, 7, 7])?, Tensor::ones([16, 4, 2, 2])?);
+    /// let y = x.conv_transpose2d_with(&weight, ConvTransposeOptions::new().stride(2))?;
+    /// assert_eq!(y.shape(), [8, 4, 14, 14]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`conv_transpose1d`](Self::conv_transpose1d).
+    #[op(samples = conv_transpose2d_samples, errors = conv_transpose2d_errors)]
+    pub fn conv_transpose2d<'a>(
+        &self,
+        weight: &Tensor,
+        options: impl Into<ConvTransposeOptions<'a>>,
+    ) -> Result<Tensor> {
+        transposed("conv_transpose2d", 2, self, weight, &options)
+    }
+
+    /// The transpose of [`conv3d`](Self::conv3d), as [`conv_transpose1d`](Self::conv_transpose1d) is that of
+    /// [`conv1d`](Self::conv1d).
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (x, weight) = (Tensor::ones([2, 3, 4, 4, 4])?, Tensor::ones([3, 5, 2, 2, 2])?);
+    /// assert_eq!(x.conv_transpose3d(&weight)?.shape(), [2, 5, 5, 5, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`conv_transpose1d`](Self::conv_transpose1d).
+    #[op(samples = conv_transpose3d_samples, errors = conv_transpose3d_errors)]
+    pub fn conv_transpose3d<'a>(
+        &self,
+        weight: &Tensor,
+        options: impl Into<ConvTransposeOptions<'a>>,
+    ) -> Result<Tensor> {
+        transposed("conv_transpose3d", 3, self, weight, &options)
+    }
+}
+
+/// A number for each of the last `rank` of three dimensions, and `other` for those before; none is below `least`.
+pub(super) fn each(
+    op: &'static str,
+    name: &str,
+    sizes: &[isize],
+    rank: usize,
+    least: usize,
+    other: usize,
+) -> Result<[usize; 3]> {
+    if sizes.len() != 1 && sizes.len() != rank {
+        bail!(Value, op, "{name} {sizes:?} must be one number, or {rank}");
+    }
+    let mut all = [other; 3];
+    for dim in 0..rank {
+        let size = sizes[if sizes.len() == 1 { 0 } else { dim }];
+        match usize::try_from(size) {
+            Ok(size) if size >= least => all[3 - rank + dim] = size,
+            _ => bail!(Value, op, "{name} {sizes:?}: none may be below {least}"),
+        }
+    }
+    Ok(all)
+}
+
+/// The sizes behind batch and channels, as three.
+pub(super) fn spatial(shape: &[usize], rank: usize) -> [usize; 3] {
+    let mut all = [1; 3];
+    all[3 - rank..].copy_from_slice(&shape[shape.len() - rank..]);
+    all
+}
+
+/// What both kinds of convolution check: ranks, dtypes and groups. The input gets a batch of one if it has none.
+struct Operands {
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    unbatched: bool,
+}
+
+impl Operands {
+    #[track_caller]
+    fn new(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Self> {
+        let unbatched = x.rank() == rank + 1;
+        if !(unbatched || x.rank() == rank + 2) || w.rank() != rank + 2 {
+            let (x, w, all) = (x.shape(), w.shape(), rank + 2);
+            bail!(
+                Shape,
+                op,
+                "an input of shape {x:?} and a weight of shape {w:?}: these must have {all} dimensions, the input {} without a batch",
+                rank + 1
+            );
+        }
+        if groups == 0 {
+            bail!(Value, op, "groups 0: there must be at least one");
+        }
+        let mut dtype = x.dtype();
+        for t in [Some(x), Some(w), bias].into_iter().flatten() {
+            float_only(op, t)?;
+            backend::common_device(op, x.device(), [t.device()])?;
+            dtype = common_dtype(op, dtype, t.dtype())?;
+        }
+        let x = if unbatched { x.unsqueeze(0)? } else { x.clone() };
+        let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
+        Ok(Operands { x: x.to_dtype(dtype)?, weight: w.to_dtype(dtype)?, bias, unbatched })
+    }
+
+    fn misfit<T>(&self, op: &'static str, groups: usize, must: &str) -> Result<T> {
+        let (x, w) = (self.x.shape(), self.weight.shape());
+        let bias = self.bias.as_ref().map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
+        bail!(Shape, op, "an input of shape {x:?} does not fit a weight of shape {w:?}{bias} in {groups} groups: {must}")
+    }
+
+    fn finish(&self, y: Tensor) -> Result<Tensor> {
+        if self.unbatched { y.squeeze(0) } else { Ok(y) }
+    }
+}
+
+#[track_caller]
+fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &ConvOptions<'_>) -> Result<Tensor> {
+    let groups = options.groups;
+    let all = Operands::new(op, rank, x, w, options.bias, groups)?;
+    let (xs, ws) = (all.x.shape(), all.weight.shape());
+    let fits = ws[0].is_multiple_of(groups)
+        && ws[1].checked_mul(groups) == Some(xs[1])
+        && all.bias.as_ref().is_none_or(|bias| bias.shape() == [ws[0]]);
+    if !fits {
+        return all.misfit(op, groups, "these must be [batch, in, ..], [out, in / groups, ..] and [out]");
+    }
+    let stride = each(op, "stride", &options.stride.0, rank, 1, 1)?;
+    let dilation = each(op, "dilation", &options.dilation.0, rank, 1, 1)?;
+    let (input, kernel) = (spatial(xs, rank), spatial(ws, rank));
+    if kernel.contains(&0) {
+        bail!(Shape, op, "a weight of shape {ws:?} has windows without elements");
+    }
+    // What the padding adds in front, and in all.
+    let (pad, more) = match &options.padding {
+        ConvPadding::Valid => ([0; 3], [0; 3]),
+        ConvPadding::Same => {
+            if stride != [1; 3] {
+                bail!(Value, op, "the padding `same` is for a stride of 1, not of {:?}", &options.stride.0[..]);
+            }
+            let span: [usize; 3] = std::array::from_fn(|dim| dilation[dim].saturating_mul(kernel[dim] - 1));
+            (span.map(|span| span / 2), span)
+        }
+        ConvPadding::Zeros(sizes) => {
+            let pad = each(op, "padding", &sizes.0, rank, 0, 0)?;
+            (pad, pad.map(|pad| pad.saturating_mul(2)))
+        }
+    };
+    let mut output = [0; 3];
+    for dim in 0..3 {
+        let span = dilation[dim].checked_mul(kernel[dim] - 1).and_then(|span| span.checked_add(1));
+        let padded = input[dim].checked_add(more[dim]).filter(|&padded| isize::try_from(padded).is_ok());
+        output[dim] = match (span, padded) {
+            (Some(span), Some(padded)) if span <= padded => (padded - span) / stride[dim] + 1,
+            _ => {
+                let (kernel, dilation) = (&kernel[3 - rank..], &dilation[3 - rank..]);
+                bail!(
+                    Shape,
+                    op,
+                    "windows of {kernel:?} with dilation {dilation:?} are larger than an input of shape {xs:?} with a padding of {:?} in all",
+                    &more[3 - rank..]
+                );
+            }
+        };
+    }
+    let conv = Conv {
+        batch: xs[0],
+        groups,
+        c_in: ws[1],
+        c_out: ws[0] / groups,
+        input,
+        output,
+        kernel,
+        stride,
+        pad,
+        dilation,
+    };
+    all.finish(forward(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
+}
+
+#[track_caller]
+fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &ConvTransposeOptions<'_>) -> Result<Tensor> {
+    let groups = options.groups;
+    let all = Operands::new(op, rank, x, w, options.bias, groups)?;
+    let (xs, ws) = (all.x.shape(), all.weight.shape());
+    let out = ws[1].checked_mul(groups);
+    let fits = ws[0].is_multiple_of(groups)
+        && ws[0] == xs[1]
+        && out.is_some_and(|out| all.bias.as_ref().is_none_or(|bias| bias.shape() == [out]));
+    if !fits {
+        return all.misfit(op, groups, "these must be [batch, in, ..], [in, out / groups, ..] and [out]");
+    }
+    let stride = each(op, "stride", &options.stride.0, rank, 1, 1)?;
+    let dilation = each(op, "dilation", &options.dilation.0, rank, 1, 1)?;
+    let pad = each(op, "padding", &options.padding.0, rank, 0, 0)?;
+    let more = each(op, "output_padding", &options.output_padding.0, rank, 0, 0)?;
+    let (output, kernel) = (spatial(xs, rank), spatial(ws, rank));
+    if kernel.contains(&0) || output.contains(&0) {
+        bail!(Shape, op, "an input of shape {xs:?} or a weight of shape {ws:?} has windows without elements");
+    }
+    if (0..3).any(|dim| more[dim] >= stride[dim].max(dilation[dim])) {
+        let (more, stride, dilation) = (&more[3 - rank..], &stride[3 - rank..], &dilation[3 - rank..]);
+        bail!(Value, op, "output_padding {more:?} must be below the stride {stride:?} or the dilation {dilation:?}");
+    }
+    let mut input = [1; 3];
+    for dim in 0..3 {
+        let wide = |x: usize| x as i128;
+        let steps = (wide(output[dim]) - 1).checked_mul(wide(stride[dim]));
+        let span = wide(dilation[dim]).checked_mul(wide(kernel[dim]) - 1);
+        let size = steps.zip(span).map(|(steps, span)| steps + span + wide(more[dim]) + 1 - 2 * wide(pad[dim]));
+        // The places before the padding is taken off are numbers, too.
+        let fits = |size: &i128| *size >= 0 && *size + 2 * wide(pad[dim]) <= isize::MAX as i128;
+        match size.filter(fits) {
+            Some(size) => input[dim] = size as usize,
+            None => {
+                let (pad, kernel) = (&pad[3 - rank..], &kernel[3 - rank..]);
+                bail!(Shape, op, "an input of shape {xs:?} with windows of {kernel:?} and a padding of {pad:?} gives no output that can be");
+            }
+        }
+    }
+    let conv = Conv {
+        batch: xs[0],
+        groups,
+        c_in: ws[1],
+        c_out: ws[0] / groups,
+        input,
+        output,
+        kernel,
+        stride,
+        pad,
+        dilation,
+    };
+    all.finish(input_gradient(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
+}
+
+/// A layout of two dimensions and up to three more, as one of five.
+pub(super) fn five(op: &'static str, layout: &Layout) -> Result<Layout> {
+    (layout.rank()..5).try_fold(layout.clone(), |layout, _| layout.unsqueeze(op, 2))
+}
+
+fn shape(first: [usize; 2], sizes: [usize; 3], rank: usize) -> Shape {
+    first.into_iter().chain(sizes[3 - rank..].iter().copied()).collect()
+}
+
+/// All dimensions but the channels.
+fn but_channels(rank: usize) -> Dims {
+    let all: SmallVec<[isize; 5]> = (0..rank as isize + 2).filter(|&dim| dim != 1).collect();
+    Dims::from(&all[..])
+}
+
+/// A kernel's bias, in the compute dtype.
+fn wide_bias(bias: Option<&Tensor>) -> Result<Option<Tensor>> {
+    bias.map(|bias| bias.detach().to_dtype(compute_dtype(bias.dtype()))?.contiguous()).transpose()
+}
+
+/// An operand whose rows lie side by side, as the CPU's kernels read them fastest.
+fn in_rows(x: &Tensor) -> Result<Tensor> {
+    let x = x.detach();
+    if x.device() != Device::Cpu || x.strides().last() == Some(&1) { Ok(x) } else { x.contiguous() }
+}
+
+/// `[batch, groups · c_out, output..]` from `[batch, groups · c_in, input..]` and a weight.
+#[track_caller]
+fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
+    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(w), bias].into_iter().flatten().collect();
+    if let Some(level) = innermost(inputs.iter().copied()) {
+        let y = Examples::new(level, conv, [x, w])?.forward(op)?;
+        return with_bias(y, bias);
+    }
+    let (rank, conv) = (x.rank() - 2, *conv);
+    let to = shape([conv.batch, conv.groups * conv.c_out], conv.output, rank);
+    let (rows, weight, wide) = (in_rows(x)?, w.detach().contiguous()?, wide_bias(bias)?);
+    let y = Tensor::build(op, to, x.dtype(), x.device(), |out| {
+        let [lx, lw, ly] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
+        let (lx, lw, ly) = (lx?, lw?, ly?);
+        let (x, w, bias) = (rows.as_view_with(&lx)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
+        let mut out = out.part(&ly);
+        kernel!("convolution" on [x, w, out]: nn::conv::forward(x, w, bias, &conv, &mut out))
+    })?;
+    y.record(op, &inputs, |save| {
+        let (x, w, biased) = (save.save_for(1, x), save.save_for(0, w), bias.is_some());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let mut grads: Grads = smallvec![
+                ctx.want(0, || input_gradient(op, g, w.get()?, None, &conv))?,
+                ctx.want(1, || weight_gradient(op, x.get()?, g, &conv))?
+            ];
+            if biased {
+                grads.push(ctx.want(2, || g.sum(but_channels(rank)))?);
+            }
+            Ok(grads)
+        }
+    })
+}
+
+/// `[batch, groups · c_in, input..]` from `[batch, groups · c_out, output..]` and a weight.
+#[track_caller]
+fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
+    let inputs: SmallVec<[&Tensor; 3]> = [Some(g), Some(w), bias].into_iter().flatten().collect();
+    if let Some(level) = innermost(inputs.iter().copied()) {
+        let x = Examples::new(level, conv, [g, w])?.input_gradient(op)?;
+        return with_bias(x, bias);
+    }
+    let (rank, conv) = (g.rank() - 2, *conv);
+    let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, rank);
+    let (rows, weight, wide) = (in_rows(g)?, w.detach().contiguous()?, wide_bias(bias)?);
+    let x = Tensor::build(op, to, g.dtype(), g.device(), |out| {
+        let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
+        let (lg, lw, lx) = (lg?, lw?, lx?);
+        let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
+        let mut out = out.part(&lx);
+        kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, &conv, &mut out))
+    })?;
+    x.record(op, &inputs, |save| {
+        let (g, w, biased) = (save.save_for(1, g), save.save_for(0, w), bias.is_some());
+        move |ctx: &BackwardContext, gx: &Tensor| {
+            let mut grads: Grads = smallvec![
+                ctx.want(0, || forward(op, gx, w.get()?, None, &conv))?,
+                ctx.want(1, || weight_gradient(op, gx, g.get()?, &conv))?
+            ];
+            if biased {
+                grads.push(ctx.want(2, || gx.sum(but_channels(rank)))?);
+            }
+            Ok(grads)
+        }
+    })
+}
+
+/// `[groups · c_out, c_in, kernel..]` from `[batch, groups · c_in, input..]` and `[batch, groups · c_out, output..]`.
+#[track_caller]
+fn weight_gradient(op: &'static str, x: &Tensor, g: &Tensor, conv: &Conv) -> Result<Tensor> {
+    if let Some(level) = innermost([x, g]) {
+        return Examples::new(level, conv, [x, g])?.weight_gradient(op);
+    }
+    let (rank, conv) = (x.rank() - 2, *conv);
+    let to = shape([conv.groups * conv.c_out, conv.c_in], conv.kernel, rank);
+    let (x_rows, g_rows) = (in_rows(x)?, in_rows(g)?);
+    let w = Tensor::build(op, to, x.dtype(), x.device(), |out| {
+        let [lx, lg, lw] = [x_rows.layout(), g_rows.layout(), out.layout].map(|layout| five(op, layout));
+        let (lx, lg, lw) = (lx?, lg?, lw?);
+        let (x, g) = (x_rows.as_view_with(&lx)?, g_rows.as_view_with(&lg)?);
+        let mut out = out.part(&lw);
+        kernel!("convolution" on [x, g, out]: nn::conv::weight_gradient(x, g, &conv, &mut out))
+    })?;
+    w.record(op, &[x, g], |save| {
+        let (x, g) = (save.save_for(1, x), save.save_for(0, g));
+        move |ctx: &BackwardContext, gw: &Tensor| {
+            Ok(smallvec![
+                ctx.want(0, || input_gradient(op, g.get()?, gw, None, &conv))?,
+                ctx.want(1, || forward(op, x.get()?, gw, None, &conv))?
+            ])
+        }
+    })
+}
+
+#[track_caller]
+fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let Some(bias) = bias else { return Ok(y) };
+    let ones = std::iter::repeat_n(1, y.rank() - 2);
+    let shape: Shape = std::iter::once(bias.shape()[0]).chain(ones).collect();
+    y.add(&bias.reshape(shape)?)
+}
+
+/// The examples of a `vmap` as one convolution: in its batch, where the weight is one for all of them, and else as groups.
+struct Examples {
+    level: Level,
+    conv: Conv,
+    operands: [Tensor; 2],
+    /// Whether the second operand is one for all.
+    shared: bool,
+}
+
+impl Examples {
+    #[track_caller]
+    fn new(level: Level, conv: &Conv, [a, b]: [&Tensor; 2]) -> Result<Examples> {
+        let own = |x: &Tensor| x.batch_dims().is_some_and(|dims| dims.iter().any(|dim| dim.level == level.number));
+        let shared = !own(b) && !b.requires_grad();
+        let b = if shared { b.clone() } else { b.unbatch(level)? };
+        Ok(Examples { level, conv: *conv, operands: [a.unbatch(level)?, b], shared })
+    }
+
+    /// The batch as a part of the first dimension.
+    fn in_batch(&self, x: &Tensor) -> Result<Tensor> {
+        x.flatten(0, 1)
+    }
+
+    /// The examples as groups: `[examples, batch, channels, ..]` as `[batch, examples · channels, ..]`.
+    fn in_groups(&self, x: &Tensor) -> Result<Tensor> {
+        x.movedim(0, 1)?.flatten(1, 2)
+    }
+
+    fn batches(&self) -> Conv {
+        Conv { batch: self.conv.batch * self.level.size, ..self.conv }
+    }
+
+    fn groups(&self) -> Conv {
+        Conv { groups: self.conv.groups * self.level.size, ..self.conv }
+    }
+
+    /// A result of [`in_batch`](Self::in_batch).
+    fn from_batch(&self, y: &Tensor) -> Result<Tensor> {
+        y.unflatten(0, [self.level.size, self.conv.batch])?.batch(self.level)
+    }
+
+    /// A result of [`in_groups`](Self::in_groups).
+    fn from_groups(&self, y: &Tensor) -> Result<Tensor> {
+        let channels = y.shape()[1] / self.level.size.max(1);
+        y.unflatten(1, [self.level.size, channels])?.movedim(1, 0)?.batch(self.level)
+    }
+
+    fn forward(&self, op: &'static str) -> Result<Tensor> {
+        let [x, w] = &self.operands;
+        if self.shared {
+            return self.from_batch(&forward(op, &self.in_batch(x)?, w, None, &self.batches())?);
+        }
+        self.from_groups(&forward(op, &self.in_groups(x)?, &w.flatten(0, 1)?, None, &self.groups())?)
+    }
+
+    fn input_gradient(&self, op: &'static str) -> Result<Tensor> {
+        let [g, w] = &self.operands;
+        if self.shared {
+            return self.from_batch(&input_gradient(op, &self.in_batch(g)?, w, None, &self.batches())?);
+        }
+        self.from_groups(&input_gradient(op, &self.in_groups(g)?, &w.flatten(0, 1)?, None, &self.groups())?)
+    }
+
+    fn weight_gradient(&self, op: &'static str) -> Result<Tensor> {
+        let [x, g] = &self.operands;
+        let g = if self.shared { g.unbatch(self.level)? } else { g.clone() };
+        let w = weight_gradient(op, &self.in_groups(x)?, &self.in_groups(&g)?, &self.groups())?;
+        w.unflatten(0, [self.level.size, self.conv.groups * self.conv.c_out])?.batch(self.level)
+    }
+}
+
+/// Samples for one rank: the sizes of an input and of a kernel, and how they are called.
+fn conv_samples(rank: usize) -> Result<Vec<Sample>> {
+    let dims = |n: usize, c: usize, sizes: [usize; 3]| shape([n, c], sizes, rank);
+    let x = |n: usize, c: usize, sizes: [usize; 3]| normal(dims(n, c, sizes), 1);
+    let w = |o: usize, c: usize, sizes: [usize; 3]| normal(dims(o, c, sizes), 2);
+    let small = if rank == 3 { [3, 3, 4] } else { [3, 4, 5] };
+    let mut all = vec![
+        sample![x(2, 3, small)?, w(2, 3, [2, 2, 3])?],
+        sample![x(1, 2, small)?, w(3, 2, [2, 3, 2])?, normal([3], 3)?; stride = 2, padding = 1],
+        sample![x(2, 2, small)?, w(4, 1, [2, 2, 2])?; groups = 2, padding = vec![1; rank], dilation = 2],
+        sample![x(2, 2, small)?.squeeze(0)?.select(0, 0)?, w(2, 2, [1, 1, 1])?, normal([2], 3)?],
+        sample![x(1, 2, small)?, w(9, 2, [2, 2, 2])?; padding = "same"],
+        sample![x(2, 9, [2, 2, 3])?, w(2, 9, [2, 2, 2])?; stride = 3, padding = 1],
+        sample![x(2, 3, small)?, w(10, 3, [1, 1, 1])?, normal([10], 3)?],
+        sample![x(0, 2, small)?, w(2, 2, [2, 2, 2])?],
+        sample![x(2, 0, small)?, w(2, 0, [2, 2, 2])?, normal([2], 3)?],
+    ];
+    if rank < 3 {
+        all.push(sample![x(1, 3, [3, 5, 17])?, w(3, 1, [2, 3, 3])?; groups = 3, padding = 1, stride = vec![2; rank]]);
+        all.push(sample![x(2, 2, [3, 5, 7])?, w(8, 1, [2, 3, 3])?, normal([8], 3)?; groups = 2, padding = 2, dilation = 2]);
+        all.push(sample![x(1, 1, [3, 4, 9])?, w(8, 1, [2, 2, 2])?; stride = 4, padding = "valid"]);
+    }
+    Ok(all)
+}
+
+fn transposed_samples(rank: usize) -> Result<Vec<Sample>> {
+    let x = |n: usize, c: usize, sizes: [usize; 3]| normal(shape([n, c], sizes, rank), 1);
+    let w = |o: usize, c: usize, sizes: [usize; 3]| normal(shape([o, c], sizes, rank), 2);
+    let small = [2, 2, 3];
+    let mut all = vec![
+        sample![x(2, 2, small)?, w(2, 3, [2, 2, 3])?],
+        sample![x(1, 2, small)?, w(2, 3, [2, 3, 2])?, normal([3], 3)?; stride = 2, padding = 1, output_padding = 1],
+        sample![x(2, 2, small)?, w(2, 2, [2, 2, 2])?; groups = 2, dilation = 2],
+        sample![x(1, 2, small)?.select(0, 0)?, w(2, 9, [1, 2, 2])?, normal([9], 3)?; stride = vec![3; rank]],
+        sample![x(1, 9, small)?, w(9, 1, [1, 2, 2])?; groups = 9, stride = 2],
+        sample![x(0, 2, small)?, w(2, 2, [2, 2, 2])?],
+    ];
+    if rank < 3 {
+        all.push(sample![x(1, 3, [3, 3, 9])?, w(3, 8, [3, 3, 3])?; stride = 2, padding = 2, dilation = 2]);
+    }
+    Ok(all)
+}
+
+macro_rules! of_rank {
+    ($($samples:ident $errors:ident $of:ident $refusals:ident $rank:literal;)+) => {$(
+        fn $samples() -> Result<Vec<Sample>> {
+            $of($rank)
+        }
+
+        fn $errors() -> Result<Vec<ErrorCase>> {
+            $refusals($rank)
+        }
+    )+};
+}
+of_rank! {
+    conv1d_samples conv1d_errors conv_samples conv_errors 1;
+    conv2d_samples conv2d_errors conv_samples conv_errors 2;
+    conv3d_samples conv3d_errors conv_samples conv_errors 3;
+    conv_transpose1d_samples conv_transpose1d_errors transposed_samples transposed_errors 1;
+    conv_transpose2d_samples conv_transpose2d_errors transposed_samples transposed_errors 2;
+    conv_transpose3d_samples conv_transpose3d_errors transposed_samples transposed_errors 3;
+}
+
+fn conv_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let cube = |a: usize, b: usize, size: usize| normal(shape([a, b], [size; 3], rank), 1);
+    let (x, w) = (cube(1, 2, 4)?, cube(3, 2, 2)?);
+    Ok(vec![
+        error!["channels that differ", "2", "3", "groups"; sample![&x, cube(3, 3, 2)?]],
+        error!["groups that do not fit", "4 groups"; sample![&x, &w; groups = 4]],
+        error!["no groups", "groups 0"; sample![&x, &w; groups = 0]],
+        error!["a bias of another size", "[2]"; sample![&x, &w, normal([2], 1)?]],
+        error!["a stride of 0", "stride [0]"; sample![&x, &w; stride = 0]],
+        error!["a negative padding", "padding [-1]"; sample![&x, &w; padding = -1]],
+        error!["too many numbers", "stride [1, 1, 1, 1]"; sample![&x, &w; stride = vec![1; 4]]],
+        error!["windows that are too large", "dilation", "9"; sample![&x, &w; dilation = 9]],
+        error!["a stride with `same`", "same", "[2]"; sample![&x, &w; stride = 2, padding = "same"]],
+        error!["a weight of another rank", "dimensions"; sample![&x, normal([3], 1)?]],
+        error!["an empty kernel", "without elements"; sample![&x, cube(3, 2, 0)?]],
+        error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, w.to_dtype(DType::I64)?]],
+        error!["a padding beyond all numbers", "padding"; sample![&x, &w; padding = isize::MAX]],
+    ])
+}
+
+fn transposed_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let cube = |a: usize, b: usize, size: usize| normal(shape([a, b], [size; 3], rank), 1);
+    let (x, w) = (cube(1, 2, 4)?, cube(2, 3, 2)?);
+    Ok(vec![
+        error!["channels that differ", "2", "3"; sample![&x, cube(3, 3, 2)?]],
+        error!["groups that do not fit", "4 groups"; sample![&x, &w; groups = 4]],
+        error!["a bias of another size", "[2]"; sample![&x, &w, normal([2], 1)?]],
+        error!["an output padding as large as the stride", "output_padding", "2"; sample![&x, &w; stride = 2, output_padding = 2]],
+        error!["nothing left", "padding"; sample![&x, &w; padding = 9]],
+        error!["a result beyond all numbers", "[1, 2, 4"; sample![cube(1, 2, 4)?, &w; stride = isize::MAX]],
+        error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, w.to_dtype(DType::I64)?]],
+    ])
+}

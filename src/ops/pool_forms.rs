@@ -1,0 +1,944 @@
+//! Pools by the size of their result, of powers and at random places; the way back from the largest elements; and images as the
+//! columns of their windows.
+
+use super::conv::{each, spatial};
+use super::index::index_vector;
+use super::ops;
+use super::pool::{Frame, Pool, check_rank, divided};
+use super::reduce::float_only;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::backend::spec::Windows;
+use crate::error::bail;
+use crate::options::options;
+use crate::{AvgPoolOptions, DType, Result, Shape, Sizes, Tensor};
+
+options! {
+    /// The options of [`Tensor::lp_pool2d_with`] and its like.
+    ///
+    /// ```
+    /// use cotangent::{LpPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 2, 7, 7])?;
+    /// assert_eq!(x.lp_pool2d_with(2.0, 3, LpPoolOptions::new().stride(2))?.shape(), [1, 2, 3, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LpPoolOptions {
+        /// The step of the windows; by default their size.
+        stride: Sizes = Sizes::from(()),
+        /// Whether a last window may reach beyond the end.
+        ceil_mode: bool = false,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::fractional_max_pool2d_with`] and its like: either the size of the result or its ratio to that
+    /// of the input must be given.
+    ///
+    /// ```
+    /// use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 2, 9, 9])?;
+    /// let y = x.fractional_max_pool2d_with(2, FractionalMaxPoolOptions::new().output_ratio([0.7, 0.5]))?;
+    /// assert_eq!(y.shape(), [1, 2, 6, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[allow(clippy::used_underscore_binding)]
+    pub struct FractionalMaxPoolOptions<'a> {
+        /// The size of the result.
+        output_size: Sizes = Sizes::from(()),
+        /// Its ratio to the size of the input, between 0 and 1.
+        output_ratio: Vec<f64> = Vec::new(),
+        /// Numbers between 0 and 1, of `[batch, channels, dimensions]`, that say where windows are; drawn, unless they are given.
+        _random_samples: Option<&'a Tensor> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::max_unpool2d_with`] and its like.
+    ///
+    /// ```
+    /// use cotangent::{MaxUnpoolOptions, Tensor};
+    /// let (values, indices) = Tensor::ones([1, 1, 5, 5])?.max_pool2d_with_indices(2)?;
+    /// let x = values.max_unpool2d_with(&indices, 2, MaxUnpoolOptions::new().output_size([5, 5]))?;
+    /// assert_eq!(x.shape(), [1, 1, 5, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct MaxUnpoolOptions {
+        /// The step of the windows; by default their size.
+        stride: Sizes = Sizes::from(()),
+        /// How far windows reached beyond both ends.
+        padding: Sizes = Sizes::from(0),
+        /// The size of the result, where windows alone do not say it.
+        output_size: Sizes = Sizes::from(()),
+    }
+}
+
+options! {
+    /// The options of [`Tensor::im2col_with`] and [`Tensor::fold_with`].
+    ///
+    /// ```
+    /// use cotangent::{FoldOptions, Tensor};
+    /// let x = Tensor::ones([1, 2, 4, 4])?;
+    /// assert_eq!(x.im2col_with([2, 2], FoldOptions::new().stride(2))?.shape(), [1, 8, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FoldOptions {
+        /// The step between the elements of a window.
+        dilation: Sizes = Sizes::from(1),
+        /// Zeros around the image.
+        padding: Sizes = Sizes::from(0),
+        /// The step of the windows.
+        stride: Sizes = Sizes::from(1),
+    }
+}
+
+/// # More pools
+#[ops]
+impl Tensor {
+    /// The largest elements of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size.
+    /// `-1` keeps the size.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let x = tensor!([[1.0, 5.0, 2.0, 4.0, 3.0]])?;
+    /// assert_eq!(x.adaptive_max_pool1d(2)?.to_vec::<f32>()?, [5.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the input has another rank or no elements, or the size is negative.
+    #[op(samples = adaptive1d_samples, errors = adaptive1d_errors)]
+    pub fn adaptive_max_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive("adaptive_max_pool1d", 1, self, &output_size)?.values(self)
+    }
+
+    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of an image `[batch, channels, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([1, 2, 5, 7])?.adaptive_max_pool2d([2, -1])?.shape(), [1, 2, 2, 7]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
+    #[op(samples = adaptive2d_samples, errors = adaptive2d_errors)]
+    pub fn adaptive_max_pool2d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive("adaptive_max_pool2d", 2, self, &output_size)?.values(self)
+    }
+
+    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of a volume `[batch, channels, depth, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([1, 2, 5, 7, 3])?.adaptive_max_pool3d(2)?.shape(), [1, 2, 2, 2, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
+    #[op(samples = adaptive3d_samples, errors = adaptive3d_errors)]
+    pub fn adaptive_max_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive("adaptive_max_pool3d", 3, self, &output_size)?.values(self)
+    }
+
+    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), with the place of each largest element in its channel.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (_, indices) = tensor!([[1.0, 5.0, 2.0, 4.0, 3.0]])?.adaptive_max_pool1d_with_indices(2)?;
+    /// assert_eq!(indices.to_vec::<i64>()?, [1, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
+    #[op(samples = adaptive1d_samples, errors = adaptive1d_errors, outputs = [values, indices])]
+    pub fn adaptive_max_pool1d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
+        adaptive("adaptive_max_pool1d_with_indices", 1, self, &output_size)?.both(self)
+    }
+
+    /// As [`adaptive_max_pool2d`](Self::adaptive_max_pool2d), with the place of each largest element in its channel.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (_, indices) = tensor!([[[1.0, 5.0], [2.0, 4.0]]])?.adaptive_max_pool2d_with_indices(1)?;
+    /// assert_eq!(indices.to_vec::<i64>()?, [1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
+    #[op(samples = adaptive2d_samples, errors = adaptive2d_errors, outputs = [values, indices])]
+    pub fn adaptive_max_pool2d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
+        adaptive("adaptive_max_pool2d_with_indices", 2, self, &output_size)?.both(self)
+    }
+
+    /// As [`adaptive_max_pool3d`](Self::adaptive_max_pool3d), with the place of each largest element in its channel.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (_, indices) = Tensor::ones([1, 2, 2, 2])?.adaptive_max_pool3d_with_indices(1)?;
+    /// assert_eq!(indices.to_vec::<i64>()?, [0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
+    #[op(samples = adaptive3d_samples, errors = adaptive3d_errors, outputs = [values, indices])]
+    pub fn adaptive_max_pool3d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
+        adaptive("adaptive_max_pool3d_with_indices", 3, self, &output_size)?.both(self)
+    }
+
+    /// The means of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size. `-1` keeps the
+    /// size.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let x = tensor!([[1.0, 5.0, 2.0, 4.0]])?;
+    /// assert_eq!(x.adaptive_avg_pool1d(2)?.to_vec::<f32>()?, [3.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the input has another rank, no elements or is not of floating point, or the size is negative.
+    #[op(samples = adaptive1d_samples, errors = adaptive_avg1d_errors)]
+    pub fn adaptive_avg_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive_average("adaptive_avg_pool1d", 1, self, &output_size)
+    }
+
+    /// As [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d), of an image `[batch, channels, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([1, 2, 5, 7])?.adaptive_avg_pool2d(1)?.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d).
+    #[op(samples = adaptive2d_samples, errors = adaptive_avg2d_errors)]
+    pub fn adaptive_avg_pool2d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive_average("adaptive_avg_pool2d", 2, self, &output_size)
+    }
+
+    /// As [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d), of a volume `[batch, channels, depth, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([1, 2, 5, 7, 3])?.adaptive_avg_pool3d(2)?.shape(), [1, 2, 2, 2, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d).
+    #[op(samples = adaptive3d_samples, errors = adaptive_avg3d_errors)]
+    pub fn adaptive_avg_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
+        adaptive_average("adaptive_avg_pool3d", 3, self, &output_size)
+    }
+
+    /// The power mean of each window without the division, `(Σ xᵖ)^(1/p)`, of a signal `[batch, channels, length]`.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[3.0, 4.0, 6.0, 8.0]])?.lp_pool1d(2.0, 2)?.to_vec::<f32>()?, [5.0, 10.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the input has another rank or is not of floating point, or there is no window.
+    #[op(samples = lp1d_samples, errors = lp1d_errors)]
+    pub fn lp_pool1d(
+        &self,
+        norm_type: f64,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<LpPoolOptions>,
+    ) -> Result<Tensor> {
+        powers("lp_pool1d", 1, self, norm_type, &kernel_size, &options)
+    }
+
+    /// As [`lp_pool1d`](Self::lp_pool1d), of an image `[batch, channels, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[[1.0, 1.0], [3.0, 5.0]]])?.lp_pool2d(2.0, 2)?.to_vec::<f32>()?, [6.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`lp_pool1d`](Self::lp_pool1d).
+    #[op(samples = lp2d_samples, errors = lp2d_errors)]
+    pub fn lp_pool2d(
+        &self,
+        norm_type: f64,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<LpPoolOptions>,
+    ) -> Result<Tensor> {
+        powers("lp_pool2d", 2, self, norm_type, &kernel_size, &options)
+    }
+
+    /// As [`lp_pool1d`](Self::lp_pool1d), of a volume `[batch, channels, depth, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([1, 2, 2, 2, 2])?.lp_pool3d(1.0, 2)?.to_vec::<f32>()?, [8.0, 8.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`lp_pool1d`](Self::lp_pool1d).
+    #[op(samples = lp3d_samples, errors = lp3d_errors)]
+    pub fn lp_pool3d(
+        &self,
+        norm_type: f64,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<LpPoolOptions>,
+    ) -> Result<Tensor> {
+        powers("lp_pool3d", 3, self, norm_type, &kernel_size, &options)
+    }
+
+    /// The largest elements of windows at random places of an image `[batch, channels, height, width]`, which overlap as the size of
+    /// the result asks for.
+    ///
+    /// ```
+    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 2, 9, 9])?;
+    /// let y = x.fractional_max_pool2d_with(2, FractionalMaxPoolOptions::new().output_size(5))?;
+    /// assert_eq!(y.shape(), [1, 2, 5, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the input has another rank, neither size nor ratio of the result is given or both are, or windows do not fit.
+    #[op(samples = fractional2d_samples, errors = fractional2d_errors, random)]
+    pub fn fractional_max_pool2d<'a>(
+        &self,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<FractionalMaxPoolOptions<'a>>,
+    ) -> Result<Tensor> {
+        Ok(fractional("fractional_max_pool2d", 2, self, &kernel_size, &options)?.0)
+    }
+
+    /// As [`fractional_max_pool2d`](Self::fractional_max_pool2d), of a volume `[batch, channels, depth, height, width]`.
+    ///
+    /// ```
+    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 2, 5, 5, 5])?;
+    /// let y = x.fractional_max_pool3d_with(2, FractionalMaxPoolOptions::new().output_size(3))?;
+    /// assert_eq!(y.shape(), [1, 2, 3, 3, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
+    #[op(samples = fractional3d_samples, errors = fractional3d_errors, random)]
+    pub fn fractional_max_pool3d<'a>(
+        &self,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<FractionalMaxPoolOptions<'a>>,
+    ) -> Result<Tensor> {
+        Ok(fractional("fractional_max_pool3d", 3, self, &kernel_size, &options)?.0)
+    }
+
+    /// As [`fractional_max_pool2d`](Self::fractional_max_pool2d), with the place of each largest element in its channel.
+    ///
+    /// ```
+    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 1, 2, 2])?;
+    /// let options = FractionalMaxPoolOptions::new().output_size(1);
+    /// assert_eq!(x.fractional_max_pool2d_with_indices_with(2, options)?.1.to_vec::<i64>()?, [0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
+    #[op(samples = fractional2d_samples, errors = fractional2d_errors, random, outputs = [values, indices])]
+    pub fn fractional_max_pool2d_with_indices<'a>(
+        &self,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<FractionalMaxPoolOptions<'a>>,
+    ) -> Result<(Tensor, Tensor)> {
+        fractional("fractional_max_pool2d_with_indices", 2, self, &kernel_size, &options)
+    }
+
+    /// As [`fractional_max_pool3d`](Self::fractional_max_pool3d), with the place of each largest element in its channel.
+    ///
+    /// ```
+    /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
+    /// let x = Tensor::ones([1, 1, 2, 2, 2])?;
+    /// let options = FractionalMaxPoolOptions::new().output_size(1);
+    /// assert_eq!(x.fractional_max_pool3d_with_indices_with(2, options)?.1.to_vec::<i64>()?, [0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
+    #[op(samples = fractional3d_samples, errors = fractional3d_errors, random, outputs = [values, indices])]
+    pub fn fractional_max_pool3d_with_indices<'a>(
+        &self,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<FractionalMaxPoolOptions<'a>>,
+    ) -> Result<(Tensor, Tensor)> {
+        fractional("fractional_max_pool3d_with_indices", 3, self, &kernel_size, &options)
+    }
+
+    /// The elements where [`max_pool1d_with_indices`](Self::max_pool1d_with_indices) found them, and zeros elsewhere. Of several
+    /// with one index it is open which is taken.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (values, indices) = tensor!([[1.0, 5.0, 2.0, 4.0]])?.max_pool1d_with_indices(2)?;
+    /// assert_eq!(values.max_unpool1d(&indices, 2)?.to_vec::<f32>()?, [0.0, 5.0, 0.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the indices have another shape or are none of the result, or its size is none that these windows give.
+    #[op(samples = unpool1d_samples, errors = unpool1d_errors)]
+    pub fn max_unpool1d(
+        &self,
+        indices: &Tensor,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<MaxUnpoolOptions>,
+    ) -> Result<Tensor> {
+        unpool("max_unpool1d", 1, self, indices, &kernel_size, &options)
+    }
+
+    /// The elements where [`max_pool2d_with_indices`](Self::max_pool2d_with_indices) found them, and zeros elsewhere.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let (values, indices) = tensor!([[[1.0, 5.0], [2.0, 4.0]]])?.max_pool2d_with_indices(2)?;
+    /// assert_eq!(values.max_unpool2d(&indices, 2)?.to_vec::<f32>()?, [0.0, 5.0, 0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`max_unpool1d`](Self::max_unpool1d).
+    #[op(samples = unpool2d_samples, errors = unpool2d_errors)]
+    pub fn max_unpool2d(
+        &self,
+        indices: &Tensor,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<MaxUnpoolOptions>,
+    ) -> Result<Tensor> {
+        unpool("max_unpool2d", 2, self, indices, &kernel_size, &options)
+    }
+
+    /// The elements where [`max_pool3d_with_indices`](Self::max_pool3d_with_indices) found them, and zeros elsewhere.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (values, indices) = Tensor::ones([1, 1, 2, 2, 2])?.max_pool3d_with_indices(2)?;
+    /// assert_eq!(values.max_unpool3d(&indices, 2)?.sum(..)?.item::<f32>()?, 1.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`max_unpool1d`](Self::max_unpool1d).
+    #[op(samples = unpool3d_samples, errors = unpool3d_errors)]
+    pub fn max_unpool3d(
+        &self,
+        indices: &Tensor,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<MaxUnpoolOptions>,
+    ) -> Result<Tensor> {
+        unpool("max_unpool3d", 3, self, indices, &kernel_size, &options)
+    }
+
+    /// The windows of an image `[batch, channels, height, width]`, or of one without a batch, as columns:
+    /// `[batch, channels · window elements, windows]`. It is what `torch.nn.functional.unfold` gives; [`unfold`](Self::unfold)
+    /// has the windows of one dimension.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::arange(0, 6)?.reshape([1, 2, 3])?;
+    /// assert_eq!(x.im2col([2, 2])?.to_vec::<i64>()?, [0, 1, 1, 2, 3, 4, 4, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the input has another rank, or there is no window.
+    #[doc(alias = "unfold")]
+    #[op(samples = im2col_samples, errors = im2col_errors)]
+    pub fn im2col(&self, kernel_size: impl Into<Sizes>, options: impl Into<FoldOptions>) -> Result<Tensor> {
+        let grid = Grid::new("im2col", spatial_of("im2col", self)?, &kernel_size, &options)?;
+        grid.columns(self)
+    }
+
+    /// The transpose of [`im2col`](Self::im2col): the columns `[batch, channels · window elements, windows]` added up
+    /// where the elements of windows are in an image of `output_size`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let columns = Tensor::ones([1, 4, 2])?;
+    /// assert_eq!(columns.fold([2, 3], [2, 2])?.to_vec::<f32>()?, [1.0, 2.0, 1.0, 1.0, 2.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the columns are not as many, or as long, as such an image has.
+    #[doc(alias = "col2im")]
+    #[op(samples = fold_samples, errors = fold_errors, aliases = ["col2im"])]
+    pub fn fold(
+        &self,
+        output_size: impl Into<Sizes>,
+        kernel_size: impl Into<Sizes>,
+        options: impl Into<FoldOptions>,
+    ) -> Result<Tensor> {
+        let [_, h, w] = each("fold", "output_size", &output_size.0, 2, 1, 1)?;
+        Grid::new("fold", [h, w], &kernel_size, &options)?.image(self)
+    }
+}
+
+/// The windows of a pool by the size of its result.
+fn adaptive_windows(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<[Windows; 3]> {
+    check_rank(op, x, rank)?;
+    let input = spatial(x.shape(), rank);
+    let asked = &sizes.0[..];
+    if asked.len() != 1 && asked.len() != rank {
+        bail!(Value, op, "output_size {asked:?} must be one number, or {rank}");
+    }
+    let mut all = [Windows::single(); 3];
+    for dim in 0..rank {
+        let at = 3 - rank + dim;
+        let count = match asked[if asked.len() == 1 { 0 } else { dim }] {
+            -1 => input[at],
+            count if count >= 0 => count as usize,
+            count => bail!(Value, op, "output_size {asked:?}: {count} is no size"),
+        };
+        if input[at] == 0 && count > 0 {
+            bail!(Shape, op, "an input of shape {:?} has no elements for {count} windows", x.shape());
+        }
+        if count.checked_mul(input[at]).is_none_or(|product| product > isize::MAX as usize / 4) {
+            bail!(Shape, op, "{count} windows in dimension {} of shape {:?} are too many", x.rank() + at - 3, x.shape());
+        }
+        all[at] = Windows::adaptive(input[at], count);
+    }
+    Ok(all)
+}
+
+fn adaptive(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<Pool> {
+    Ok(Pool { op, rank, windows: adaptive_windows(op, rank, x, sizes)? })
+}
+
+#[track_caller]
+fn adaptive_average(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<Tensor> {
+    float_only(op, x)?;
+    let windows = adaptive_windows(op, rank, x, sizes)?;
+    divided(op, rank, x, &windows, |dim, o| windows[dim].at(o).1)
+}
+
+#[track_caller]
+fn powers(
+    op: &'static str,
+    rank: usize,
+    x: &Tensor,
+    norm_type: f64,
+    kernel: &Sizes,
+    options: &LpPoolOptions,
+) -> Result<Tensor> {
+    check_rank(op, x, rank)?;
+    float_only(op, x)?;
+    if norm_type == 0.0 {
+        bail!(Value, op, "norm_type 0: there is no root of that order");
+    }
+    let size: usize = each(op, "kernel_size", &kernel.0, rank, 1, 1)?.into_iter().fold(1, usize::saturating_mul);
+    let own = AvgPoolOptions::new().stride(options.stride.clone()).ceil_mode(options.ceil_mode);
+    let raised = x.pow(norm_type)?;
+    let means = match rank {
+        1 => raised.avg_pool1d_with(kernel.clone(), own)?,
+        2 => raised.avg_pool2d_with(kernel.clone(), own)?,
+        _ => raised.avg_pool3d_with(kernel.clone(), own)?,
+    };
+    means.sign()?.mul(&means.abs()?.relu()?)?.mul(size as f64)?.pow(1.0 / norm_type)
+}
+
+#[track_caller]
+fn fractional(
+    op: &'static str,
+    rank: usize,
+    x: &Tensor,
+    kernel: &Sizes,
+    options: &FractionalMaxPoolOptions<'_>,
+) -> Result<(Tensor, Tensor)> {
+    check_rank(op, x, rank)?;
+    float_only(op, x)?;
+    let unbatched = x.rank() == rank + 1;
+    let image = if unbatched { x.unsqueeze(0)? } else { x.clone() };
+    let kernel = each(op, "kernel_size", &kernel.0, rank, 1, 1)?;
+    let input = spatial(x.shape(), rank);
+    let (sizes, ratios) = (&options.output_size.0[..], &options.output_ratio[..]);
+    let output = match (sizes.is_empty(), ratios.is_empty()) {
+        (false, true) => each(op, "output_size", sizes, rank, 1, 1)?,
+        (true, false) if ratios.len() == 1 || ratios.len() == rank => {
+            let mut output = [1; 3];
+            for dim in 0..rank {
+                let ratio = ratios[if ratios.len() == 1 { 0 } else { dim }];
+                let size = (input[3 - rank + dim] as f64 * ratio) as usize;
+                if !(ratio > 0.0 && ratio < 1.0) || size == 0 {
+                    bail!(Value, op, "output_ratio {ratios:?}: each must be between 0 and 1, and leave something of {:?}", x.shape());
+                }
+                output[3 - rank + dim] = size;
+            }
+            output
+        }
+        _ => bail!(Value, op, "either output_size {sizes:?} or output_ratio {ratios:?} must be given for {rank} dimensions"),
+    };
+    if let Some(dim) = (3 - rank..3).find(|&dim| output[dim].checked_add(kernel[dim] - 1).is_none_or(|size| size > input[dim])) {
+        let (kernel, output) = (kernel[dim], output[dim]);
+        bail!(Shape, op, "{output} windows of {kernel} do not fit dimension {} of shape {:?}", x.rank() + dim - 3, x.shape());
+    }
+    let (n, c) = (image.shape()[0], image.shape()[1]);
+    // Numbers that are given are used in the precision of the input, as in PyTorch; those that are drawn are the same for all.
+    let given = options._random_samples.is_some();
+    let wide = if given && x.dtype() != DType::F64 { DType::F32 } else { DType::F64 };
+    let samples = match options._random_samples {
+        Some(given) => {
+            if given.shape() != [n, c, rank] {
+                bail!(Shape, op, "_random_samples of shape {:?} must be of {:?}", given.shape(), [n, c, rank]);
+            }
+            given.detach().to_dtype(wide)?
+        }
+        None => Tensor::rand_with([n, c, rank], (wide, x.device()))?,
+    };
+    // The places of all windows' elements in their channel: [batch, channels, outputs.., window elements..].
+    let mut places = Tensor::zeros_with((), (DType::I64, x.device()))?;
+    for dim in 3 - rank..3 {
+        let at = dim + rank - 3;
+        // In PyTorch the samples of images are those of the width, then of the height.
+        let sample = samples.select(2, if rank == 2 { 1 - at } else { at })?.unsqueeze(-1)?;
+        let (size, count, span) = (input[dim], output[dim], kernel[dim]);
+        let last = Tensor::full_with([n, c, 1], (size - span) as i64, (DType::I64, x.device()))?;
+        let starts = if count > 1 {
+            let alpha = (size - span) as f64 / (count - 1) as f64;
+            let steps = Tensor::arange_with(0, count as i64 - 1, (wide, x.device()))?;
+            let whole = |x: &Tensor| x.mul(alpha)?.to_dtype(DType::I64);
+            Tensor::cat(&[whole(&steps.add(&sample)?)?.sub(&whole(&sample)?)?, last], -1)?
+        } else {
+            last
+        };
+        let inside = Tensor::arange_with(0, span as i64, (DType::I64, x.device()))?;
+        // One more dimension of outputs and one of elements, each at its place.
+        let mut shape: Vec<isize> = vec![n as isize, c as isize];
+        shape.extend((0..rank).map(|d| if d == at { count as isize } else { 1 }));
+        shape.extend((0..rank).map(|d| if d == at { span as isize } else { 1 }));
+        let own = starts.unsqueeze(-1)?.add(&inside)?.reshape(&shape[..])?;
+        places = places.mul(size as i64)?.add(&own)?;
+    }
+    let places = places.flatten(2 + rank, -1)?;
+    let shape: Shape = places.shape()[..2 + rank].into();
+    let elements = image.flatten(2, -1)?.gather(-1, &places.flatten(2, -1)?)?.reshape(places.shape())?;
+    let largest = elements.detach().argmax(crate::keepdim(-1))?;
+    let done = |x: &Tensor| -> Result<Tensor> {
+        let y = x.gather(-1, &largest)?.reshape(&shape)?;
+        if unbatched { y.squeeze(0) } else { Ok(y) }
+    };
+    Ok((done(&elements)?, done(&places)?))
+}
+
+#[track_caller]
+fn unpool(
+    op: &'static str,
+    rank: usize,
+    x: &Tensor,
+    indices: &Tensor,
+    kernel: &Sizes,
+    options: &MaxUnpoolOptions,
+) -> Result<Tensor> {
+    check_rank(op, x, rank)?;
+    if indices.shape() != x.shape() || indices.dtype() != DType::I64 {
+        let (shape, dtype) = (indices.shape(), indices.dtype());
+        bail!(Shape, op, "indices of shape {shape:?} and dtype {dtype} do not fit an input of shape {:?}: i64 of the same", x.shape());
+    }
+    let frame = Frame::new(op, rank, kernel, &options.stride, &options.padding, &Sizes::from(1))?;
+    let input = spatial(x.shape(), rank);
+    let asked = &options.output_size.0[..];
+    let asked = if asked.len() == rank + 2 { &asked[2..] } else { asked };
+    if !asked.is_empty() && asked.len() != rank {
+        bail!(Value, op, "output_size {asked:?} must have {rank} numbers");
+    }
+    let lead = x.rank() - rank;
+    let mut shape: Shape = x.shape()[..lead].into();
+    for dim in 0..rank {
+        let at = 3 - rank + dim;
+        let wide = |x: usize| x as i128;
+        let least = (wide(input[at]) - 1) * wide(frame.stride[at]) + wide(frame.kernel[at]) - 2 * wide(frame.pad[at]);
+        let size = asked.get(dim).map_or(least, |&size| size as i128);
+        let near = (size - least).abs() < wide(frame.stride[at]).max(1);
+        if size < 1 || !near || size > isize::MAX as i128 {
+            bail!(Shape, op, "a size of {size} in dimension {}, where windows give {least} of shape {:?}", lead + dim, x.shape());
+        }
+        shape.insert(lead + dim, size as usize);
+    }
+    let flat: Shape = shape[..lead].iter().copied().chain([shape[lead..].iter().fold(1, |n: usize, &s| n.saturating_mul(s))]).collect();
+    let zeros = Tensor::zeros_with(&flat, (x.dtype(), x.device()))?;
+    zeros.scatter(-1, &indices.flatten(lead, -1)?, &x.flatten(lead, -1)?)?.reshape(&shape)
+}
+
+fn spatial_of(op: &'static str, x: &Tensor) -> Result<[usize; 2]> {
+    check_rank(op, x, 2)?;
+    let [_, h, w] = spatial(x.shape(), 2);
+    Ok([h, w])
+}
+
+/// The windows of an image, for [`im2col`](Tensor::im2col) and [`fold`](Tensor::fold).
+struct Grid {
+    op: &'static str,
+    frame: Frame,
+    size: [usize; 2],
+    count: [usize; 2],
+}
+
+impl Grid {
+    fn new(op: &'static str, size: [usize; 2], kernel: &Sizes, options: &FoldOptions) -> Result<Grid> {
+        let frame = Frame::new(op, 2, kernel, &options.stride, &options.padding, &options.dilation)?;
+        let mut count = [0; 2];
+        for dim in 0..2 {
+            let wide = |x: &[usize; 3]| x[dim + 1] as i128;
+            let span = (wide(&frame.kernel) - 1) * wide(&frame.dilation) + 1;
+            let padded = size[dim] as i128 + 2 * wide(&frame.pad);
+            if span > padded || padded > isize::MAX as i128 {
+                bail!(Shape, op, "windows of {span} elements do not fit a size of {} with a padding of {} at both ends", size[dim], frame.pad[dim + 1]);
+            }
+            count[dim] = ((padded - span) / wide(&frame.stride)) as usize + 1;
+        }
+        Ok(Grid { op, frame, size, count })
+    }
+
+    /// Where the elements of all windows are along a dimension, by their number in the window and then by that of the window.
+    fn places(&self, dim: usize, like: &Tensor) -> Result<Tensor> {
+        let (kernel, count) = (self.frame.kernel[dim + 1], self.count[dim]);
+        let (dilation, stride) = (self.frame.dilation[dim + 1], self.frame.stride[dim + 1]);
+        let all = (0..kernel).flat_map(|k| (0..count).map(move |o| k * dilation + o * stride));
+        index_vector(self.op, kernel.saturating_mul(count), all)?.to_device(like.device())
+    }
+
+    fn pad(&self, dim: usize) -> isize {
+        self.frame.pad[dim + 1] as isize
+    }
+
+    #[track_caller]
+    fn columns(&self, x: &Tensor) -> Result<Tensor> {
+        let [_, kh, kw] = self.frame.kernel;
+        let [oh, ow] = self.count;
+        let (h, w) = (self.pad(0), self.pad(1));
+        let x = if (h, w) == (0, 0) { x.clone() } else { x.pad(&[w, w, h, h])? };
+        let x = x.index_select(-1, &self.places(1, &x)?)?.unflatten(-1, [kw, ow])?;
+        let x = x.index_select(-3, &self.places(0, &x)?)?.unflatten(-3, [kh, oh])?;
+        // From [channels, kh, oh, kw, ow].
+        x.transpose(-3, -2)?.flatten(-2, -1)?.flatten(-4, -2)
+    }
+
+    #[track_caller]
+    fn image(&self, x: &Tensor) -> Result<Tensor> {
+        let [_, kh, kw] = self.frame.kernel;
+        let [oh, ow] = self.count;
+        let fits = match *x.shape() {
+            [rows, columns] | [_, rows, columns] => {
+                rows.is_multiple_of(kh.saturating_mul(kw)) && Some(columns) == oh.checked_mul(ow)
+            }
+            _ => false,
+        };
+        if !fits {
+            let (shape, size) = (x.shape(), self.size);
+            bail!(
+                Shape,
+                self.op,
+                "columns of shape {shape:?} are not [batch, channels · {}, {}], as an image of {size:?} has them",
+                kh.saturating_mul(kw),
+                oh.saturating_mul(ow)
+            );
+        }
+        let channels = x.shape()[x.rank() - 2] / (kh * kw);
+        let x = x.unflatten(-1, [oh, ow])?.unflatten(-3, [channels, kh, kw])?;
+        let x = x.transpose(-3, -2)?;
+        let added = |x: Tensor, dim: isize, at: usize| -> Result<Tensor> {
+            let size = self.size[at] + 2 * self.frame.pad[at + 1];
+            let mut shape: Shape = x.shape().into();
+            let place = shape.len().wrapping_add_signed(dim);
+            shape = shape.with(place, size);
+            let zeros = Tensor::zeros_with(&shape, (x.dtype(), x.device()))?;
+            zeros.index_add(dim, &self.places(at, &x)?, &x)?.narrow(dim, self.pad(at), self.size[at])
+        };
+        let x = added(x.flatten(-2, -1)?, -1, 1)?;
+        added(x.flatten(-3, -2)?, -2, 0)
+    }
+}
+
+/// An image of this rank with distinct elements.
+fn image(n: usize, c: usize, rank: usize) -> Result<Tensor> {
+    let sizes = if rank == 3 { &[3, 4, 5][..] } else { &[5, 7][2 - rank..] };
+    let shape: Shape = [n, c].iter().chain(sizes).copied().collect();
+    spread(shape, -2.0, 2.0)
+}
+
+fn adaptive_samples(rank: usize) -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![image(2, 2, rank)?, 1],
+        sample![image(1, 2, rank)?.select(0, 0)?, 2],
+        sample![image(2, 1, rank)?, 3],
+        sample![image(1, 1, rank)?, vec![-1; rank]],
+        sample![image(1, 1, rank)?, 6],
+        sample![image(0, 2, rank)?, 2],
+        sample![image(1, 2, rank)?, 0],
+    ])
+}
+
+fn adaptive_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let x = image(1, 2, rank)?;
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
+        error!["a negative size", "output_size [-2]"; sample![&x, -2]],
+        error!["too many numbers", "[1, 1, 1, 1]"; sample![&x, vec![1; 4]]],
+        error!["nothing to choose from", "no elements"; sample![x.narrow(2, 0, 0)?, 2]],
+        error!["too many windows", "too many"; sample![&x, isize::MAX]],
+    ])
+}
+
+fn adaptive_avg_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let mut all = adaptive_errors(rank)?;
+    all.push(error!["integers", "i64"; sample![image(1, 2, rank)?.to_dtype(DType::I64)?, 2]]);
+    Ok(all)
+}
+
+fn lp_samples(rank: usize) -> Result<Vec<Sample>> {
+    let positive = |n: usize| image(n, 2, rank)?.add(3.0);
+    Ok(vec![
+        sample![positive(2)?, 2.0, 2],
+        sample![positive(1)?.select(0, 0)?, 3.0, 3; stride = 1],
+        sample![positive(1)?, 1.5, 2; ceil_mode = true],
+        sample![positive(1)?, 1.0, 2],
+    ])
+}
+
+fn lp_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let x = image(1, 2, rank)?;
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, 2.0, 2]],
+        error!["no order", "norm_type 0"; sample![&x, 0.0, 2]],
+        error!["windows larger than the input", "9"; sample![&x, 2.0, 9]],
+        error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, 2.0, 2]],
+    ])
+}
+
+fn fractional_samples(rank: usize) -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![image(2, 2, rank)?, 2; output_size = 2],
+        sample![image(1, 2, rank)?.select(0, 0)?, 1; output_size = 3],
+        sample![image(1, 1, rank)?, 2; output_ratio = vec![0.5; rank]],
+        sample![image(1, 1, rank)?, 2; output_size = 1],
+    ])
+}
+
+fn fractional_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let x = image(1, 2, rank)?;
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, 2; output_size = 2]],
+        error!["no size", "output_size []"; sample![&x, 2]],
+        error!["both", "output_size [2]"; sample![&x, 2; output_size = 2, output_ratio = vec![0.5]]],
+        error!["a ratio of 2", "2.0"; sample![&x, 2; output_ratio = vec![2.0]]],
+        error!["windows that do not fit", "do not fit"; sample![&x, 3; output_size = 4]],
+        error!["samples of another shape", "_random_samples of shape [2]"; sample![&x, 2, 2, (), normal([2], 1)?]],
+    ])
+}
+
+fn unpool_samples(rank: usize) -> Result<Vec<Sample>> {
+    let pooled = |x: Tensor, kernel: isize| -> Result<(Tensor, Tensor)> {
+        match rank {
+            1 => x.max_pool1d_with_indices(kernel),
+            2 => x.max_pool2d_with_indices(kernel),
+            _ => x.max_pool3d_with_indices(kernel),
+        }
+    };
+    let (values, indices) = pooled(image(2, 2, rank)?, 2)?;
+    let (alone, at) = pooled(image(1, 2, rank)?.select(0, 0)?, 2)?;
+    let size: Vec<isize> = image(2, 2, rank)?.shape()[2..].iter().map(|&size| size as isize).collect();
+    Ok(vec![
+        sample![&values, &indices, 2; output_size = size],
+        sample![spread(alone.shape(), -1.0, 1.0)?, at.clamp(0, alone.shape()[1..].iter().product::<usize>() as i64 - 1)?, 2],
+        sample![values.narrow(0, 0, 0)?, indices.narrow(0, 0, 0)?, 2],
+    ])
+}
+
+fn unpool_errors(rank: usize) -> Result<Vec<ErrorCase>> {
+    let x = image(1, 2, rank)?;
+    let zeros = Tensor::zeros_with(x.shape(), DType::I64)?;
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, ints(&[0, 1, 2], [3])?, 2]],
+        error!["indices of another shape", "[3]"; sample![&x, ints(&[0, 1, 2], [3])?, 2]],
+        error!["indices that are not i64", "i32"; sample![&x, zeros.to_dtype(DType::I32)?, 2]],
+        error!["a size that windows do not give", "a size of 99"; sample![&x, &zeros, 2; output_size = vec![99; rank]]],
+        error!["an index that is none", "100000"; sample![&x, zeros.add(100_000)?, 2]],
+    ])
+}
+
+fn im2col_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![image(2, 2, 2)?, vec![2, 3]],
+        sample![image(1, 2, 2)?.select(0, 0)?, 2; stride = 2],
+        sample![image(1, 1, 2)?, vec![2, 2]; padding = vec![1, 0], dilation = 2],
+        sample![image(0, 2, 2)?, 2],
+    ])
+}
+
+fn im2col_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
+        error!["windows larger than the image", "9"; sample![image(1, 2, 2)?, 9]],
+        error!["an empty window", "kernel_size [0]"; sample![image(1, 2, 2)?, 0]],
+    ])
+}
+
+fn fold_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([2, 8, 12], 1)?, vec![4, 5], 2],
+        sample![normal([4, 4], 1)?, vec![4, 5], 2; stride = 2],
+        sample![normal([1, 6, 9], 1)?, vec![4, 5], vec![2, 3]; padding = vec![1, 0], dilation = vec![3, 1]],
+        sample![normal([0, 4, 12], 1)?, vec![4, 5], 2],
+    ])
+}
+
+fn fold_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["another rank", "[3]"; sample![normal([3], 1)?, vec![4, 5], 2]],
+        error!["too few columns", "[2, 8, 11]", "12"; sample![normal([2, 8, 11], 1)?, vec![4, 5], 2]],
+        error!["rows that are no windows", "[2, 7, 12]"; sample![normal([2, 7, 12], 1)?, vec![4, 5], 2]],
+        error!["windows larger than the image", "9"; sample![normal([2, 8, 12], 1)?, vec![4, 5], 9]],
+    ])
+}
+
+macro_rules! of_rank {
+    ($($samples:ident $errors:ident $of:ident $refusals:ident $rank:literal;)+) => {$(
+        fn $samples() -> Result<Vec<Sample>> {
+            $of($rank)
+        }
+
+        fn $errors() -> Result<Vec<ErrorCase>> {
+            $refusals($rank)
+        }
+    )+};
+}
+of_rank! {
+    adaptive1d_samples adaptive1d_errors adaptive_samples adaptive_errors 1;
+    adaptive2d_samples adaptive2d_errors adaptive_samples adaptive_errors 2;
+    adaptive3d_samples adaptive3d_errors adaptive_samples adaptive_errors 3;
+    lp1d_samples lp1d_errors lp_samples lp_errors 1;
+    lp2d_samples lp2d_errors lp_samples lp_errors 2;
+    lp3d_samples lp3d_errors lp_samples lp_errors 3;
+    fractional2d_samples fractional2d_errors fractional_samples fractional_errors 2;
+    fractional3d_samples fractional3d_errors fractional_samples fractional_errors 3;
+    unpool1d_samples unpool1d_errors unpool_samples unpool_errors 1;
+    unpool2d_samples unpool2d_errors unpool_samples unpool_errors 2;
+    unpool3d_samples unpool3d_errors unpool_samples unpool_errors 3;
+}
+
+fn adaptive_avg1d_errors() -> Result<Vec<ErrorCase>> {
+    adaptive_avg_errors(1)
+}
+
+fn adaptive_avg2d_errors() -> Result<Vec<ErrorCase>> {
+    adaptive_avg_errors(2)
+}
+
+fn adaptive_avg3d_errors() -> Result<Vec<ErrorCase>> {
+    adaptive_avg_errors(3)
+}
