@@ -620,12 +620,12 @@ impl Examples {
     }
 
     /// A result of [`in_batch`](Self::in_batch).
-    fn from_batch(&self, y: &Tensor) -> Result<Tensor> {
+    fn out_of_batch(&self, y: &Tensor) -> Result<Tensor> {
         y.unflatten(0, [self.level.size, self.conv.batch])?.batch(self.level)
     }
 
     /// A result of [`in_groups`](Self::in_groups).
-    fn from_groups(&self, y: &Tensor) -> Result<Tensor> {
+    fn out_of_groups(&self, y: &Tensor) -> Result<Tensor> {
         let channels = y.shape()[1] / self.level.size.max(1);
         y.unflatten(1, [self.level.size, channels])?.movedim(1, 0)?.batch(self.level)
     }
@@ -633,17 +633,17 @@ impl Examples {
     fn forward(&self, op: &'static str) -> Result<Tensor> {
         let [x, w] = &self.operands;
         if self.shared {
-            return self.from_batch(&forward(op, &self.in_batch(x)?, w, None, &self.batches())?);
+            return self.out_of_batch(&forward(op, &self.in_batch(x)?, w, None, &self.batches())?);
         }
-        self.from_groups(&forward(op, &self.in_groups(x)?, &w.flatten(0, 1)?, None, &self.groups())?)
+        self.out_of_groups(&forward(op, &self.in_groups(x)?, &w.flatten(0, 1)?, None, &self.groups())?)
     }
 
     fn input_gradient(&self, op: &'static str) -> Result<Tensor> {
         let [g, w] = &self.operands;
         if self.shared {
-            return self.from_batch(&input_gradient(op, &self.in_batch(g)?, w, None, &self.batches())?);
+            return self.out_of_batch(&input_gradient(op, &self.in_batch(g)?, w, None, &self.batches())?);
         }
-        self.from_groups(&input_gradient(op, &self.in_groups(g)?, &w.flatten(0, 1)?, None, &self.groups())?)
+        self.out_of_groups(&input_gradient(op, &self.in_groups(g)?, &w.flatten(0, 1)?, None, &self.groups())?)
     }
 
     fn weight_gradient(&self, op: &'static str) -> Result<Tensor> {

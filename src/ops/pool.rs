@@ -426,6 +426,10 @@ pub(super) fn divided(
     windows: &[Windows; 3],
     length: impl Fn(usize, usize) -> usize,
 ) -> Result<Tensor> {
+    if windows.iter().any(|windows| windows.count > 1 << 20) {
+        // Before all windows are looked at it is known that there is room for as many results.
+        Tensor::empty(op, with_windows(x.shape(), windows, rank), x.dtype(), x.device())?;
+    }
     let same = |dim: usize| (1..windows[dim].count).all(|o| length(dim, o) == length(dim, 0));
     if windows.iter().any(|windows| windows.count == 0) {
         return window_sums(op, rank, x, windows, 1.0);
@@ -435,9 +439,9 @@ pub(super) fn divided(
         return window_sums(op, rank, x, windows, divisor);
     }
     let mut lengths = Tensor::ones_with((), DType::F64)?;
-    for dim in 3 - rank..3 {
-        let own: Vec<f64> = (0..windows[dim].count).map(|o| length(dim, o) as f64).collect();
-        lengths = lengths.unsqueeze(-1)?.mul(&Tensor::from_vec(own, [windows[dim].count])?)?;
+    for (dim, windows) in windows.iter().enumerate().skip(3 - rank) {
+        let own: Vec<f64> = (0..windows.count).map(|o| length(dim, o) as f64).collect();
+        lengths = lengths.unsqueeze(-1)?.mul(&Tensor::from_vec(own, [windows.count])?)?;
     }
     let divisors = lengths.to_dtype(x.dtype())?.to_device(x.device())?;
     window_sums(op, rank, x, windows, 1.0)?.div(&divisors)

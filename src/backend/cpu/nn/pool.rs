@@ -52,7 +52,10 @@ impl Planes {
 }
 
 /// A number that can be compared. Of NaN the last is the largest, as in PyTorch.
-trait Comparable: Copy + PartialOrd {
+trait Comparable: Copy + PartialOrd + Send + Sync {
+    /// Nothing is smaller.
+    const LOWEST: Self;
+
     #[inline(always)]
     fn beats(self, other: Self) -> bool {
         #[allow(clippy::eq_op)]
@@ -61,10 +64,18 @@ trait Comparable: Copy + PartialOrd {
     }
 }
 
-impl Comparable for f32 {}
-impl Comparable for f64 {}
-impl Comparable for i64 {}
-impl Comparable for u64 {}
+impl Comparable for f32 {
+    const LOWEST: f32 = f32::NEG_INFINITY;
+}
+impl Comparable for f64 {
+    const LOWEST: f64 = f64::NEG_INFINITY;
+}
+impl Comparable for i64 {
+    const LOWEST: i64 = i64::MIN;
+}
+impl Comparable for u64 {
+    const LOWEST: u64 = 0;
+}
 
 /// The largest element of each window of `x`, which has five dimensions, into `values`, and its number in its plane into
 /// `indices`, if they are asked for. Both are contiguous, and every window has elements. All are of a compute dtype.
@@ -104,18 +115,22 @@ fn max_of<T: Comparable>(
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(values.first().cast::<T>());
     let at = indices.map(|indices| Ptr::new(indices.first().cast::<i64>()));
+    // Windows in even steps along rows whose elements lie side by side are compared a row at a time.
+    let [_, _, along] = windows;
+    let size: usize = planes.sizes.iter().product();
+    let in_rows = along.den == 1 && planes.strides[2] == 1 && size < i32::MAX as usize;
+    scratch::check_room::<i32>(op, along.count)?;
     parallel(n / each, (GRAIN / each).max(1), |range| {
+        let mut places = vec![0_i32; if in_rows { along.count } else { 0 }];
         for plane in range {
             // SAFETY: planes are positions of the layout (L2); results are contiguous, and each plane is one thread's.
             unsafe {
                 let from = from.get().offset(planes.first(plane)).cast_const();
                 let (to, at) = (to.get().add(plane * each), at.map(|at| at.get().add(plane * each)));
-                match at {
-                    Some(at) => dispatch(MaxPlane::<T, true> { from, planes: &planes, tables: &tables, to, at }),
-                    None => {
-                        let at = std::ptr::null_mut();
-                        dispatch(MaxPlane::<T, false> { from, planes: &planes, tables: &tables, to, at });
-                    }
+                if in_rows {
+                    dispatch(MaxRows { from, planes: &planes, tables: &tables, along, to, at, places: &mut places });
+                } else {
+                    dispatch(MaxPlane { from, planes: &planes, tables: &tables, to, at });
                 }
             }
         }
@@ -123,15 +138,16 @@ fn max_of<T: Comparable>(
     Ok(())
 }
 
-struct MaxPlane<'a, T, const INDEXED: bool> {
+/// Each window by itself.
+struct MaxPlane<'a, T> {
     from: *const T,
     planes: &'a Planes,
     tables: &'a [Table; 3],
     to: *mut T,
-    at: *mut i64,
+    at: Option<*mut i64>,
 }
 
-impl<T: Comparable, const INDEXED: bool> Job for MaxPlane<'_, T, INDEXED> {
+impl<T: Comparable> Job for MaxPlane<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -145,8 +161,8 @@ impl<T: Comparable, const INDEXED: bool> Job for MaxPlane<'_, T, INDEXED> {
                 for &(w0, wn) in &tw.of {
                     // SAFETY: windows have elements, all of them inside the plane; there is room for each result.
                     unsafe {
-                        let (mut best, mut place) =
-                            (from.offset(offset(d0, h0, w0)).read(), (d0 * height + h0) * width + w0);
+                        let mut place = (d0 * height + h0) * width + w0;
+                        let mut best = from.offset(offset(d0, h0, w0)).read();
                         for d in 0..dn {
                             for h in 0..hn {
                                 let (d, h) = (d0 + d * td.step, h0 + h * th.step);
@@ -155,21 +171,113 @@ impl<T: Comparable, const INDEXED: bool> Job for MaxPlane<'_, T, INDEXED> {
                                     let x = row.offset((w * tw.step) as isize * sw).read();
                                     if x.beats(best) {
                                         best = x;
-                                        if INDEXED {
-                                            place = (d * height + h) * width + w0 + w * tw.step;
-                                        }
+                                        place = (d * height + h) * width + w0 + w * tw.step;
                                     }
                                 }
                             }
                         }
                         to.add(o).write(best);
-                        if INDEXED {
+                        if let Some(at) = at {
                             at.add(o).write(place as i64);
                         }
                     }
                     o += 1;
                 }
             }
+        }
+    }
+}
+
+/// A row of results at a time: the elements with one number in all windows of the row are compared side by side.
+struct MaxRows<'a, T> {
+    from: *const T,
+    planes: &'a Planes,
+    tables: &'a [Table; 3],
+    along: &'a Windows,
+    to: *mut T,
+    at: Option<*mut i64>,
+    places: &'a mut [i32],
+}
+
+impl<T: Comparable> Job for MaxRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let MaxRows { from, planes, tables: [td, th, tw], along, to, at, places } = self;
+        let ([sd, sh, _], [_, height, width]) = (planes.strides, planes.sizes);
+        let (count, stride) = (along.count, along.num as usize);
+        let kernel = ((along.end - along.start - 1) / along.step) as usize + 1;
+        let mut o = 0;
+        for &(d0, dn) in &td.of {
+            for &(h0, hn) in &th.of {
+                // SAFETY: there is room for each result.
+                let best = unsafe { std::slice::from_raw_parts_mut(to.add(o), count) };
+                best.fill(T::LOWEST);
+                for (place, &(w0, _)) in places.iter_mut().zip(&tw.of) {
+                    *place = ((d0 * height + h0) * width + w0) as i32;
+                }
+                for d in (0..dn).map(|d| d0 + d * td.step) {
+                    for h in (0..hn).map(|h| h0 + h * th.step) {
+                        for k in 0..kernel as i64 {
+                            let offset = along.start + k * along.step;
+                            // The windows that have this element.
+                            let first = (-offset).max(0) as usize;
+                            let (first, end) = (first.div_ceil(stride), (width as i64 - offset).max(0) as usize);
+                            let end = end.div_ceil(stride).min(count);
+                            if first >= end {
+                                continue;
+                            }
+                            let place = ((d * height + h) * width) as i64 + offset;
+                            let row = Compared {
+                                // SAFETY: the elements from the first window's on are in the row.
+                                from: unsafe {
+                                    let start = (first * stride) as i64 + offset;
+                                    from.offset(d as isize * sd + h as isize * sh + start as isize)
+                                },
+                                place: (place + (first * stride) as i64) as i32,
+                                best: &mut best[first..end],
+                                places: &mut places[first..end],
+                            };
+                            match stride {
+                                1 => row.compare(1),
+                                2 => row.compare(2),
+                                stride => row.compare(stride),
+                            }
+                        }
+                    }
+                }
+                if let Some(at) = at {
+                    // SAFETY: there is room for each result's place.
+                    let at = unsafe { std::slice::from_raw_parts_mut(at.add(o), count) };
+                    for (at, &place) in at.iter_mut().zip(&*places) {
+                        *at = i64::from(place);
+                    }
+                }
+                o += count;
+            }
+        }
+    }
+}
+
+/// Elements of a row, a step apart, and the best so far.
+struct Compared<'a, T> {
+    from: *const T,
+    place: i32,
+    best: &'a mut [T],
+    places: &'a mut [i32],
+}
+
+impl<T: Comparable> Compared<'_, T> {
+    /// Inlined with a step that is known, so that vectors can be loaded.
+    #[inline(always)]
+    fn compare(self, stride: usize) {
+        for (i, (best, place)) in self.best.iter_mut().zip(self.places).enumerate() {
+            // SAFETY: the row has an element for each of these windows.
+            let x = unsafe { self.from.add(i * stride).read() };
+            let better = x.beats(*best);
+            *best = if better { x } else { *best };
+            *place = if better { self.place + (i * stride) as i32 } else { *place };
         }
     }
 }
@@ -253,25 +361,29 @@ where
     }
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(out.first().cast::<T>());
-    let tables = &tables;
+    let (tables, width) = (&tables, planes.sizes[2]);
+    scratch::check_room::<T>(op, width)?;
     parallel(n / each, (GRAIN / each).max(1), |range| {
+        let mut sums = vec![T::default(); width];
         for plane in range {
             // SAFETY: planes are positions of the layout (L2); results are contiguous, and each plane is one thread's.
             unsafe {
-                let from = from.get().offset(planes.first(plane)).cast_const();
-                dispatch(SumPlane { from, planes: &planes, tables, divisor, to: to.get().add(plane * each) });
+                let (from, to) = (from.get().offset(planes.first(plane)).cast_const(), to.get().add(plane * each));
+                dispatch(SumPlane { from, planes: &planes, tables, divisor, to, sums: &mut sums });
             }
         }
     });
     Ok(())
 }
 
+/// Sums down the columns of a row of windows, and then along the row.
 struct SumPlane<'a, T> {
     from: *const T,
     planes: &'a Planes,
     tables: &'a [Table; 3],
     divisor: T,
     to: *mut T,
+    sums: &'a mut [T],
 }
 
 impl<T> Job for SumPlane<'_, T>
@@ -282,26 +394,38 @@ where
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let SumPlane { from, planes, tables: [td, th, tw], divisor, to } = self;
+        let SumPlane { from, planes, tables: [td, th, tw], divisor, to, sums } = self;
         let [sd, sh, sw] = planes.strides;
-        let mut o = 0;
+        let (mut o, mut summed) = (0, None);
         for &(d0, dn) in &td.of {
             for &(h0, hn) in &th.of {
-                for &(w0, wn) in &tw.of {
-                    let mut sum = T::default();
-                    // SAFETY: windows are inside the plane; there is room for each result.
-                    unsafe {
-                        for d in 0..dn {
-                            for h in 0..hn {
-                                let (d, h) = (d0 + d * td.step, h0 + h * th.step);
-                                let row = from.offset(d as isize * sd + h as isize * sh + w0 as isize * sw);
-                                for w in 0..wn {
-                                    sum = sum + row.offset((w * tw.step) as isize * sw).read();
+                // Neighbours may have the same rows.
+                if summed != Some((d0, dn, h0, hn)) {
+                    summed = Some((d0, dn, h0, hn));
+                    sums.fill(T::default());
+                    for d in (0..dn).map(|d| d0 + d * td.step) {
+                        for h in (0..hn).map(|h| h0 + h * th.step) {
+                            // SAFETY: windows are inside the plane.
+                            unsafe {
+                                let row = from.offset(d as isize * sd + h as isize * sh);
+                                if sw == 1 {
+                                    let row = std::slice::from_raw_parts(row, sums.len());
+                                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+                                } else {
+                                    let each = sums.iter_mut().enumerate();
+                                    each.for_each(|(w, sum)| *sum = *sum + row.offset(w as isize * sw).read());
                                 }
                             }
                         }
-                        to.add(o).write(sum / divisor);
                     }
+                }
+                for &(w0, wn) in &tw.of {
+                    let sum = match wn {
+                        1 => sums[w0],
+                        _ => (0..wn).fold(T::default(), |sum, w| sum + sums[w0 + w * tw.step]),
+                    };
+                    // SAFETY: there is room for each result.
+                    unsafe { to.add(o).write(sum / divisor) };
                     o += 1;
                 }
             }
