@@ -474,7 +474,7 @@ fn average(op: &'static str, rank: usize, x: &Tensor, kernel: &Sizes, options: &
 }
 
 /// An image of this rank with distinct elements.
-fn image(n: usize, c: usize, rank: usize) -> Result<Tensor> {
+pub(super) fn image(n: usize, c: usize, rank: usize) -> Result<Tensor> {
     let sizes = [4, 5, 7];
     let sizes = if rank == 3 { &[3, 4, 5][..] } else { &sizes[3 - rank..] };
     let shape: Shape = [n, c].iter().chain(sizes).copied().collect();

@@ -1,13 +1,10 @@
-//! Pools by the size of their result, of powers and at random places; the way back from the largest elements; and images as the
-//! columns of their windows.
+//! Pools by powers, by windows of random sizes, and the inverse of a pool of maxima.
 
 use super::conv::{each, spatial};
-use super::index::index_vector;
 use super::ops;
-use super::pool::{Frame, Pool, check_rank, divided};
+use super::pool::{Frame, check_rank, image};
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::spec::Windows;
 use crate::error::bail;
 use crate::options::options;
 use crate::{AvgPoolOptions, DType, Result, Shape, Sizes, Tensor};
@@ -71,170 +68,9 @@ options! {
     }
 }
 
-options! {
-    /// The options of [`Tensor::im2col_with`] and [`Tensor::fold_with`].
-    ///
-    /// ```
-    /// use cotangent::{FoldOptions, Tensor};
-    /// let x = Tensor::ones([1, 2, 4, 4])?;
-    /// assert_eq!(x.im2col_with([2, 2], FoldOptions::new().stride(2))?.shape(), [1, 8, 4]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub struct FoldOptions {
-        /// The step between the elements of a window.
-        dilation: Sizes = Sizes::from(1),
-        /// Zeros around the image.
-        padding: Sizes = Sizes::from(0),
-        /// The step of the windows.
-        stride: Sizes = Sizes::from(1),
-    }
-}
-
 /// # More pools
 #[ops]
 impl Tensor {
-    /// The largest elements of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size.
-    /// `-1` keeps the size.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([[1.0, 5.0, 2.0, 4.0, 3.0]])?;
-    /// assert_eq!(x.adaptive_max_pool1d(2)?.to_vec::<f32>()?, [5.0, 4.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the input has another rank or no elements, or the size is negative.
-    #[op(samples = adaptive1d_samples, errors = adaptive1d_errors)]
-    pub fn adaptive_max_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive("adaptive_max_pool1d", 1, self, &output_size)?.values(self)
-    }
-
-    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of an image `[batch, channels, height, width]`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::ones([1, 2, 5, 7])?.adaptive_max_pool2d([2, -1])?.shape(), [1, 2, 2, 7]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = adaptive2d_samples, errors = adaptive2d_errors)]
-    pub fn adaptive_max_pool2d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive("adaptive_max_pool2d", 2, self, &output_size)?.values(self)
-    }
-
-    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of a volume `[batch, channels, depth, height, width]`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::ones([1, 2, 5, 7, 3])?.adaptive_max_pool3d(2)?.shape(), [1, 2, 2, 2, 2]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = adaptive3d_samples, errors = adaptive3d_errors)]
-    pub fn adaptive_max_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive("adaptive_max_pool3d", 3, self, &output_size)?.values(self)
-    }
-
-    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), with the place of each largest element in its channel.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// let (_, indices) = tensor!([[1.0, 5.0, 2.0, 4.0, 3.0]])?.adaptive_max_pool1d_with_indices(2)?;
-    /// assert_eq!(indices.to_vec::<i64>()?, [1, 3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = adaptive1d_samples, errors = adaptive1d_errors, outputs = [values, indices])]
-    pub fn adaptive_max_pool1d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
-        adaptive("adaptive_max_pool1d_with_indices", 1, self, &output_size)?.both(self)
-    }
-
-    /// As [`adaptive_max_pool2d`](Self::adaptive_max_pool2d), with the place of each largest element in its channel.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// let (_, indices) = tensor!([[[1.0, 5.0], [2.0, 4.0]]])?.adaptive_max_pool2d_with_indices(1)?;
-    /// assert_eq!(indices.to_vec::<i64>()?, [1]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = adaptive2d_samples, errors = adaptive2d_errors, outputs = [values, indices])]
-    pub fn adaptive_max_pool2d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
-        adaptive("adaptive_max_pool2d_with_indices", 2, self, &output_size)?.both(self)
-    }
-
-    /// As [`adaptive_max_pool3d`](Self::adaptive_max_pool3d), with the place of each largest element in its channel.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let (_, indices) = Tensor::ones([1, 2, 2, 2])?.adaptive_max_pool3d_with_indices(1)?;
-    /// assert_eq!(indices.to_vec::<i64>()?, [0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = adaptive3d_samples, errors = adaptive3d_errors, outputs = [values, indices])]
-    pub fn adaptive_max_pool3d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
-        adaptive("adaptive_max_pool3d_with_indices", 3, self, &output_size)?.both(self)
-    }
-
-    /// The means of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size. `-1` keeps the
-    /// size.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// let x = tensor!([[1.0, 5.0, 2.0, 4.0]])?;
-    /// assert_eq!(x.adaptive_avg_pool1d(2)?.to_vec::<f32>()?, [3.0, 3.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the input has another rank, no elements or is not of floating point, or the size is negative.
-    #[op(samples = adaptive1d_samples, errors = adaptive_avg1d_errors)]
-    pub fn adaptive_avg_pool1d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive_average("adaptive_avg_pool1d", 1, self, &output_size)
-    }
-
-    /// As [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d), of an image `[batch, channels, height, width]`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::ones([1, 2, 5, 7])?.adaptive_avg_pool2d(1)?.to_vec::<f32>()?, [1.0, 1.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d).
-    #[op(samples = adaptive2d_samples, errors = adaptive_avg2d_errors)]
-    pub fn adaptive_avg_pool2d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive_average("adaptive_avg_pool2d", 2, self, &output_size)
-    }
-
-    /// As [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d), of a volume `[batch, channels, depth, height, width]`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::ones([1, 2, 5, 7, 3])?.adaptive_avg_pool3d(2)?.shape(), [1, 2, 2, 2, 2]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d).
-    #[op(samples = adaptive3d_samples, errors = adaptive_avg3d_errors)]
-    pub fn adaptive_avg_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
-        adaptive_average("adaptive_avg_pool3d", 3, self, &output_size)
-    }
-
     /// The power mean of each window without the division, `(Σ xᵖ)^(1/p)`, of a signal `[batch, channels, length]`.
     ///
     /// ```
@@ -245,7 +81,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank or is not of floating point, or there is no window.
-    #[op(samples = lp1d_samples, errors = lp1d_errors)]
+    #[op(samples = || lp_samples(1), errors = || lp_errors(1))]
     pub fn lp_pool1d(
         &self,
         norm_type: f64,
@@ -265,7 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`lp_pool1d`](Self::lp_pool1d).
-    #[op(samples = lp2d_samples, errors = lp2d_errors)]
+    #[op(samples = || lp_samples(2), errors = || lp_errors(2))]
     pub fn lp_pool2d(
         &self,
         norm_type: f64,
@@ -285,7 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`lp_pool1d`](Self::lp_pool1d).
-    #[op(samples = lp3d_samples, errors = lp3d_errors)]
+    #[op(samples = || lp_samples(3), errors = || lp_errors(3))]
     pub fn lp_pool3d(
         &self,
         norm_type: f64,
@@ -308,7 +144,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank, neither size nor ratio of the result is given or both are, or windows do not fit.
-    #[op(samples = fractional2d_samples, errors = fractional2d_errors, random)]
+    #[op(samples = || fractional_samples(2), errors = || fractional_errors(2), random)]
     pub fn fractional_max_pool2d<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -329,7 +165,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = fractional3d_samples, errors = fractional3d_errors, random)]
+    #[op(samples = || fractional_samples(3), errors = || fractional_errors(3), random)]
     pub fn fractional_max_pool3d<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -350,7 +186,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = fractional2d_samples, errors = fractional2d_errors, random, outputs = [values, indices])]
+    #[op(samples = || fractional_samples(2), errors = || fractional_errors(2), random, outputs = [values, indices])]
     pub fn fractional_max_pool2d_with_indices<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -371,7 +207,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = fractional3d_samples, errors = fractional3d_errors, random, outputs = [values, indices])]
+    #[op(samples = || fractional_samples(3), errors = || fractional_errors(3), random, outputs = [values, indices])]
     pub fn fractional_max_pool3d_with_indices<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -392,7 +228,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the indices have another shape or are none of the result, or its size is none that these windows give.
-    #[op(samples = unpool1d_samples, errors = unpool1d_errors)]
+    #[op(samples = || unpool_samples(1), errors = || unpool_errors(1))]
     pub fn max_unpool1d(
         &self,
         indices: &Tensor,
@@ -413,7 +249,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_unpool1d`](Self::max_unpool1d).
-    #[op(samples = unpool2d_samples, errors = unpool2d_errors)]
+    #[op(samples = || unpool_samples(2), errors = || unpool_errors(2))]
     pub fn max_unpool2d(
         &self,
         indices: &Tensor,
@@ -434,7 +270,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_unpool1d`](Self::max_unpool1d).
-    #[op(samples = unpool3d_samples, errors = unpool3d_errors)]
+    #[op(samples = || unpool_samples(3), errors = || unpool_errors(3))]
     pub fn max_unpool3d(
         &self,
         indices: &Tensor,
@@ -443,88 +279,6 @@ impl Tensor {
     ) -> Result<Tensor> {
         unpool("max_unpool3d", 3, self, indices, &kernel_size, &options)
     }
-
-    /// The windows of an image `[batch, channels, height, width]`, or of one without a batch, as columns:
-    /// `[batch, channels · window elements, windows]`. It is what `torch.nn.functional.unfold` gives; [`unfold`](Self::unfold)
-    /// has the windows of one dimension.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::arange(0, 6)?.reshape([1, 2, 3])?;
-    /// assert_eq!(x.im2col([2, 2])?.to_vec::<i64>()?, [0, 1, 1, 2, 3, 4, 4, 5]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the input has another rank, or there is no window.
-    #[doc(alias = "unfold")]
-    #[op(samples = im2col_samples, errors = im2col_errors)]
-    pub fn im2col(&self, kernel_size: impl Into<Sizes>, options: impl Into<FoldOptions>) -> Result<Tensor> {
-        let grid = Grid::new("im2col", spatial_of("im2col", self)?, &kernel_size, &options)?;
-        grid.columns(self)
-    }
-
-    /// The transpose of [`im2col`](Self::im2col): the columns `[batch, channels · window elements, windows]` added up
-    /// where the elements of windows are in an image of `output_size`.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let columns = Tensor::ones([1, 4, 2])?;
-    /// assert_eq!(columns.fold([2, 3], [2, 2])?.to_vec::<f32>()?, [1.0, 2.0, 1.0, 1.0, 2.0, 1.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the columns are not as many, or as long, as such an image has.
-    #[doc(alias = "col2im")]
-    #[op(samples = fold_samples, errors = fold_errors, aliases = ["col2im"])]
-    pub fn fold(
-        &self,
-        output_size: impl Into<Sizes>,
-        kernel_size: impl Into<Sizes>,
-        options: impl Into<FoldOptions>,
-    ) -> Result<Tensor> {
-        let [_, h, w] = each("fold", "output_size", &output_size.0, 2, 1, 1)?;
-        Grid::new("fold", [h, w], &kernel_size, &options)?.image(self)
-    }
-}
-
-/// The windows of a pool by the size of its result.
-fn adaptive_windows(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<[Windows; 3]> {
-    check_rank(op, x, rank)?;
-    let input = spatial(x.shape(), rank);
-    let asked = &sizes.0[..];
-    if asked.len() != 1 && asked.len() != rank {
-        bail!(Value, op, "output_size {asked:?} must be one number, or {rank}");
-    }
-    let mut all = [Windows::single(); 3];
-    for dim in 0..rank {
-        let at = 3 - rank + dim;
-        let count = match asked[if asked.len() == 1 { 0 } else { dim }] {
-            -1 => input[at],
-            count if count >= 0 => count as usize,
-            count => bail!(Value, op, "output_size {asked:?}: {count} is no size"),
-        };
-        if input[at] == 0 && count > 0 {
-            bail!(Shape, op, "an input of shape {:?} has no elements for {count} windows", x.shape());
-        }
-        if count.checked_mul(input[at]).is_none_or(|product| product > isize::MAX as usize / 4) {
-            bail!(Shape, op, "{count} windows in dimension {} of shape {:?} are too many", x.rank() + at - 3, x.shape());
-        }
-        all[at] = Windows::adaptive(input[at], count);
-    }
-    Ok(all)
-}
-
-fn adaptive(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<Pool> {
-    Ok(Pool { op, rank, windows: adaptive_windows(op, rank, x, sizes)? })
-}
-
-#[track_caller]
-fn adaptive_average(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) -> Result<Tensor> {
-    float_only(op, x)?;
-    let windows = adaptive_windows(op, rank, x, sizes)?;
-    divided(op, rank, x, &windows, |dim, o| windows[dim].at(o).1)
 }
 
 #[track_caller]
@@ -674,132 +428,6 @@ fn unpool(
     zeros.scatter(-1, &indices.flatten(lead, -1)?, &x.flatten(lead, -1)?)?.reshape(&shape)
 }
 
-fn spatial_of(op: &'static str, x: &Tensor) -> Result<[usize; 2]> {
-    check_rank(op, x, 2)?;
-    let [_, h, w] = spatial(x.shape(), 2);
-    Ok([h, w])
-}
-
-/// The windows of an image, for [`im2col`](Tensor::im2col) and [`fold`](Tensor::fold).
-struct Grid {
-    op: &'static str,
-    frame: Frame,
-    size: [usize; 2],
-    count: [usize; 2],
-}
-
-impl Grid {
-    fn new(op: &'static str, size: [usize; 2], kernel: &Sizes, options: &FoldOptions) -> Result<Grid> {
-        let frame = Frame::new(op, 2, kernel, &options.stride, &options.padding, &options.dilation)?;
-        let mut count = [0; 2];
-        for dim in 0..2 {
-            let wide = |x: &[usize; 3]| x[dim + 1] as i128;
-            let span = (wide(&frame.kernel) - 1) * wide(&frame.dilation) + 1;
-            let padded = size[dim] as i128 + 2 * wide(&frame.pad);
-            if span > padded || padded > isize::MAX as i128 {
-                bail!(Shape, op, "windows of {span} elements do not fit a size of {} with a padding of {} at both ends", size[dim], frame.pad[dim + 1]);
-            }
-            count[dim] = ((padded - span) / wide(&frame.stride)) as usize + 1;
-        }
-        Ok(Grid { op, frame, size, count })
-    }
-
-    /// Where the elements of all windows are along a dimension, by their number in the window and then by that of the window.
-    fn places(&self, dim: usize, like: &Tensor) -> Result<Tensor> {
-        let (kernel, count) = (self.frame.kernel[dim + 1], self.count[dim]);
-        let (dilation, stride) = (self.frame.dilation[dim + 1], self.frame.stride[dim + 1]);
-        let all = (0..kernel).flat_map(|k| (0..count).map(move |o| k * dilation + o * stride));
-        index_vector(self.op, kernel.saturating_mul(count), all)?.to_device(like.device())
-    }
-
-    fn pad(&self, dim: usize) -> isize {
-        self.frame.pad[dim + 1] as isize
-    }
-
-    #[track_caller]
-    fn columns(&self, x: &Tensor) -> Result<Tensor> {
-        let [_, kh, kw] = self.frame.kernel;
-        let [oh, ow] = self.count;
-        let (h, w) = (self.pad(0), self.pad(1));
-        let x = if (h, w) == (0, 0) { x.clone() } else { x.pad(&[w, w, h, h])? };
-        let x = x.index_select(-1, &self.places(1, &x)?)?.unflatten(-1, [kw, ow])?;
-        let x = x.index_select(-3, &self.places(0, &x)?)?.unflatten(-3, [kh, oh])?;
-        // From [channels, kh, oh, kw, ow].
-        x.transpose(-3, -2)?.flatten(-2, -1)?.flatten(-4, -2)
-    }
-
-    #[track_caller]
-    fn image(&self, x: &Tensor) -> Result<Tensor> {
-        let [_, kh, kw] = self.frame.kernel;
-        let [oh, ow] = self.count;
-        let fits = match *x.shape() {
-            [rows, columns] | [_, rows, columns] => {
-                rows.is_multiple_of(kh.saturating_mul(kw)) && Some(columns) == oh.checked_mul(ow)
-            }
-            _ => false,
-        };
-        if !fits {
-            let (shape, size) = (x.shape(), self.size);
-            bail!(
-                Shape,
-                self.op,
-                "columns of shape {shape:?} are not [batch, channels · {}, {}], as an image of {size:?} has them",
-                kh.saturating_mul(kw),
-                oh.saturating_mul(ow)
-            );
-        }
-        let channels = x.shape()[x.rank() - 2] / (kh * kw);
-        let x = x.unflatten(-1, [oh, ow])?.unflatten(-3, [channels, kh, kw])?;
-        let x = x.transpose(-3, -2)?;
-        let added = |x: Tensor, dim: isize, at: usize| -> Result<Tensor> {
-            let size = self.size[at] + 2 * self.frame.pad[at + 1];
-            let mut shape: Shape = x.shape().into();
-            let place = shape.len().wrapping_add_signed(dim);
-            shape = shape.with(place, size);
-            let zeros = Tensor::zeros_with(&shape, (x.dtype(), x.device()))?;
-            zeros.index_add(dim, &self.places(at, &x)?, &x)?.narrow(dim, self.pad(at), self.size[at])
-        };
-        let x = added(x.flatten(-2, -1)?, -1, 1)?;
-        added(x.flatten(-3, -2)?, -2, 0)
-    }
-}
-
-/// An image of this rank with distinct elements.
-fn image(n: usize, c: usize, rank: usize) -> Result<Tensor> {
-    let sizes = if rank == 3 { &[3, 4, 5][..] } else { &[5, 7][2 - rank..] };
-    let shape: Shape = [n, c].iter().chain(sizes).copied().collect();
-    spread(shape, -2.0, 2.0)
-}
-
-fn adaptive_samples(rank: usize) -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![image(2, 2, rank)?, 1],
-        sample![image(1, 2, rank)?.select(0, 0)?, 2],
-        sample![image(2, 1, rank)?, 3],
-        sample![image(1, 1, rank)?, vec![-1; rank]],
-        sample![image(1, 1, rank)?, 6],
-        sample![image(0, 2, rank)?, 2],
-        sample![image(1, 2, rank)?, 0],
-    ])
-}
-
-fn adaptive_errors(rank: usize) -> Result<Vec<ErrorCase>> {
-    let x = image(1, 2, rank)?;
-    Ok(vec![
-        error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
-        error!["a negative size", "output_size [-2]"; sample![&x, -2]],
-        error!["too many numbers", "[1, 1, 1, 1]"; sample![&x, vec![1; 4]]],
-        error!["nothing to choose from", "no elements"; sample![x.narrow(2, 0, 0)?, 2]],
-        error!["too many windows", "too many"; sample![&x, isize::MAX]],
-    ])
-}
-
-fn adaptive_avg_errors(rank: usize) -> Result<Vec<ErrorCase>> {
-    let mut all = adaptive_errors(rank)?;
-    all.push(error!["integers", "i64"; sample![image(1, 2, rank)?.to_dtype(DType::I64)?, 2]]);
-    Ok(all)
-}
-
 fn lp_samples(rank: usize) -> Result<Vec<Sample>> {
     let positive = |n: usize| image(n, 2, rank)?.add(3.0);
     Ok(vec![
@@ -869,76 +497,4 @@ fn unpool_errors(rank: usize) -> Result<Vec<ErrorCase>> {
         error!["a size that windows do not give", "a size of 99"; sample![&x, &zeros, 2; output_size = vec![99; rank]]],
         error!["an index that is none", "100000"; sample![&x, zeros.add(100_000)?, 2]],
     ])
-}
-
-fn im2col_samples() -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![image(2, 2, 2)?, vec![2, 3]],
-        sample![image(1, 2, 2)?.select(0, 0)?, 2; stride = 2],
-        sample![image(1, 1, 2)?, vec![2, 2]; padding = vec![1, 0], dilation = 2],
-        sample![image(0, 2, 2)?, 2],
-    ])
-}
-
-fn im2col_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![
-        error!["another rank", "[3]"; sample![normal([3], 1)?, 2]],
-        error!["windows larger than the image", "9"; sample![image(1, 2, 2)?, 9]],
-        error!["an empty window", "kernel_size [0]"; sample![image(1, 2, 2)?, 0]],
-    ])
-}
-
-fn fold_samples() -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![normal([2, 8, 12], 1)?, vec![4, 5], 2],
-        sample![normal([4, 4], 1)?, vec![4, 5], 2; stride = 2],
-        sample![normal([1, 6, 9], 1)?, vec![4, 5], vec![2, 3]; padding = vec![1, 0], dilation = vec![3, 1]],
-        sample![normal([0, 4, 12], 1)?, vec![4, 5], 2],
-    ])
-}
-
-fn fold_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![
-        error!["another rank", "[3]"; sample![normal([3], 1)?, vec![4, 5], 2]],
-        error!["too few columns", "[2, 8, 11]", "12"; sample![normal([2, 8, 11], 1)?, vec![4, 5], 2]],
-        error!["rows that are no windows", "[2, 7, 12]"; sample![normal([2, 7, 12], 1)?, vec![4, 5], 2]],
-        error!["windows larger than the image", "9"; sample![normal([2, 8, 12], 1)?, vec![4, 5], 9]],
-    ])
-}
-
-macro_rules! of_rank {
-    ($($samples:ident $errors:ident $of:ident $refusals:ident $rank:literal;)+) => {$(
-        fn $samples() -> Result<Vec<Sample>> {
-            $of($rank)
-        }
-
-        fn $errors() -> Result<Vec<ErrorCase>> {
-            $refusals($rank)
-        }
-    )+};
-}
-of_rank! {
-    adaptive1d_samples adaptive1d_errors adaptive_samples adaptive_errors 1;
-    adaptive2d_samples adaptive2d_errors adaptive_samples adaptive_errors 2;
-    adaptive3d_samples adaptive3d_errors adaptive_samples adaptive_errors 3;
-    lp1d_samples lp1d_errors lp_samples lp_errors 1;
-    lp2d_samples lp2d_errors lp_samples lp_errors 2;
-    lp3d_samples lp3d_errors lp_samples lp_errors 3;
-    fractional2d_samples fractional2d_errors fractional_samples fractional_errors 2;
-    fractional3d_samples fractional3d_errors fractional_samples fractional_errors 3;
-    unpool1d_samples unpool1d_errors unpool_samples unpool_errors 1;
-    unpool2d_samples unpool2d_errors unpool_samples unpool_errors 2;
-    unpool3d_samples unpool3d_errors unpool_samples unpool_errors 3;
-}
-
-fn adaptive_avg1d_errors() -> Result<Vec<ErrorCase>> {
-    adaptive_avg_errors(1)
-}
-
-fn adaptive_avg2d_errors() -> Result<Vec<ErrorCase>> {
-    adaptive_avg_errors(2)
-}
-
-fn adaptive_avg3d_errors() -> Result<Vec<ErrorCase>> {
-    adaptive_avg_errors(3)
 }
