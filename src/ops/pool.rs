@@ -317,6 +317,9 @@ impl Pool {
         if x.dtype() == DType::Bool {
             bail!(DType, op, "not defined for bool");
         }
+        if windows.iter().any(Windows::may_be_empty) {
+            bail!(Shape, op, "a window may have no element of shape {:?}, and no largest one", x.shape());
+        }
         let wide = x.detach().to_dtype(compute_dtype(x.dtype()))?;
         let shape = with_windows(x.shape(), &windows, rank);
         let at = if indexed { shape.clone() } else { [0].into() };

@@ -47,6 +47,13 @@ impl Windows {
         }
     }
 
+    /// Whether there can be a window without an element: elements that are farther apart than the dimension is long may lie on
+    /// both sides of it.
+    pub fn may_be_empty(&self) -> bool {
+        let several = self.end - self.start > 1;
+        self.count > 0 && (self.size == 0 || several && self.step > self.size as i64)
+    }
+
     /// The first element of a window, and how many it has.
     pub fn at(&self, o: usize) -> (usize, usize) {
         let place = |offset: i64| (o as i64 * self.num + offset).div_euclid(self.den);
@@ -61,6 +68,21 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_that_may_be_empty_are_known() {
+        // Of 3 elements those at -1 and 3.
+        let beside = Windows::regular(3, 1, 2, 1, 1, 4);
+        assert_eq!((beside.at(0).1, beside.may_be_empty()), (0, true));
+        assert!(Windows::adaptive(0, 2).may_be_empty() && !Windows::adaptive(3, 2).may_be_empty());
+        for (size, kernel, stride, pad, dilation) in
+            [(3, 2, 1, 1, 3), (5, 3, 2, 1, 2), (1, 1, 1, 0, 9), (4, 4, 3, 2, 1)]
+        {
+            let count = (size + 2 * pad - (kernel - 1) * dilation - 1) / stride + 1;
+            let windows = Windows::regular(size, count, kernel, stride, pad, dilation);
+            assert!(!windows.may_be_empty() && (0..count).all(|o| windows.at(o).1 > 0), "{windows:?}");
+        }
+    }
 
     #[test]
     fn the_inverse_names_the_windows_of_each_element() {
