@@ -160,11 +160,11 @@ impl Tensor {
     /// options.
     ///
     /// ```
-    /// # use cotangent::{ConvOptions, Tensor};
+    /// # use cotangent::{ConvOptions, Tensor, s};
     /// let (x, weight) = (Tensor::ones([8, 3, 32, 32])?, Tensor::ones([16, 3, 3, 3])?);
     /// assert_eq!(x.conv2d(&weight)?.shape(), [8, 16, 30, 30]);
     /// let y = x.conv2d_with(&weight, ConvOptions::new().stride(2).padding(1))?;
-    /// assert_eq!((y.shape(), y.get((0, 0, 1, 1))?.item::<f32>()?), (&[8, 16, 16, 16][..], 27.0));
+    /// assert_eq!((y.shape(), y.index(s![0, 0, 1, 1])?.item::<f32>()?), (&[8, 16, 16, 16][..], 27.0));
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
