@@ -11,7 +11,7 @@ mod json;
 use args::arg;
 use cotangent::autograd::BackwardOptions;
 use cotangent::io::StateDict;
-use cotangent::nn::{self, Layer, LayerEntry, Module};
+use cotangent::nn::{self, Forward, Layer, LayerEntry, Module};
 use cotangent::ops::Arg;
 use cotangent::{DType, Device, Tensor};
 use json::{compare, list, parse, tensor};
@@ -148,6 +148,17 @@ fn half_precision_is_near_and_keeps_its_dtype() -> Outcome {
         }
         Ok(())
     })
+}
+
+#[test]
+fn a_call_that_fails_changes_no_buffer() -> Outcome {
+    let layer = nn::BatchNorm1d::new(3)?;
+    assert!(layer.forward(&Tensor::ones([8, 4, 5])?).is_err());
+    let fresh = nn::BatchNorm1d::new(3)?.state_dict();
+    for (name, value) in layer.state_dict().iter() {
+        assert!(fresh.get(name).ok_or("the same names")?.equal(value)?, "{name}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -179,6 +179,25 @@ fn names_that_are_missing_or_extra_are_reported_and_nothing_changes() -> Outcome
     Ok(())
 }
 
+/// Its logits would be those of another head.
+#[test]
+fn a_head_of_its_own_is_refused_where_the_model_has_none() -> Outcome {
+    let config =
+        Gpt2Config { vocab_size: 5, n_positions: 4, n_embd: 4, n_layer: 1, n_head: 2, ..Gpt2Config::default() };
+    let mut model = Gpt2::new(&config)?;
+    let file = Scratch::new("head.safetensors");
+    for (change, fits) in [(0.0, true), (1.0, false)] {
+        let mut dict = model.state_dict();
+        let table = dict.get("wte.weight").ok_or("a table")?.add(change)?;
+        dict.insert("lm_head.weight", table);
+        cotangent::io::safetensors::save(&file.0, &dict)?;
+        let loaded = load_weights(&mut model, &file.0);
+        assert_eq!(loaded.is_ok(), fits);
+        assert!(fits || loaded.is_err_and(|error| error.to_string().contains("lm_head.weight")));
+    }
+    Ok(())
+}
+
 #[test]
 fn configurations_that_ask_for_something_else_are_refused() -> Outcome {
     let file = Scratch::new("other.json");
@@ -186,6 +205,7 @@ fn configurations_that_ask_for_something_else_are_refused() -> Outcome {
         (r#"{"hidden_act": "relu"}"#, "relu"),
         (r#"{"rope_scaling": {"type": "linear"}}"#, "rope_scaling"),
         (r#"{"attention_bias": true}"#, "attention_bias"),
+        (r#"{"model_type": "mistral"}"#, "mistral"),
         (r#"{"hidden_size": -3}"#, "-3"),
         ("[1]", "object"),
         ("{", "EOF"),

@@ -32,7 +32,7 @@ pub struct BertConfig {
     pub type_vocab_size: usize,
     /// Added to variances.
     pub layer_norm_eps: f64,
-    /// The probability with which elements are dropped in training.
+    /// The probability with which elements are dropped in training, but for the weights of the attention.
     pub hidden_dropout_prob: f64,
 }
 
@@ -69,7 +69,11 @@ impl BertConfig {
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<BertConfig> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, BertConfig::default());
+        file.expect("model_type", &["bert"])?;
         file.expect("hidden_act", &["gelu"])?;
+        if file.flag("is_decoder", false)? {
+            bail!(Format, "from_file", "is_decoder is true: the model is an encoder");
+        }
         file.expect("position_embedding_type", &["absolute"])?;
         Ok(BertConfig {
             vocab_size: file.size("vocab_size", default.vocab_size)?,

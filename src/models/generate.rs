@@ -70,6 +70,11 @@ impl KeyValueCache {
     /// own.
     pub(super) fn attend(&mut self, at: usize, query: &Tensor, key: Tensor, value: Tensor) -> Result<Tensor> {
         let steps = query.shape()[query.rank() - 2];
+        if let Some((keys, _)) = self.blocks.get(at)
+            && keys.shape()[keys.rank() - 2] != self.len
+        {
+            bail!(Value, "KeyValueCache", "a call with this cache has failed: begin with a new one");
+        }
         let (key, value) = match self.blocks.get(at) {
             Some((keys, values)) => (Tensor::cat(&[keys, &key], -2)?, Tensor::cat(&[values, &value], -2)?),
             None => (key, value),
@@ -112,7 +117,8 @@ options! {
     }
 }
 
-/// So many more tokens after those of `tokens`, `[batch, steps]`, each the most probable one.
+/// So many more tokens after those of `tokens`, `[batch, steps]`, each the most probable one. A model with dropout is to be in
+/// evaluation: see [`Module::eval`](crate::nn::Module::eval).
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config, generate};
@@ -191,4 +197,18 @@ fn next_token(logits: &Tensor, options: &GenerateOptions) -> Result<Tensor> {
     };
     let (values, places) = scaled.topk(k, -1)?;
     places.gather(1, &values.softmax(-1)?.multinomial(1, false)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_a_call_has_left_behind_is_refused() -> Result<()> {
+        let (mut cache, x) = (KeyValueCache::new(), Tensor::ones([1, 2, 4])?);
+        // The call did not get as far as to say how many tokens it has seen.
+        cache.attend(0, &x, x.clone(), x.clone())?;
+        assert!(cache.attend(0, &x, x.clone(), x.clone()).is_err());
+        Ok(())
+    }
 }

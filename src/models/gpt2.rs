@@ -2,7 +2,7 @@
 
 use super::config::ConfigFile;
 use super::generate::{CausalModel, KeyValueCache};
-use super::{Published, without_prefix};
+use super::{Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
 use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, Module, Parameter, init};
@@ -31,7 +31,8 @@ pub struct Gpt2Config {
     pub n_inner: Option<usize>,
     /// Added to variances.
     pub layer_norm_epsilon: f64,
-    /// The probability with which elements are dropped in training.
+    /// The probability with which elements are dropped in training: of the tokens' vectors and of what is added to them, not of
+    /// the weights of the attention.
     pub dropout: f64,
 }
 
@@ -67,7 +68,11 @@ impl Gpt2Config {
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Gpt2Config> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, Gpt2Config::default());
+        file.expect("model_type", &["gpt2"])?;
         file.expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
+        if file.flag("scale_attn_by_inverse_layer_idx", false)? || !file.flag("scale_attn_weights", true)? {
+            bail!(Format, "from_file", "scores are not scaled as usual: the model does not do that");
+        }
         let inner = file.size("n_inner", 0)?;
         Ok(Gpt2Config {
             vocab_size: file.size("vocab_size", default.vocab_size)?,
@@ -235,6 +240,9 @@ impl CausalModel for Gpt2 {
 
 impl Published for Gpt2 {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
+        for prefix in ["", "transformer."] {
+            check_tied(dict, "lm_head.weight", &format!("{prefix}wte.weight"))?;
+        }
         // The head is the table of tokens again, and masks are stored in old files.
         without_prefix(dict, "transformer.", |name| {
             name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")

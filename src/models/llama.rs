@@ -2,11 +2,11 @@
 
 use super::config::ConfigFile;
 use super::generate::{CausalModel, KeyValueCache};
-use super::{Published, without_prefix};
+use super::{Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Embedding, Forward, Linear, LinearOptions, Module, Parameter, init};
-use crate::{DType, Result, Tensor, keepdim};
+use crate::nn::{Embedding, Forward, Linear, LinearOptions, Module, Parameter, RMSNorm, RmsNormOptions, init};
+use crate::{DType, Result, Tensor};
 use std::path::Path;
 
 /// The sizes of a [`Llama`], under Hugging Face's names.
@@ -73,10 +73,12 @@ impl LlamaConfig {
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>) -> Result<LlamaConfig> {
         let (file, default) = (ConfigFile::read(path.as_ref())?, LlamaConfig::default());
+        file.expect("model_type", &["llama"])?;
         file.expect("hidden_act", &["silu"])?;
         file.expect("rope_scaling", &[])?;
         let rope = file.inside("rope_parameters");
         rope.expect("rope_type", &["default"])?;
+        rope.expect("partial_rotary_factor", &[])?;
         for name in ["attention_bias", "mlp_bias"] {
             if file.flag(name, false)? {
                 bail!(Format, "from_file", "{name} is true: the model has no biases");
@@ -95,27 +97,6 @@ impl LlamaConfig {
             rope_theta: rope.number("rope_theta", file.number("rope_theta", default.rope_theta)?)?,
             tie_word_embeddings: file.flag("tie_word_embeddings", default.tie_word_embeddings)?,
         })
-    }
-}
-
-/// A norm by the root of the mean square.
-#[derive(Debug, Module)]
-struct Norm {
-    weight: Parameter,
-    eps: f64,
-}
-
-impl Norm {
-    fn new(size: usize, eps: f64) -> Result<Norm> {
-        Ok(Norm { weight: Parameter::new(Tensor::ones([size])?)?, eps })
-    }
-
-    /// In f32 at least, as the squares of half precision are too coarse.
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let wide = if x.dtype() == DType::F64 { x.clone() } else { x.to_dtype(DType::F32)? };
-        let scale = wide.square()?.mean(keepdim(-1))?.add(self.eps)?.rsqrt()?;
-        wide.mul(&scale)?.to_dtype(x.dtype())?.mul(&*self.weight)
     }
 }
 
@@ -138,15 +119,15 @@ struct Mlp {
 struct Block {
     self_attn: Attention,
     mlp: Mlp,
-    input_layernorm: Norm,
-    post_attention_layernorm: Norm,
+    input_layernorm: RMSNorm,
+    post_attention_layernorm: RMSNorm,
 }
 
 #[derive(Debug, Module)]
 struct Decoder {
     embed_tokens: Embedding,
     layers: Vec<Block>,
-    norm: Norm,
+    norm: RMSNorm,
 }
 
 /// A decoder in the style of Llama: grouped heads, rotary positions, norms by the root of the mean square, and linear layers with
@@ -212,6 +193,7 @@ impl Llama {
             layer.weight.set(&init::normal([to, from], 0.0, 0.02)?)?;
             Ok(layer)
         };
+        let norm = || RMSNorm::new_with(size, RmsNormOptions::new().eps(rms_norm_eps));
         let block = |_| {
             Ok(Block {
                 self_attn: Attention {
@@ -225,8 +207,8 @@ impl Llama {
                     up_proj: linear(size, intermediate_size)?,
                     down_proj: linear(intermediate_size, size)?,
                 },
-                input_layernorm: Norm::new(size, rms_norm_eps)?,
-                post_attention_layernorm: Norm::new(size, rms_norm_eps)?,
+                input_layernorm: norm()?,
+                post_attention_layernorm: norm()?,
             })
         };
         let table = Parameter::new(init::normal([vocab_size, size], 0.0, 0.02)?)?;
@@ -234,7 +216,7 @@ impl Llama {
             model: Decoder {
                 embed_tokens: Embedding { weight: table },
                 layers: (0..num_hidden_layers).map(block).collect::<Result<_>>()?,
-                norm: Norm::new(size, rms_norm_eps)?,
+                norm: norm()?,
             },
             lm_head: (!config.tie_word_embeddings).then(|| linear(size, vocab_size)).transpose()?,
             heads,
@@ -268,7 +250,7 @@ impl Llama {
         at: usize,
         block: &Attention,
         x: &Tensor,
-        turn: &Rotation,
+        [cos, sin]: [&Tensor; 2],
         cache: &mut KeyValueCache,
     ) -> Result<Tensor> {
         // Heads that share keys lie side by side: [batch, groups, heads of a group, steps, size].
@@ -276,34 +258,11 @@ impl Llama {
             let size = x.shape()[2] / heads;
             x.unflatten(2, [self.groups, heads / self.groups, size])?.permute([0, 2, 3, 1, 4])
         };
-        let q = turn.of(&split(block.q_proj.forward(x)?, self.heads)?)?;
-        let k = turn.of(&split(block.k_proj.forward(x)?, self.groups)?)?;
+        let q = split(block.q_proj.forward(x)?, self.heads)?.rope(cos, sin)?;
+        let k = split(block.k_proj.forward(x)?, self.groups)?.rope(cos, sin)?;
         let v = split(block.v_proj.forward(x)?, self.groups)?;
         let out = cache.attend(at, &q, k, v)?;
         block.o_proj.forward(&out.permute([0, 3, 1, 2, 4])?.flatten(2, 4)?)
-    }
-}
-
-/// Rotary positions: the two halves of a head's numbers, turned as pairs by angles that grow with the position.
-struct Rotation {
-    cos: Tensor,
-    sin: Tensor,
-}
-
-impl Rotation {
-    fn new(first: usize, steps: usize, size: usize, theta: f64, like: &Tensor) -> Result<Rotation> {
-        let places = Tensor::arange_with(first as i64, (first + steps) as i64, DType::F64)?.unsqueeze(1)?;
-        let exponents = Tensor::arange_with(0, (size / 2) as i64, DType::F64)?.mul(-2.0 / size as f64)?;
-        let angles = places.mul(&exponents.mul(theta.ln())?.exp()?)?;
-        let turned = |x: Tensor| x.to_dtype(like.dtype())?.to_device(like.device());
-        Ok(Rotation { cos: turned(angles.cos()?)?, sin: turned(angles.sin()?)? })
-    }
-
-    fn of(&self, x: &Tensor) -> Result<Tensor> {
-        let [a, b] = x.chunks(-1)?;
-        let first = a.mul(&self.cos)?.sub(&b.mul(&self.sin)?)?;
-        let second = b.mul(&self.cos)?.add(&a.mul(&self.sin)?)?;
-        Tensor::cat(&[&first, &second], -1)
     }
 }
 
@@ -315,9 +274,13 @@ impl CausalModel for Llama {
         };
         let mut x = self.model.embed_tokens.forward(tokens)?;
         let size = self.model.layers.first().map_or(2, |block| block.self_attn.q_proj.weight.shape()[0] / self.heads);
-        let turn = Rotation::new(cache.len(), steps, size, self.theta, &x)?;
+        // Whole positions give f32, which is fine for half precision, too.
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::I64 };
+        let places = Tensor::arange_with(cache.len() as i64, (cache.len() + steps) as i64, (dtype, x.device()))?;
+        let (cos, sin) = places.rope_cos_sin_with(size, self.theta)?;
         for (at, block) in self.model.layers.iter().enumerate() {
-            x = x.add(&self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, &turn, cache)?)?;
+            x =
+                x.add(&self.attend(at, &block.self_attn, &block.input_layernorm.forward(&x)?, [&cos, &sin], cache)?)?;
             let y = block.post_attention_layernorm.forward(&x)?;
             let gated = block.mlp.gate_proj.forward(&y)?.silu()?.mul(&block.mlp.up_proj.forward(&y)?)?;
             x = x.add(&block.mlp.down_proj.forward(&gated)?)?;
@@ -335,6 +298,9 @@ impl Published for Llama {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
         // Some files have the tied head once more, and the frequencies of the positions.
         let tied = self.lm_head.is_none();
+        if tied {
+            check_tied(dict, "lm_head.weight", "model.embed_tokens.weight")?;
+        }
         without_prefix(dict, "", |name| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq"))
     }
 }

@@ -67,6 +67,16 @@ pub fn load_weights<M: Published>(model: &mut M, path: impl AsRef<Path>) -> Resu
     model.load_state_dict(&cast)
 }
 
+/// Refuses a head of its own where the model uses the table of tokens: its logits would be others.
+fn check_tied(dict: &StateDict, head: &str, table: &str) -> Result<()> {
+    match (dict.get(head), dict.get(table)) {
+        (Some(a), Some(b)) if a.shape() != b.shape() || !a.equal(b)? => {
+            bail!(Format, "load_weights", "{head} is not {table}, and the model has no head of its own")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A dictionary without a prefix of its names and without the names that `skip` tells.
 fn without_prefix(dict: &StateDict, prefix: &str, skip: impl Fn(&str) -> bool) -> Result<StateDict> {
     let mut own = StateDict::new();

@@ -3,7 +3,7 @@
 use super::init::{self, Fan, Gain};
 use super::{Forward, Module, Parameter, layer};
 use crate::error::bail;
-use crate::ops::choices;
+use crate::ops::{choices, each};
 use crate::options::options;
 use crate::{ConvOptions, ConvPadding, ConvTransposeOptions, PadMode, Result, Shape, Sizes, Tensor};
 
@@ -82,20 +82,6 @@ options! {
     }
 }
 
-/// A size for each of so many dimensions, from one for each or one for all.
-fn each(name: &'static str, what: &str, sizes: &Sizes, rank: usize) -> Result<Vec<usize>> {
-    let all = match sizes.0.len() {
-        1 => vec![sizes.0[0]; rank],
-        count if count == rank => sizes.0.to_vec(),
-        count => bail!(Value, name, "{count} sizes for {what}: there must be 1 or {rank}"),
-    };
-    let as_size = |&size: &isize| usize::try_from(size).ok();
-    match all.iter().map(as_size).collect::<Option<Vec<usize>>>() {
-        Some(sizes) => Ok(sizes),
-        None => bail!(Value, name, "{what} of {all:?}"),
-    }
-}
-
 /// New weights as PyTorch's: uniform, by the number of inputs of an output.
 fn weights(
     name: &'static str,
@@ -108,10 +94,7 @@ fn weights(
     if groups == 0 || !from.is_multiple_of(groups) || !to.is_multiple_of(groups) {
         bail!(Value, name, "{from} and {to} channels do not make {groups} groups");
     }
-    let kernel = each(name, "kernel_size", kernel, rank)?;
-    if kernel.contains(&0) {
-        bail!(Value, name, "kernel_size of {kernel:?}");
-    }
+    let kernel = &each(name, "kernel_size", &kernel.0, rank, 1, 1)?[3 - rank..];
     let shape: Shape = [to, from / groups].into_iter().chain(kernel.iter().copied()).collect();
     let weight = Parameter::new(init::kaiming_uniform(shape, Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?)?;
     let inputs = kernel.iter().fold(from / groups, |inputs, &size| inputs.saturating_mul(size));
@@ -130,10 +113,13 @@ fn padded(name: &'static str, x: &Tensor, weight: &Tensor, options: &ConvLayerOp
     };
     let rank = weight.rank() - 2;
     let ends: Vec<[usize; 2]> = match &options.padding {
-        ConvPadding::Zeros(sizes) => each(name, "padding", sizes, rank)?.into_iter().map(|size| [size; 2]).collect(),
+        ConvPadding::Zeros(sizes) => {
+            each(name, "padding", &sizes.0, rank, 0, 0)?[3 - rank..].iter().map(|&size| [size; 2]).collect()
+        }
         ConvPadding::Same => {
-            let steps = each(name, "dilation", &options.dilation, rank)?;
-            let sizes = weight.shape()[2..].iter().zip(steps).map(|(size, step)| (size - 1).saturating_mul(step));
+            let steps = each(name, "dilation", &options.dilation.0, rank, 1, 1)?;
+            let sizes =
+                weight.shape()[2..].iter().zip(&steps[3 - rank..]).map(|(size, step)| (size - 1).saturating_mul(*step));
             sizes.map(|all| [all / 2, all - all / 2]).collect()
         }
         _ => vec![[0, 0]; rank],

@@ -312,9 +312,9 @@ impl MultiheadAttention {
         mask: Option<&Tensor>,
         options: &AttendOptions<'_>,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let dropped = self.dropout > 0.0 && self.training.is_on();
-        if !options.need_weights && !dropped {
-            let options = AttentionOptions::new().attn_mask(mask).is_causal(options.is_causal);
+        let dropout = if self.training.is_on() { self.dropout } else { 0.0 };
+        if !options.need_weights {
+            let options = AttentionOptions::new().attn_mask(mask).is_causal(options.is_causal).dropout_p(dropout);
             return Ok((q.scaled_dot_product_attention_with(k, v, options)?, None));
         }
         let mut scores = q.mul((q.shape()[3] as f64).powf(-0.5))?.matmul(&k.mt()?)?;
@@ -328,8 +328,8 @@ impl MultiheadAttention {
         // A query that sees no key gets zeros.
         let sees_none = scores.max(keepdim(-1))?.eq(f64::NEG_INFINITY)?;
         let weights = sees_none.where_(0.0, &scores.softmax(-1)?)?;
-        let weights = if dropped { weights.dropout_with(self.dropout, true)? } else { weights };
-        Ok((weights.matmul(v)?, options.need_weights.then_some(weights)))
+        let weights = weights.dropout(dropout)?;
+        Ok((weights.matmul(v)?, Some(weights)))
     }
 }
 

@@ -150,13 +150,6 @@ macro_rules! batch_norms {
                 if !self.training.is_on() {
                     return x.batch_norm_with(options.running_mean(&old_mean).running_var(&old_var));
                 }
-                let mut momentum = self.momentum.unwrap_or(0.0);
-                if let Some(count) = &self.num_batches_tracked {
-                    count.update(|count| count.add(1))?;
-                    if self.momentum.is_none() {
-                        momentum = 1.0 / count.get().item::<i64>()? as f64;
-                    }
-                }
                 // Those of the batch; the layer moves its own under their locks, so that no update is lost.
                 let options = BatchNormUpdateOptions::new()
                     .weight(self.weight.as_deref())
@@ -164,6 +157,16 @@ macro_rules! batch_norms {
                     .eps(self.eps)
                     .momentum(1.0);
                 let (y, of_batch, var_of_batch) = x.batch_norm_with_update_with(&old_mean, &old_var, options)?;
+                let mut momentum = self.momentum.unwrap_or(0.0);
+                if let Some(count) = &self.num_batches_tracked {
+                    count.update(|count| {
+                        let count = count.add(1)?;
+                        if self.momentum.is_none() {
+                            momentum = 1.0 / count.item::<i64>()? as f64;
+                        }
+                        Ok(count)
+                    })?;
+                }
                 moved(mean, &of_batch, momentum)?;
                 moved(var, &var_of_batch, momentum)?;
                 Ok(y)

@@ -4,21 +4,20 @@
 //! what a transposed convolution computes) and the gradient of the weight. Each is linear in both of its tensors, and the derivative of
 //! each is made of the other two.
 
+mod kernels;
+
 use super::elementwise::common_dtype;
 use super::ops;
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
 use super::{Arg, ArgKind, FromArg};
-use crate::autograd::{BackwardContext, Grads};
-use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend;
 use crate::backend::spec::Conv;
-use crate::backend::{self, kernel};
 use crate::error::bail;
-use crate::layout::Layout;
 use crate::options::options;
-use crate::vmap::{Level, innermost};
-use crate::{DType, Device, Dims, Result, Shape, Sizes, Tensor};
-use smallvec::{SmallVec, smallvec};
+use crate::{DType, Result, Sizes, Tensor};
+pub(super) use kernels::five;
+use kernels::{forward, input_gradient, shape};
 
 /// The padding of a convolution: how many zeros there are at both ends of each dimension.
 ///
@@ -150,7 +149,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are not of floating point.
-    #[op(samples = conv1d_samples, errors = conv1d_errors)]
+    #[op(samples = || conv_samples(1), errors = || conv_errors(1))]
     pub fn conv1d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv1d", 1, self, weight, &options)
     }
@@ -170,7 +169,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv1d`](Self::conv1d).
-    #[op(samples = conv2d_samples, errors = conv2d_errors)]
+    #[op(samples = || conv_samples(2), errors = || conv_errors(2))]
     pub fn conv2d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv2d", 2, self, weight, &options)
     }
@@ -188,7 +187,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv1d`](Self::conv1d).
-    #[op(samples = conv3d_samples, errors = conv3d_errors)]
+    #[op(samples = || conv_samples(3), errors = || conv_errors(3))]
     pub fn conv3d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv3d", 3, self, weight, &options)
     }
@@ -208,7 +207,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit each other, the padding leaves nothing, the output padding is not below the stride or the
     /// dilation, or the tensors are not of floating point.
-    #[op(samples = conv_transpose1d_samples, errors = conv_transpose1d_errors)]
+    #[op(samples = || transposed_samples(1), errors = || transposed_errors(1))]
     pub fn conv_transpose1d<'a>(
         &self,
         weight: &Tensor,
@@ -230,7 +229,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv_transpose1d`](Self::conv_transpose1d).
-    #[op(samples = conv_transpose2d_samples, errors = conv_transpose2d_errors)]
+    #[op(samples = || transposed_samples(2), errors = || transposed_errors(2))]
     pub fn conv_transpose2d<'a>(
         &self,
         weight: &Tensor,
@@ -251,7 +250,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv_transpose1d`](Self::conv_transpose1d).
-    #[op(samples = conv_transpose3d_samples, errors = conv_transpose3d_errors)]
+    #[op(samples = || transposed_samples(3), errors = || transposed_errors(3))]
     pub fn conv_transpose3d<'a>(
         &self,
         weight: &Tensor,
@@ -262,7 +261,7 @@ impl Tensor {
 }
 
 /// A number for each of the last `rank` of three dimensions, and `other` for those before; none is below `least`.
-pub(super) fn each(
+pub(crate) fn each(
     op: &'static str,
     name: &str,
     sizes: &[isize],
@@ -456,204 +455,6 @@ fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &C
     all.finish(input_gradient(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
 }
 
-/// A layout of two dimensions and up to three more, as one of five.
-pub(super) fn five(op: &'static str, layout: &Layout) -> Result<Layout> {
-    (layout.rank()..5).try_fold(layout.clone(), |layout, _| layout.unsqueeze(op, 2))
-}
-
-fn shape(first: [usize; 2], sizes: [usize; 3], rank: usize) -> Shape {
-    first.into_iter().chain(sizes[3 - rank..].iter().copied()).collect()
-}
-
-/// All dimensions but the channels.
-fn but_channels(rank: usize) -> Dims {
-    let all: SmallVec<[isize; 5]> = (0..rank as isize + 2).filter(|&dim| dim != 1).collect();
-    Dims::from(&all[..])
-}
-
-/// A kernel's bias, in the compute dtype.
-fn wide_bias(bias: Option<&Tensor>) -> Result<Option<Tensor>> {
-    bias.map(|bias| bias.detach().to_dtype(compute_dtype(bias.dtype()))?.contiguous()).transpose()
-}
-
-/// An operand whose rows lie side by side, as the CPU's kernels read them fastest.
-fn in_rows(x: &Tensor) -> Result<Tensor> {
-    let x = x.detach();
-    if x.device() != Device::Cpu || x.strides().last() == Some(&1) { Ok(x) } else { x.contiguous() }
-}
-
-/// `[batch, groups · c_out, output..]` from `[batch, groups · c_in, input..]` and a weight.
-#[track_caller]
-fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(w), bias].into_iter().flatten().collect();
-    if let Some(level) = innermost(inputs.iter().copied()) {
-        let y = Examples::new(level, conv, [x, w])?.forward(op)?;
-        return with_bias(y, bias);
-    }
-    let (rank, conv) = (x.rank() - 2, *conv);
-    let to = shape([conv.batch, conv.groups * conv.c_out], conv.output, rank);
-    let (rows, weight, wide) = (in_rows(x)?, w.detach().contiguous()?, wide_bias(bias)?);
-    let y = Tensor::build(op, to, x.dtype(), x.device(), |out| {
-        let [lx, lw, ly] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
-        let (lx, lw, ly) = (lx?, lw?, ly?);
-        let (x, w, bias) = (rows.as_view_with(&lx)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
-        let mut out = out.part(&ly);
-        kernel!("convolution" on [x, w, out]: nn::conv::forward(x, w, bias, &conv, &mut out))
-    })?;
-    y.record(op, &inputs, |save| {
-        let (x, w, biased) = (save.save_for(1, x), save.save_for(0, w), bias.is_some());
-        move |ctx: &BackwardContext, g: &Tensor| {
-            let mut grads: Grads = smallvec![
-                ctx.want(0, || input_gradient(op, g, w.get()?, None, &conv))?,
-                ctx.want(1, || weight_gradient(op, x.get()?, g, &conv))?
-            ];
-            if biased {
-                grads.push(ctx.want(2, || g.sum(but_channels(rank)))?);
-            }
-            Ok(grads)
-        }
-    })
-}
-
-/// `[batch, groups · c_in, input..]` from `[batch, groups · c_out, output..]` and a weight.
-#[track_caller]
-fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(g), Some(w), bias].into_iter().flatten().collect();
-    if let Some(level) = innermost(inputs.iter().copied()) {
-        let x = Examples::new(level, conv, [g, w])?.input_gradient(op)?;
-        return with_bias(x, bias);
-    }
-    let (rank, conv) = (g.rank() - 2, *conv);
-    let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, rank);
-    let (rows, weight, wide) = (in_rows(g)?, w.detach().contiguous()?, wide_bias(bias)?);
-    let x = Tensor::build(op, to, g.dtype(), g.device(), |out| {
-        let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
-        let (lg, lw, lx) = (lg?, lw?, lx?);
-        let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
-        let mut out = out.part(&lx);
-        kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, &conv, &mut out))
-    })?;
-    x.record(op, &inputs, |save| {
-        let (g, w, biased) = (save.save_for(1, g), save.save_for(0, w), bias.is_some());
-        move |ctx: &BackwardContext, gx: &Tensor| {
-            let mut grads: Grads = smallvec![
-                ctx.want(0, || forward(op, gx, w.get()?, None, &conv))?,
-                ctx.want(1, || weight_gradient(op, gx, g.get()?, &conv))?
-            ];
-            if biased {
-                grads.push(ctx.want(2, || gx.sum(but_channels(rank)))?);
-            }
-            Ok(grads)
-        }
-    })
-}
-
-/// `[groups · c_out, c_in, kernel..]` from `[batch, groups · c_in, input..]` and `[batch, groups · c_out, output..]`.
-#[track_caller]
-fn weight_gradient(op: &'static str, x: &Tensor, g: &Tensor, conv: &Conv) -> Result<Tensor> {
-    if let Some(level) = innermost([x, g]) {
-        return Examples::new(level, conv, [x, g])?.weight_gradient(op);
-    }
-    let (rank, conv) = (x.rank() - 2, *conv);
-    let to = shape([conv.groups * conv.c_out, conv.c_in], conv.kernel, rank);
-    let (x_rows, g_rows) = (in_rows(x)?, in_rows(g)?);
-    let w = Tensor::build(op, to, x.dtype(), x.device(), |out| {
-        let [lx, lg, lw] = [x_rows.layout(), g_rows.layout(), out.layout].map(|layout| five(op, layout));
-        let (lx, lg, lw) = (lx?, lg?, lw?);
-        let (x, g) = (x_rows.as_view_with(&lx)?, g_rows.as_view_with(&lg)?);
-        let mut out = out.part(&lw);
-        kernel!("convolution" on [x, g, out]: nn::conv::weight_gradient(x, g, &conv, &mut out))
-    })?;
-    w.record(op, &[x, g], |save| {
-        let (x, g) = (save.save_for(1, x), save.save_for(0, g));
-        move |ctx: &BackwardContext, gw: &Tensor| {
-            Ok(smallvec![
-                ctx.want(0, || input_gradient(op, g.get()?, gw, None, &conv))?,
-                ctx.want(1, || forward(op, x.get()?, gw, None, &conv))?
-            ])
-        }
-    })
-}
-
-#[track_caller]
-fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let Some(bias) = bias else { return Ok(y) };
-    let ones = std::iter::repeat_n(1, y.rank() - 2);
-    let shape: Shape = std::iter::once(bias.shape()[0]).chain(ones).collect();
-    y.add(&bias.reshape(shape)?)
-}
-
-/// The examples of a `vmap` as one convolution: in its batch, where the weight is one for all of them, and else as groups.
-struct Examples {
-    level: Level,
-    conv: Conv,
-    operands: [Tensor; 2],
-    /// Whether the second operand is one for all.
-    shared: bool,
-}
-
-impl Examples {
-    #[track_caller]
-    fn new(level: Level, conv: &Conv, [a, b]: [&Tensor; 2]) -> Result<Examples> {
-        let own = |x: &Tensor| x.batch_dims().is_some_and(|dims| dims.iter().any(|dim| dim.level == level.number));
-        let shared = !own(b) && !b.requires_grad();
-        let b = if shared { b.clone() } else { b.unbatch(level)? };
-        Ok(Examples { level, conv: *conv, operands: [a.unbatch(level)?, b], shared })
-    }
-
-    /// The batch as a part of the first dimension.
-    fn in_batch(&self, x: &Tensor) -> Result<Tensor> {
-        x.flatten(0, 1)
-    }
-
-    /// The examples as groups: `[examples, batch, channels, ..]` as `[batch, examples · channels, ..]`.
-    fn in_groups(&self, x: &Tensor) -> Result<Tensor> {
-        x.movedim(0, 1)?.flatten(1, 2)
-    }
-
-    fn batches(&self) -> Conv {
-        Conv { batch: self.conv.batch * self.level.size, ..self.conv }
-    }
-
-    fn groups(&self) -> Conv {
-        Conv { groups: self.conv.groups * self.level.size, ..self.conv }
-    }
-
-    /// A result of [`in_batch`](Self::in_batch).
-    fn out_of_batch(&self, y: &Tensor) -> Result<Tensor> {
-        y.unflatten(0, [self.level.size, self.conv.batch])?.batch(self.level)
-    }
-
-    /// A result of [`in_groups`](Self::in_groups).
-    fn out_of_groups(&self, y: &Tensor) -> Result<Tensor> {
-        let channels = y.shape()[1] / self.level.size.max(1);
-        y.unflatten(1, [self.level.size, channels])?.movedim(1, 0)?.batch(self.level)
-    }
-
-    fn forward(&self, op: &'static str) -> Result<Tensor> {
-        let [x, w] = &self.operands;
-        if self.shared {
-            return self.out_of_batch(&forward(op, &self.in_batch(x)?, w, None, &self.batches())?);
-        }
-        self.out_of_groups(&forward(op, &self.in_groups(x)?, &w.flatten(0, 1)?, None, &self.groups())?)
-    }
-
-    fn input_gradient(&self, op: &'static str) -> Result<Tensor> {
-        let [g, w] = &self.operands;
-        if self.shared {
-            return self.out_of_batch(&input_gradient(op, &self.in_batch(g)?, w, None, &self.batches())?);
-        }
-        self.out_of_groups(&input_gradient(op, &self.in_groups(g)?, &w.flatten(0, 1)?, None, &self.groups())?)
-    }
-
-    fn weight_gradient(&self, op: &'static str) -> Result<Tensor> {
-        let [x, g] = &self.operands;
-        let g = if self.shared { g.unbatch(self.level)? } else { g.clone() };
-        let w = weight_gradient(op, &self.in_groups(x)?, &self.in_groups(&g)?, &self.groups())?;
-        w.unflatten(0, [self.level.size, self.conv.groups * self.conv.c_out])?.batch(self.level)
-    }
-}
-
 /// Samples for one rank: the sizes of an input and of a kernel, and how they are called.
 fn conv_samples(rank: usize) -> Result<Vec<Sample>> {
     let dims = |n: usize, c: usize, sizes: [usize; 3]| shape([n, c], sizes, rank);
@@ -695,26 +496,6 @@ fn transposed_samples(rank: usize) -> Result<Vec<Sample>> {
         all.push(sample![x(1, 3, [3, 3, 9])?, w(3, 8, [3, 3, 3])?; stride = 2, padding = 2, dilation = 2]);
     }
     Ok(all)
-}
-
-macro_rules! of_rank {
-    ($($samples:ident $errors:ident $of:ident $refusals:ident $rank:literal;)+) => {$(
-        fn $samples() -> Result<Vec<Sample>> {
-            $of($rank)
-        }
-
-        fn $errors() -> Result<Vec<ErrorCase>> {
-            $refusals($rank)
-        }
-    )+};
-}
-of_rank! {
-    conv1d_samples conv1d_errors conv_samples conv_errors 1;
-    conv2d_samples conv2d_errors conv_samples conv_errors 2;
-    conv3d_samples conv3d_errors conv_samples conv_errors 3;
-    conv_transpose1d_samples conv_transpose1d_errors transposed_samples transposed_errors 1;
-    conv_transpose2d_samples conv_transpose2d_errors transposed_samples transposed_errors 2;
-    conv_transpose3d_samples conv_transpose3d_errors transposed_samples transposed_errors 3;
 }
 
 fn conv_errors(rank: usize) -> Result<Vec<ErrorCase>> {

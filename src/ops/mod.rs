@@ -76,6 +76,7 @@ pub fn find(name: &str) -> Option<&'static Op> {
 
 pub(crate) use arg::choices;
 pub use arg::{Arg, ArgKind, FromArg};
+pub(crate) use conv::each;
 pub(crate) use cotangent_macros::ops;
 pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one, typed};
 pub use entry::{Derivative, Op, Param, ParamGroup};

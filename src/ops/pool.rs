@@ -76,7 +76,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank, there is no window, or the padding is more than half of one.
-    #[op(samples = max_pool1d_samples, errors = max_pool1d_errors)]
+    #[op(samples = || max_samples(1), errors = || pool_errors(1))]
     pub fn max_pool1d(&self, kernel_size: impl Into<Sizes>, options: impl Into<MaxPoolOptions>) -> Result<Tensor> {
         Pool::max("max_pool1d", 1, self, &kernel_size, &options)?.values(self)
     }
@@ -92,7 +92,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = max_pool2d_samples, errors = max_pool2d_errors)]
+    #[op(samples = || max_samples(2), errors = || pool_errors(2))]
     pub fn max_pool2d(&self, kernel_size: impl Into<Sizes>, options: impl Into<MaxPoolOptions>) -> Result<Tensor> {
         Pool::max("max_pool2d", 2, self, &kernel_size, &options)?.values(self)
     }
@@ -107,7 +107,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = max_pool3d_samples, errors = max_pool3d_errors)]
+    #[op(samples = || max_samples(3), errors = || pool_errors(3))]
     pub fn max_pool3d(&self, kernel_size: impl Into<Sizes>, options: impl Into<MaxPoolOptions>) -> Result<Tensor> {
         Pool::max("max_pool3d", 3, self, &kernel_size, &options)?.values(self)
     }
@@ -123,7 +123,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = max_pool1d_samples, errors = max_pool1d_errors, outputs = [values, indices])]
+    #[op(samples = || max_samples(1), errors = || pool_errors(1), outputs = [values, indices])]
     pub fn max_pool1d_with_indices(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -143,7 +143,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = max_pool2d_samples, errors = max_pool2d_errors, outputs = [values, indices])]
+    #[op(samples = || max_samples(2), errors = || pool_errors(2), outputs = [values, indices])]
     pub fn max_pool2d_with_indices(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -163,7 +163,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = max_pool3d_samples, errors = max_pool3d_errors, outputs = [values, indices])]
+    #[op(samples = || max_samples(3), errors = || pool_errors(3), outputs = [values, indices])]
     pub fn max_pool3d_with_indices(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -182,7 +182,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank or is not of floating point, there is no window, or the padding is more than half of one.
-    #[op(samples = avg_pool1d_samples, errors = avg_pool1d_errors)]
+    #[op(samples = || avg_samples(1), errors = || avg_errors(1))]
     pub fn avg_pool1d(&self, kernel_size: impl Into<Sizes>, options: impl Into<AvgPoolOptions>) -> Result<Tensor> {
         average("avg_pool1d", 1, self, &kernel_size, &options)
     }
@@ -197,7 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`avg_pool1d`](Self::avg_pool1d).
-    #[op(samples = avg_pool2d_samples, errors = avg_pool2d_errors)]
+    #[op(samples = || avg_samples(2), errors = || avg_errors(2))]
     pub fn avg_pool2d(&self, kernel_size: impl Into<Sizes>, options: impl Into<AvgPoolOptions>) -> Result<Tensor> {
         average("avg_pool2d", 2, self, &kernel_size, &options)
     }
@@ -212,7 +212,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`avg_pool1d`](Self::avg_pool1d).
-    #[op(samples = avg_pool3d_samples, errors = avg_pool3d_errors)]
+    #[op(samples = || avg_samples(3), errors = || avg_errors(3))]
     pub fn avg_pool3d(&self, kernel_size: impl Into<Sizes>, options: impl Into<AvgPoolOptions>) -> Result<Tensor> {
         average("avg_pool3d", 3, self, &kernel_size, &options)
     }
@@ -527,24 +527,4 @@ fn avg_errors(rank: usize) -> Result<Vec<ErrorCase>> {
     all.push(error!["integers", "i64"; sample![x.to_dtype(DType::I64)?, 2]]);
     all.push(error!["a divisor of 0", "divisor_override 0"; sample![&x, 2; divisor_override = 0]]);
     Ok(all)
-}
-
-macro_rules! of_rank {
-    ($($samples:ident $errors:ident $of:ident $refusals:ident $rank:literal;)+) => {$(
-        fn $samples() -> Result<Vec<Sample>> {
-            $of($rank)
-        }
-
-        fn $errors() -> Result<Vec<ErrorCase>> {
-            $refusals($rank)
-        }
-    )+};
-}
-of_rank! {
-    max_pool1d_samples max_pool1d_errors max_samples pool_errors 1;
-    max_pool2d_samples max_pool2d_errors max_samples pool_errors 2;
-    max_pool3d_samples max_pool3d_errors max_samples pool_errors 3;
-    avg_pool1d_samples avg_pool1d_errors avg_samples avg_errors 1;
-    avg_pool2d_samples avg_pool2d_errors avg_samples avg_errors 2;
-    avg_pool3d_samples avg_pool3d_errors avg_samples avg_errors 3;
 }

@@ -1,8 +1,11 @@
 //! Convolutions whose results have few channels, as in depthwise ones: lanes of vectors are neighbours in a row.
 
+use super::gather::Gather;
 use super::kernel::{DOTS, Dots, Line};
 use super::source::{Boxes, Copy};
-use super::{COPIED, Float, Gather, Space, WeightGradient};
+use super::tiles::Space;
+use super::weight_gradient::WeightGradient;
+use super::{COPIED, Float};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::GRAIN;
 use crate::backend::cpu::runtime::threads::{Ptr, try_parallel};
