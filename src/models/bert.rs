@@ -194,7 +194,7 @@ impl Bert {
         if heads == 0 || !size.is_multiple_of(heads) {
             bail!(Value, "Bert", "hidden_size {size} is no multiple of num_attention_heads {heads}");
         }
-        let table = |rows: usize| Ok(Embedding { weight: Parameter::new(init::normal([rows, size], 0.0, 0.02)?)? });
+        let table = |rows: usize| Ok(Embedding::from_weight(Parameter::new(init::normal([rows, size], 0.0, 0.02)?)?));
         let linear = |from: usize, to: usize| {
             let weight = Parameter::new(init::normal([to, from], 0.0, 0.02)?)?;
             Ok(Linear { weight, bias: Some(Parameter::new(Tensor::zeros([to])?)?) })

@@ -167,7 +167,7 @@ impl Gpt2 {
             bail!(Value, "Gpt2", "n_embd {n_embd} is no multiple of n_head {n_head}");
         }
         const STD: f64 = 0.02;
-        let table = |rows: usize| Ok(Embedding { weight: Parameter::new(init::normal([rows, n_embd], 0.0, STD)?)? });
+        let table = |rows: usize| Ok(Embedding::from_weight(Parameter::new(init::normal([rows, n_embd], 0.0, STD)?)?));
         let norm = || LayerNorm::new_with(n_embd, LayerNormOptions::new().eps(layer_norm_epsilon));
         let (inner, last) = (n_inner.unwrap_or(n_embd.saturating_mul(4)), STD / (2.0 * n_layer.max(1) as f64).sqrt());
         let block = |_| {

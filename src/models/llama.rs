@@ -214,7 +214,7 @@ impl Llama {
         let table = Parameter::new(init::normal([vocab_size, size], 0.0, 0.02)?)?;
         Ok(Llama {
             model: Decoder {
-                embed_tokens: Embedding { weight: table },
+                embed_tokens: Embedding::from_weight(table),
                 layers: (0..num_hidden_layers).map(block).collect::<Result<_>>()?,
                 norm: norm()?,
             },

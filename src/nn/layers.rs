@@ -2,9 +2,9 @@
 
 use super::init::{self, Fan, Gain};
 use super::{Forward, Module, Parameter, Training, layer};
-use crate::error::bail;
+use crate::error::{bail, named};
 use crate::options::options;
-use crate::{Result, Shape, Tensor};
+use crate::{EmbeddingOptions, Result, Shape, Tensor};
 
 /// `x Wᵀ + b`, over the last dimension.
 ///
@@ -80,6 +80,10 @@ impl Forward for Linear {
 pub struct Embedding {
     /// Of shape `[num_embeddings, embedding_dim]`.
     pub weight: Parameter,
+    /// A row that gets no gradient, and begins at zeros.
+    pub padding_idx: Option<i64>,
+    /// Whether the gradient of a row is divided by how often it was looked up.
+    pub scale_grad_by_freq: bool,
 }
 
 #[layer]
@@ -94,16 +98,37 @@ impl Embedding {
     /// ```
     ///
     /// # Errors
-    /// If memory runs out.
-    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Embedding> {
-        Ok(Embedding { weight: Parameter::new(init::normal([num_embeddings, embedding_dim], 0.0, 1.0)?)? })
+    /// If memory runs out, or there is no row `padding_idx`.
+    pub fn new(num_embeddings: usize, embedding_dim: usize, options: impl Into<EmbeddingOptions>) -> Result<Embedding> {
+        let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
+        let mut table = init::normal([num_embeddings, embedding_dim], 0.0, 1.0)?;
+        if let Some(row) = padding_idx {
+            let zeros = Tensor::zeros([embedding_dim])?;
+            table = named("Embedding", table.select_scatter(&zeros, 0, row as isize))?;
+        }
+        Ok(Embedding { padding_idx, scale_grad_by_freq, ..Embedding::from_weight(Parameter::new(table)?) })
+    }
+}
+
+impl Embedding {
+    /// A table that is there already.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Embedding, Parameter}};
+    /// let table = Embedding::from_weight(Parameter::new(Tensor::zeros([10, 4])?)?);
+    /// assert_eq!(table.weight.shape(), [10, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn from_weight(weight: Parameter) -> Embedding {
+        Embedding { weight, padding_idx: None, scale_grad_by_freq: false }
     }
 }
 
 impl Forward for Embedding {
     #[track_caller]
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
-        indices.embedding(&self.weight)
+        let options = EmbeddingOptions { padding_idx: self.padding_idx, scale_grad_by_freq: self.scale_grad_by_freq };
+        indices.embedding_with(&self.weight, options)
     }
 }
 

@@ -251,13 +251,8 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || Ok(vec![sample![0.0, 1.0, 5], sample![-2.0, 3.0, 1], sample![1.0, -1.0, 4; dtype = DType::F64], sample![0.0, 1.0, 0]]), derivative = none)]
     pub fn linspace(start: f64, end: f64, steps: usize, options: impl Into<TensorOptions>) -> Result<Tensor> {
-        let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
-        // The second half counts from the end, so that the last number is exactly `end`.
-        let at = |i: usize| match i {
-            i if i < steps / 2 || steps == 1 => start + step * i as f64,
-            i => end - step * (steps - 1 - i) as f64,
-        };
-        numbers("linspace", steps, options.or(DType::F32), at)
+        let of = options.or(DType::F32);
+        numbers("linspace", steps, of, even_steps(start, end, steps, of.0))
     }
 
     /// A matrix of `n` rows with ones on its diagonal and zeros elsewhere, as `f32`; square unless the number of columns is
@@ -495,6 +490,18 @@ pub(super) fn numbers<S: Into<Scalar>>(
     at: impl Fn(usize) -> S,
 ) -> Result<Tensor> {
     scalars(op, n, of, &|i| at(i).into())
+}
+
+/// Numbers at equal distances, both ends included. Between integers if they are to be some.
+pub(super) fn even_steps(start: f64, end: f64, steps: usize, dtype: DType) -> impl Fn(usize) -> f64 {
+    let whole = dtype.is_int() || dtype == DType::Bool;
+    let (start, end) = if whole { (start.trunc(), end.trunc()) } else { (start, end) };
+    let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
+    // The second half counts from the end, so that the last number is exactly `end`.
+    move |i| match i {
+        i if i < steps / 2 || steps == 1 => start + step * i as f64,
+        i => end - step * (steps - 1 - i) as f64,
+    }
 }
 
 /// The same behind a pointer: what follows is compiled once for each dtype, not for each sequence.

@@ -77,10 +77,10 @@ impl<'a> HistogramOptions<'a> {
     }
 }
 
-/// The smallest and the largest element; zeros if there are none.
+/// The smallest and the largest element; 0 and 1 if there are none.
 fn extent(x: &Tensor) -> Result<[f64; 2]> {
     if x.numel() == 0 {
-        return Ok([0.0; 2]);
+        return Ok([0.0, 1.0]);
     }
     let (min, max) = x.aminmax(crate::Dims::ALL)?;
     Ok([min.to_dtype(DType::F64)?.item()?, max.to_dtype(DType::F64)?.item()?])

@@ -9,6 +9,7 @@ use crate::backend::{self, Indices};
 use crate::backend::spec::{IndexFold, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
+use crate::options::options;
 use crate::storage::Storage;
 use crate::tensor::Index;
 use crate::{DType, Device, Dim, Result, Shape, Tensor};
@@ -121,6 +122,25 @@ pub(super) fn check_fits(op: &'static str, small: &Tensor, large: &Tensor, excep
     Ok(())
 }
 
+options! {
+    /// The options of [`Tensor::embedding_with`]. They are about the gradient of the table alone.
+    ///
+    /// ```
+    /// use cotangent::{EmbeddingOptions, Tensor, tensor};
+    /// let table = Tensor::ones([3, 1])?.requires_grad_(true)?;
+    /// let options = EmbeddingOptions::new().padding_idx(0);
+    /// tensor!([0, 2, 2])?.embedding_with(&table, options)?.sum(..)?.backward()?;
+    /// assert_eq!(table.grad().ok_or("a gradient")?.to_vec::<f32>()?, [0.0, 0.0, 2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct EmbeddingOptions {
+        /// A row that gets no gradient; negative ones count from the last.
+        padding_idx: Option<i64> = None,
+        /// Whether the gradient of a row is divided by how often it was looked up.
+        scale_grad_by_freq: bool = false,
+    }
+}
+
 /// # Indexing
 #[ops]
 impl Tensor {
@@ -228,7 +248,8 @@ impl Tensor {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
 
-    /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length.
+    /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length. A row that gets no
+    /// gradient is an option.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -238,9 +259,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If an index is negative or too large, not an integer, or the weight is not a matrix.
+    /// If an index is negative or too large, not an integer, or the weight is not a matrix; if there is no row `padding_idx`.
     #[op(samples = embedding_samples, errors = embedding_errors)]
-    pub fn embedding(&self, weight: &Tensor) -> Result<Tensor> {
+    pub fn embedding(&self, weight: &Tensor, options: impl Into<EmbeddingOptions>) -> Result<Tensor> {
+        let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
         let [_, width] = weight.shape()[..] else {
             bail!(Shape, "embedding", "the weight must be a matrix, not of shape {:?}", weight.shape());
         };
@@ -248,10 +270,15 @@ impl Tensor {
         let rows = Shape::from([self.numel(), width]);
         let mut shape = self.layout().shape().clone();
         shape.insert(self.rank(), width);
-        gathered("embedding", weight, 0, &index, &rows)?.reshape(&shape)?.record("embedding", &[weight], |save| {
+        let found = gathered("embedding", weight, 0, &index, &rows)?.reshape(&shape)?;
+        let factors = embedding_factors(&index, weight, padding_idx, scale_grad_by_freq)?;
+        found.record("embedding", &[weight], |save| {
             let (index, vocabulary) = (save.save(&index), weight.layout().shape().clone());
+            let factors = factors.map(|factors| save.save(&factors));
             move |_: &BackwardContext, g: &Tensor| {
-                Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g.reshape(&rows)?)?)])
+                let g = g.reshape(&rows)?;
+                let g = factors.as_ref().map_or(Ok(g.clone()), |factors| g.mul(&factors.to_dtype(g.dtype())?))?;
+                Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g)?)])
             }
         })
     }
@@ -433,6 +460,30 @@ fn scatter_add_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
+/// What the gradient of each vector that was looked up is multiplied by, where that is not 1 for all. Of shape
+/// `[indices, 1]`.
+fn embedding_factors(
+    index: &Tensor,
+    weight: &Tensor,
+    padding_idx: Option<i64>,
+    scale_grad_by_freq: bool,
+) -> Result<Option<Tensor>> {
+    let (count, dtype) = (weight.shape()[0] as i64, compute_dtype(weight.dtype()));
+    let mut factors = None;
+    if let Some(padding) = padding_idx {
+        if !(-count..count).contains(&padding) {
+            bail!(Value, "embedding", "padding_idx {padding} is out of range for a weight of {count} rows");
+        }
+        factors = Some(index.ne(if padding < 0 { padding + count } else { padding })?.to_dtype(dtype)?);
+    }
+    if scale_grad_by_freq {
+        let often = index.flatten(0, -1)?.bincount()?.gather(0, &index.flatten(0, -1)?)?.unsqueeze(1)?;
+        let each = often.to_dtype(dtype)?.reciprocal()?;
+        factors = Some(factors.map_or(Ok(each.clone()), |factors| factors.mul(&each))?);
+    }
+    Ok(factors)
+}
+
 fn embedding_samples() -> Result<Vec<Sample>> {
     Ok(vec![
         sample![ints(&[2, 0, 2, 1, 1, 2], [2, 3])?, spread([4, 3], -2.0, 2.0)?],
@@ -448,6 +499,7 @@ fn embedding_errors() -> Result<Vec<ErrorCase>> {
         error!["a negative index", "index -1", "size 4"; sample![ints(&[-1], [1])?, normal([4, 3], 1)?]],
         error!["a weight that is no matrix", "[4]"; sample![ints(&[1], [1])?, normal([4], 1)?]],
         error!["indices of floats", "integers", "f64"; sample![normal([2], 1)?, normal([4, 3], 1)?]],
+        error!["a padding that is no row", "4", "4 rows"; sample![ints(&[1], [1])?, normal([4, 3], 1)?; padding_idx = 4]],
     ])
 }
 

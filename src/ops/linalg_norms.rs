@@ -191,14 +191,18 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
     // The matrices last.
     let order: Vec<usize> = (0..x.rank()).filter(|d| ![rows, columns].contains(d)).chain([rows, columns]).collect();
     let last = x.permute(&order[..])?;
-    let empty = last.shape()[x.rank() - 2..].contains(&0);
+    // The largest of no numbers is 0, as norms are not negative; the smallest does not exist.
+    let largest_or_smallest = |numbers: &Tensor, p: f64| match (p > 0.0, numbers.shape().last()) {
+        (true, Some(0)) => numbers.sum(-1),
+        (true, _) => numbers.max(-1),
+        (false, Some(0)) => {
+            bail!(Shape, op, "the norm of order {ord} of matrices without elements, in {:?}, does not exist", x.shape())
+        }
+        (false, _) => numbers.min(-1),
+    };
     let norm = match ord {
         NormOrd::Number(p) if [1.0, f64::INFINITY].contains(&p.abs()) => {
-            if empty {
-                bail!(Shape, op, "the norm of order {ord} of matrices without elements, in {:?}, does not exist", x.shape());
-            }
-            let sums = last.abs()?.sum(if p.abs() == 1.0 { -2 } else { -1 })?;
-            if p > 0.0 { sums.max(-1)? } else { sums.min(-1)? }
+            largest_or_smallest(&last.abs()?.sum(if p.abs() == 1.0 { -2 } else { -1 })?, p)?
         }
         NormOrd::Nuc => {
             full_precision(op, x)?;
@@ -206,11 +210,7 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
         }
         NormOrd::Number(p) if p.abs() == 2.0 => {
             full_precision(op, x)?;
-            if empty {
-                bail!(Shape, op, "the norm of order {ord} of matrices without elements, in {:?}, does not exist", x.shape());
-            }
-            let values = last.linalg_svdvals()?;
-            if p > 0.0 { values.max(-1)? } else { values.min(-1)? }
+            largest_or_smallest(&last.linalg_svdvals()?, p)?
         }
         NormOrd::Number(_) | NormOrd::Fro => {
             bail!(Value, op, "there is no norm of matrices of order {ord}: fro, nuc, 1, 2, inf and the negative numbers are")

@@ -156,7 +156,7 @@ impl Tensor {
     }
 
     /// Vandermonde's matrix of a vector: the powers from 0 to `N - 1` of each element, as a row. Without `N` there are as
-    /// many as the vector has elements.
+    /// many as the vector has elements. Integers become `i64`.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -166,19 +166,17 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it is a single number, or there would be fewer than two powers.
+    /// If there would be fewer than two powers.
     #[doc(alias = "vander")]
     #[op(samples = vander_samples, errors = vander_errors)]
     pub fn linalg_vander(&self, N: Option<usize>) -> Result<Tensor> {
         const OP: &str = "linalg_vander";
-        let Some(&own) = self.shape().last() else {
-            bail!(Shape, OP, "a single number is no vector");
-        };
-        let n = N.unwrap_or(own);
+        let n = N.unwrap_or(self.shape().last().copied().unwrap_or(1));
         if n < 2 {
             bail!(Value, OP, "{n} powers: at least 2 are needed");
         }
-        let x = self.unsqueeze(-1)?;
+        let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
+        let x = x.to_dtype(x.dtype().to_sum())?.unsqueeze(-1)?;
         // Refused before anything is computed, if there is not so much memory.
         Tensor::empty(OP, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
         // Twice as many powers at a time.
@@ -281,12 +279,13 @@ fn vander_samples() -> Result<Vec<Sample>> {
         sample![normal([1], 1)?, 6],
         sample![normal([2, 0], 1)?, 3],
         sample![ints(&[1, 2, 3], [3])?],
+        sample![normal([], 1)?, 3],
     ])
 }
 
 fn vander_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
-        error!["a number", "single number"; sample![normal([], 1)?]],
+        error!["a number, once", "1 powers"; sample![normal([], 1)?]],
         error!["one power", "1 powers"; sample![normal([3], 1)?, 1]],
         error!["one element", "1 powers"; sample![normal([1], 1)?]],
     ])

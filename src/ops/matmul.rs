@@ -54,7 +54,7 @@ impl Tensor {
     }
 
     /// `self · weightᵀ + bias`, for a weight of shape `[out, in]` and a bias of shape `[out]`: the last dimension of
-    /// size `in` becomes one of size `out`.
+    /// size `in` becomes one of size `out`. With a weight of shape `[in]`, and a bias of shape `[]`, it goes away.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -68,6 +68,10 @@ impl Tensor {
     /// If the shapes do not fit each other, or the elements are bools or have no common type.
     #[op(samples = linear_samples, errors = linear_errors)]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        if weight.rank() == 1 && self.shape().last() == weight.shape().last() && bias.is_none_or(|bias| bias.rank() == 0) {
+            let bias = bias.map(|bias| bias.unsqueeze(0)).transpose()?;
+            return self.linear(&weight.unsqueeze(0)?, bias.as_ref())?.squeeze(-1);
+        }
         let fits = match (self.shape(), weight.shape(), bias.map(Tensor::shape)) {
             ([.., size], &[_, inner], None) => *size == inner,
             ([.., size], &[out, inner], Some(bias)) => *size == inner && *bias == [out],
@@ -298,6 +302,8 @@ fn linear_samples() -> Result<Vec<Sample>> {
         all.push(sample![&x, &weight]);
         all.push(sample![x, weight, bias]);
     }
+    all.push(sample![normal([2, 3], 1)?, normal([3], 2)?]);
+    all.push(sample![normal([2, 2, 3], 1)?, normal([3], 2)?, normal([], 3)?]);
     // Nothing comes in, but for the bias.
     all.push(sample![normal([2, 0], 1)?, normal([3, 0], 2)?, normal([3], 3)?]);
     Ok(all)

@@ -162,7 +162,10 @@ impl Tensor {
         let CosineSimilarityOptions { dim, eps } = options;
         float_only(OP, self)?;
         float_only(OP, x2)?;
-        let both = Tensor::broadcast_tensors(&[self, x2])?;
+        let mut both = Tensor::broadcast_tensors(&[self, x2])?;
+        if both[0].rank() == 0 {
+            both = vec![both[0].unsqueeze(0)?, both[1].unsqueeze(0)?];
+        }
         let dim = resolve_dim(OP, dim.0, both[0].rank())?;
         let unit = |x: &Tensor| x.div(&x.norm(keepdim(dim))?.maximum(eps)?);
         unit(&both[0])?.mul(&unit(&both[1])?)?.sum(dim)

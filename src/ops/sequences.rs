@@ -3,7 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::index::index_vector;
-use super::create::{numbers, of_options, where_and_what};
+use super::create::{even_steps, numbers, of_options, where_and_what};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::cpu::runtime::scratch::for_handles;
@@ -98,13 +98,9 @@ impl Tensor {
     #[op(samples = || Ok(vec![sample![0.0, 2.0, 3], sample![-1.0, 1.0, 4; base = 2.0, dtype = DType::F64], sample![1.0, 2.0, 1], sample![1.0, 2.0, 0]]), derivative = none)]
     pub fn logspace(start: f64, end: f64, steps: usize, options: impl Into<LogspaceOptions>) -> Result<Tensor> {
         let LogspaceOptions { base, dtype, device } = options;
-        let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
-        // The second half counts from the end, so that the last exponent is exactly `end`.
-        let exponent = |i: usize| match i {
-            i if i < steps / 2 || steps == 1 => start + step * i as f64,
-            i => end - step * (steps - 1 - i) as f64,
-        };
-        numbers("logspace", steps, of_options(dtype, device).or(DType::F32), |i| base.powf(exponent(i)))
+        let of = of_options(dtype, device).or(DType::F32);
+        let exponent = even_steps(start, end, steps, of.0);
+        numbers("logspace", steps, of, |i| base.powf(exponent(i)))
     }
 
     /// The rows and columns of all elements on and below a diagonal of a matrix, as the two rows of a matrix of `i64`.

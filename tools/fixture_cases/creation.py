@@ -44,5 +44,7 @@ def add_cases(book):
     for start, end, steps in (0.0, 1.0, 5), (-2.0, 3.0, 7), (1.0, 1.0, 3), (2.0, -2.0, 2), (3.0, 9.0, 1), (0.0, 1.0, 0):
         for dtype in (None, "f64"):
             book.add("linspace", [], {"start": start, "end": end, "steps": steps, "dtype": dtype})
+    for start, end in ((4.3, 0.0), (-2.7, 2.7), (0.9, 7.9)):
+        book.add("linspace", [], {"start": start, "end": end, "steps": 6, "dtype": "i64"}, note="integers between fractions")
     for args in {"n": 3}, {"n": 0}, {"n": 2, "m": 4}, {"n": 4, "m": 2}, {"n": 2, "m": 0}, {"n": 2, "dtype": "i64"}, {"n": 2, "dtype": "bool"}:
         book.add("eye", [], args)

@@ -251,6 +251,8 @@ def special_binary(book):
     book.add("pow", [tensor([0.0, 2.0, -1.5, 0.5]), tensor([0.0, 0.0, 0.0, 0.0])], grad=[True, False], note="zero exponent")
     book.add("pow", [tensor([0.0, 2.0]), tensor([0.0, 0.0])], note="zero exponent")
     book.add("pow", [tensor([0.0, 0.0])], {"exponent": -1.0}, grad=False, note="zero base, negative exponent")
+    powers = torch.tensor([1j, 2, 1 + 1j, 0.5 - 3j], dtype=torch.complex128)
+    book.add("pow", [torch.zeros(4, dtype=torch.complex128), powers], grad=False, note="zero base, complex exponent")
     for rhs in (2, 3, 2.0, 3.0, -1.0, -2, 0.0, 0, 1.0, 1):
         book.add("pow", [tensor([-2.0, -0.7, 0.4, 1.9])], {"exponent": rhs}, note="number")
     for rhs in (0.0, 1.0, 2.0, 3.0, 0.5):

@@ -14,7 +14,7 @@ FUNCTIONS = {
     "masked_fill": lambda x, mask, value: torch.masked_fill(x, mask, value),
     "tril": lambda x, diagonal: torch.tril(x, diagonal),
     "triu": lambda x, diagonal: torch.triu(x, diagonal),
-    "embedding": lambda index, weight: torch.nn.functional.embedding(index, weight),
+    "embedding": torch.nn.functional.embedding,
     "index": lambda x, index: x[tuple(item(i) for i in index["index"])],
 }
 NAMES = {
@@ -168,6 +168,8 @@ def gather_cases(book):
         draw = book.draw("embedding")
         book.add("embedding", [draw.integers(index, 0, rows), draw.uniform([rows, 3])])
     book.add("embedding", [tensor([1, 1, 0, 1], "i64"), tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])], note="duplicates")
+    for more in ({"padding_idx": 1}, {"padding_idx": -1}, {"scale_grad_by_freq": True}, {"padding_idx": 0, "scale_grad_by_freq": True}):
+        book.add("embedding", [tensor([[1, 2, 0], [1, 1, 0]], "i64"), tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])], more)
     for dtype in ("f32", "f16", "bf16"):
         draw = book.draw("embedding")
         book.add("embedding", [draw.integers([2, 2], 0, 4, "i32"), draw.uniform([4, 3], dtype=dtype)], note="i32 index")

@@ -10,7 +10,10 @@ from .core import Draw, encode, encode_input, header
 LAYERS = {
     "Dropout": [({"p": 0.5}, [2, 3], {"training": False})],
     "ELU": [({}, [2, 3]), ({"alpha": 0.5}, [4])],
-    "Embedding": [({"num_embeddings": 5, "embedding_dim": 3}, [2, 2], {"integers": 5})],
+    "Embedding": [
+        ({"num_embeddings": 5, "embedding_dim": 3}, [2, 2], {"integers": 5}),
+        ({"num_embeddings": 3, "embedding_dim": 3, "padding_idx": 1, "scale_grad_by_freq": True}, [2, 4], {"integers": 3}),
+    ],
     "Flatten": [({}, [2, 3, 2]), ({"start_dim": 0, "end_dim": 1}, [2, 3, 2])],
     "GELU": [({}, [2, 3]), ({"approximate": "tanh"}, [2, 3])],
     "Identity": [({}, [2, 3])],

@@ -275,6 +275,8 @@ def vector_cases(book):
     for dtype in ("f32", *HALVES):
         book.add_if_defined("linalg_vander", [book.draw("linalg_vander").uniform([3], dtype=dtype)], {"N": 4})
     book.add("linalg_vander", [tensor([1, 2, -3], "i64")], {"N": 4})
+    book.add("linalg_vander", [tensor([1, 2, 30], "u8")], {"N": 4}, note="beyond its dtype")
+    book.add("linalg_vander", [tensor(1.5)], {"N": 3}, note="a number")
 
 
 def regular(draw, shape, dtype="f64"):
@@ -454,6 +456,10 @@ def norm_cases(book):
     for ord in ("fro", "nuc", "inf", "-inf", "1", "-1", "2", "-2"):
         for args in ({}, {"dim": [0, 2]}, {"dim": [2, 1], "keepdim": True}):
             book.add("linalg_matrix_norm", [book.draw("linalg_matrix_norm").uniform([2, 3, 2])], {"ord": ord, **args})
+    for shape in ([5, 0], [0, 5], [2, 0, 0]):
+        for ord in ("fro", "nuc", "1", "2", "inf"):
+            book.add("linalg_matrix_norm", [torch.zeros(shape, dtype=torch.float64)], {"ord": ord}, grad=False, note="no elements")
+    book.add("linalg_matrix_norm", [torch.zeros([0, 5], dtype=torch.float64)], {"ord": "-1"}, grad=False, note="no elements")
     for args in (
         {},
         {"dim": 1},

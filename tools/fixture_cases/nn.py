@@ -147,6 +147,9 @@ def probability_cases(book):
 
 
 def layer_cases(book):
+    for biased in (False, True):
+        draw = book.draw("linear")
+        book.add("linear", [draw.uniform([2, 2, 3]), draw.uniform([3])] + ([draw.uniform([])] if biased else []), note="one output")
     for x, w, b in [([4, 3], [2, 3], [2]), ([3], [2, 3], [2]), ([2, 2, 3], [4, 3], [4]), ([0, 3], [2, 3], [2]), ([2, 1, 2, 3], [1, 3], [1]), ([2, 0], [3, 0], [3])]:
         for biased in (False, True):
             draw = book.draw("linear")

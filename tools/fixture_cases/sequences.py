@@ -38,6 +38,7 @@ def add_cases(book):
     for start, end, steps in (0.0, 2.0, 5), (-1.0, 1.0, 4), (3.0, 1.0, 1), (1.0, 2.0, 0), (2.0, -2.0, 3):
         book.add("logspace", [], {"start": start, "end": end, "steps": steps}, rtol=1e-5)
         book.add("logspace", [], {"start": start, "end": end, "steps": steps, "base": 2.0, "dtype": "f64"}, rtol=1e-12)
+    book.add("logspace", [], {"start": 4.3, "end": 0.0, "steps": 4, "base": 5.0, "dtype": "i64"}, note="integers between fractions")
     for op in ("tril_indices", "triu_indices"):
         for row, col, offset in (3, 3, 0), (2, 4, 1), (4, 2, -1), (3, 3, -5), (3, 3, 5), (0, 3, 0), (3, 0, 0), (1, 1, 0):
             book.add(op, [], {"row": row, "col": col, "offset": offset})

@@ -493,6 +493,7 @@ def histogram_cases(book):
         weights = book.draw("histogramdd").positive([9])
         book.add("histogramdd", [points, weights], {"bins": [2, 3], **more}, grad=False)
     book.add("histogram", [tensor([2.0, 2.0])], {"bins": 4}, grad=False, note="one value")
+    book.add("histogram", [torch.zeros([2, 0], dtype=torch.float64)], {"bins": 4}, grad=False, note="no value")
     book.add("histogram", [tensor([2.0, NAN, 9.0])], {"bins": 4, "range": [0.0, 4.0]}, grad=False, note="NaN")
 
 

@@ -87,6 +87,7 @@ def add_distances(book):
     for a, b, args in ([3, 2], [3, 2], {}), ([3, 2], [3, 1], {"dim": 0}), ([2, 3, 2], [3, 2], {"dim": -1, "eps": 0.01}), ([4], [4], {"dim": 0}):
         draw = book.draw("cosine_similarity")
         book.add("cosine_similarity", [draw.uniform(a), draw.uniform(b)], args)
+    book.add("cosine_similarity", [tensor(2.0), tensor(-3.0)], {"dim": 0}, grad=False, note="numbers")
     book.add("cosine_similarity", [tensor([[0.0, 0.0]]), tensor([[1.0, 0.0]])], {}, grad=False, note="of 0")
     book.add("normalize", [book.draw("normalize").uniform([4])], {"dim": 0})
     book.add("normalize", [tensor([[0.0, 0.0], [3.0, 4.0]])], {}, grad=False, note="of 0")

@@ -171,11 +171,11 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
         let root = Pair { re: a.re + 1.0, im: a.im }.sqrt().times(Pair { re: a.re - 1.0, im: a.im }.sqrt());
         Pair { re: a.re + root.re, im: a.im + root.im }.ln()
     } else if is(&f::POW) {
-        // exp(b log a); 0 to a power is 0, and to the power of 0 it is 1.
+        // exp(b log a); 0 to a power with a positive real part is 0, and to the power of 0 it is 1. To others there is none.
         let power = b.times(a.ln()).exp();
-        let base_zero = !a.is_nonzero();
-        let at_zero = Sym::from_mask(!b.is_nonzero());
-        Pair { re: select(base_zero, at_zero, power.re), im: select(base_zero, zero(), power.im) }
+        let exponent_zero = !b.is_nonzero();
+        let known = !a.is_nonzero() & (b.re.gt(zero()) | exponent_zero);
+        Pair { re: select(known, Sym::from_mask(exponent_zero), power.re), im: select(known, zero(), power.im) }
     } else if let Meaning::Fused(formula) = function.meaning {
         let inner = Sym::steps_of(function.arity, formula);
         return inner_call(&inner, args);
