@@ -62,6 +62,7 @@ pub use nonlinear::{
     CELU, GLU, GluOptions, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LogSigmoid, Mish, PReLU, PReluOptions, RReLU,
     RReluOptions, ReLU6, SELU, Softmax2d, Softmin, Softshrink, Softsign, Tanhshrink, Threshold,
 };
+pub(crate) use norm::with_cumulative_statistics;
 pub use norm::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, GroupNorm, GroupNormOptions, InstanceNorm1d,
     InstanceNorm2d, InstanceNorm3d, InstanceNormOptions, LocalResponseNorm, RMSNorm, RmsNormOptions,

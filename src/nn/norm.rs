@@ -4,6 +4,7 @@ use super::{Buffer, Forward, Module, Parameter, Training, layer};
 use crate::error::bail;
 use crate::options::options;
 use crate::{BatchNormUpdateOptions, DType, Result, Shape, Tensor};
+use std::cell::Cell;
 
 options! {
     /// The options of [`BatchNorm1d`], [`BatchNorm2d`] and [`BatchNorm3d`].
@@ -68,6 +69,23 @@ impl Parts {
             num_batches_tracked: tracked.then(|| Tensor::zeros_with((), DType::I64).map(Buffer::new)).transpose()?,
         })
     }
+}
+
+thread_local! {
+    /// Whether batch norms take means over all batches, whatever their momentum.
+    static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `f`, in which running statistics of batch norms are plain means over all batches.
+pub(crate) fn with_cumulative_statistics<T>(f: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            CUMULATIVE.set(self.0);
+        }
+    }
+    let _back = Back(CUMULATIVE.replace(true));
+    f()
 }
 
 /// Moves running statistics towards those of a batch.
@@ -157,11 +175,12 @@ macro_rules! batch_norms {
                     .eps(self.eps)
                     .momentum(1.0);
                 let (y, of_batch, var_of_batch) = x.batch_norm_with_update_with(&old_mean, &old_var, options)?;
-                let mut momentum = self.momentum.unwrap_or(0.0);
+                let own_momentum = self.momentum.filter(|_| !CUMULATIVE.get());
+                let mut momentum = own_momentum.unwrap_or(0.0);
                 if let Some(count) = &self.num_batches_tracked {
                     count.update(|count| {
                         let count = count.add(1)?;
-                        if self.momentum.is_none() {
+                        if own_momentum.is_none() {
                             momentum = 1.0 / count.item::<i64>()? as f64;
                         }
                         Ok(count)

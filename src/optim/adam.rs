@@ -1,15 +1,15 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019).
 
-use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings};
-use super::sgd::decayed;
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::sgd::{decayed, larger};
 use crate::Result;
-use crate::backend::spec::{Constant, Real, Rule};
-use crate::error::bail;
+use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::options::options;
 
-/// Defines an optimiser with the way its decay enters and its default.
+/// Defines an optimiser with the default of its decay and whether that is decoupled, which may be an option.
 macro_rules! adaptive {
-    ($($(#[$doc:meta])+ $name:ident($options:ident), decay $decay:literal as $mode:ident;)+) => {$(
+    ($($(#[$doc:meta])+ $name:ident($options:ident), decay $decay:literal, decoupled |$own:ident| $decoupled:expr
+        $(, $(#[$option_doc:meta])+ $option:ident)?;)+) => {$(
         options! {
             #[doc = concat!("The settings of [`", stringify!($name), "`], also of one of its groups of parameters.\n")]
             #[doc = concat!("```\nuse cotangent::optim::{", stringify!($name), ", ", stringify!($options), "};")]
@@ -25,40 +25,52 @@ macro_rules! adaptive {
                 eps: f64 = 1e-8,
                 /// The factor by which parameters decay.
                 weight_decay: f64 = $decay,
+                /// Whether the largest of the running means of squares so far is the one that counts (Reddi and others, 2018).
+                amsgrad: bool = false,
+                /// Whether the gradient is followed upwards.
+                maximize: bool = false,
+                $($(#[$option_doc])+ $option: bool = false,)?
             }
         }
 
-        optimizer! { $(#[$doc])+ $name($options) { eps: f64, weight_decay: f64 } }
-
-        impl $name {
-            /// How much of the running means of the gradient and of its square is kept in each step.
-            ///
-            #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
-            #[doc = concat!("let optimizer = ", stringify!($name), "::new(3e-4).betas(0.9, 0.95);\n```")]
-            pub fn betas(mut self, beta1: f64, beta2: f64) -> $name {
-                let options = &mut self.engine.groups.base;
-                (options.beta1, options.beta2) = (beta1, beta2);
-                self
+        optimizer! {
+            $(#[$doc])+
+            $name($options) {
+                beta1: f64, beta2: f64, eps: f64, weight_decay: f64, amsgrad: bool, maximize: bool $(, $option: bool)?
             }
         }
 
         impl Algorithm for $options {
             const OP: &'static str = stringify!($name);
-            const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+            const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"];
+            const REQUIRED_SLOTS: usize = 2;
+            const RULES: &'static [RuleSource] =
+                &[RuleSource::of::<Adaptive, 2, 9>(), RuleSource::of::<Amsgrad, 3, 10>()];
 
             fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
-                settings!(self: lr, beta1, beta2, eps, weight_decay)
+                settings!(self: lr, beta1, beta2, eps, weight_decay, amsgrad, maximize $(, $option)?)
             }
 
             fn check(&self) -> Result<()> {
-                let $options { lr, beta1, beta2, eps, weight_decay } = *self;
-                check(Self::OP, lr, [beta1, beta2], eps, weight_decay)
+                not_negative(Self::OP, "learning rate", self.lr)?;
+                not_negative(Self::OP, "weight decay", self.weight_decay)?;
+                not_negative(Self::OP, "eps", self.eps)?;
+                check_betas(Self::OP, [self.beta1, self.beta2])
             }
 
             fn run(groups: &Groups<$options>, call: Call<'_>) -> Result<()> {
-                call.elementwise::<Adaptive, 2, 8>(Self::OP, |name, step| {
-                    let $options { lr, beta1, beta2, eps, weight_decay } = *groups.of(name);
-                    numbers(step, lr, [beta1, beta2], eps, DecayMode::$mode(weight_decay))
+                let numbers = |$own: &$options, step| {
+                    let &$options { lr, beta1, beta2, eps, weight_decay, maximize, .. } = $own;
+                    let decay = if $decoupled { Decay::Decoupled(weight_decay) } else { Decay::Coupled(weight_decay) };
+                    numbers(step, lr, [beta1, beta2], eps, decay, maximize)
+                };
+                if !groups.all().any(|own| own.amsgrad) {
+                    return call.elementwise::<Adaptive, 2, 9>(Self::OP, |name, step| numbers(groups.of(name), step));
+                }
+                call.elementwise::<Amsgrad, 3, 10>(Self::OP, |name, step| {
+                    let own = groups.of(name);
+                    let [a, b, c, d, e, f, g, h, i] = numbers(own, step);
+                    [a, b, c, d, e, f, g, h, i, f64::from(u8::from(own.amsgrad))]
                 })
             }
         }
@@ -70,9 +82,11 @@ adaptive! {
     ///
     /// ```
     /// use cotangent::optim::Adam;
-    /// let optimizer = Adam::new(1e-3).betas(0.9, 0.99);
+    /// let optimizer = Adam::new(1e-3).betas(0.9, 0.99).amsgrad(true);
     /// ```
-    Adam(AdamOptions), decay 0.0 as Coupled;
+    Adam(AdamOptions), decay 0.0, decoupled |own| own.decoupled_weight_decay,
+        /// Whether weight decay is apart from the gradient, as in [`AdamW`].
+        decoupled_weight_decay;
     /// Adam with weight decay apart from the gradient: the parameter shrinks by `lr · weight_decay`. PyTorch's arithmetic.
     ///
     /// ```
@@ -83,49 +97,48 @@ adaptive! {
     ///     .no_decay(|name| name.ends_with("bias"))
     ///     .group(|name| name.starts_with("head."), |options| options.lr(1e-3));
     /// ```
-    AdamW(AdamWOptions), decay 0.01 as Decoupled;
+    AdamW(AdamWOptions), decay 0.01, decoupled |own| true;
 }
 
 /// How weight decay enters.
 #[derive(Clone, Copy)]
-enum DecayMode {
+pub(super) enum Decay {
     /// Into the gradient, and so into the moments.
     Coupled(f64),
     /// Into the parameter directly.
     Decoupled(f64),
 }
 
-fn check(op: &'static str, lr: f64, betas: [f64; 2], eps: f64, weight_decay: f64) -> Result<()> {
-    not_negative(op, "learning rate", lr)?;
-    not_negative(op, "weight decay", weight_decay)?;
-    not_negative(op, "eps", eps)?;
-    for beta in betas {
-        if !(0.0..1.0).contains(&beta) {
-            bail!(Value, op, "a beta of {beta} is not at least 0 and below 1");
+impl Decay {
+    pub fn new(decay: f64, decoupled: bool) -> Decay {
+        if decoupled { Decay::Decoupled(decay) } else { Decay::Coupled(decay) }
+    }
+
+    /// The factor of the parameter in the gradient, and the factor of the parameter itself.
+    pub fn factors(self, lr: f64) -> (f64, f64) {
+        match self {
+            Decay::Coupled(decay) => (decay, 1.0),
+            Decay::Decoupled(decay) => (0.0, 1.0 - lr * decay),
         }
     }
-    Ok(())
 }
 
 /// The numbers of the rule in a step, counted from 1.
-fn numbers(step: u64, lr: f64, [beta1, beta2]: [f64; 2], eps: f64, decay: DecayMode) -> [f64; 8] {
+fn numbers(step: u64, lr: f64, [beta1, beta2]: [f64; 2], eps: f64, decay: Decay, maximize: bool) -> [f64; 9] {
     // Both running means begin at zero; dividing by these makes up for it.
     let corrections = (1.0 - beta1.powf(step as f64), 1.0 - beta2.powf(step as f64));
-    let (into_gradient, shrink) = match decay {
-        DecayMode::Coupled(decay) => (decay, 1.0),
-        DecayMode::Decoupled(decay) => (0.0, 1.0 - lr * decay),
-    };
+    let (into_gradient, shrink) = decay.factors(lr);
     // A division of every element costs more than the memory it is loaded from.
     let (rescale, size) = (1.0 / corrections.1.sqrt(), lr / corrections.0);
-    [into_gradient, shrink, 1.0 - beta1, beta2, 1.0 - beta2, rescale, eps, size]
+    [sign(maximize), into_gradient, shrink, 1.0 - beta1, beta2, 1.0 - beta2, rescale, eps, size]
 }
 
-pub(super) struct Adaptive;
+struct Adaptive;
 
-impl Rule<2, 8> for Adaptive {
+impl Rule<2, 9> for Adaptive {
     #[inline(always)]
     fn at<T: Real>(
-        [into_gradient, shrink, new1, beta2, new2, rescale, eps, size]: [T; 8],
+        [sign, into_gradient, shrink, new1, beta2, new2, rescale, eps, size]: [T; 9],
         p: T,
         g: T,
         [mean, square]: [T; 2],
@@ -133,10 +146,33 @@ impl Rule<2, 8> for Adaptive {
     where
         f64: Constant<T>,
     {
-        let g = decayed(p, g, into_gradient);
+        let g = decayed(p, g * sign, into_gradient);
         let mean = mean + new1 * (g - mean);
         let square = square * beta2 + new2 * g * g;
         let denominator = square.sqrt() * rescale + eps;
         (p * shrink - size * mean / denominator, [mean, square])
+    }
+}
+
+/// As [`Adaptive`], with the largest square so far where the last number says so.
+struct Amsgrad;
+
+impl Rule<3, 10> for Amsgrad {
+    #[inline(always)]
+    fn at<T: Real>(
+        [sign, into_gradient, shrink, new1, beta2, new2, rescale, eps, size, amsgrad]: [T; 10],
+        p: T,
+        g: T,
+        [mean, square, most]: [T; 3],
+    ) -> (T, [T; 3])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, into_gradient);
+        let mean = mean + new1 * (g - mean);
+        let square = square * beta2 + new2 * g * g;
+        let most = larger(most, square);
+        let denominator = select(amsgrad.ne(T::constant(0.0)), most, square).sqrt() * rescale + eps;
+        (p * shrink - size * mean / denominator, [mean, square, most])
     }
 }

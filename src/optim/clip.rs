@@ -74,7 +74,7 @@ pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, options: impl Into
     // PyTorch's formula, small addend included.
     let factor = max_norm / (total + 1e-6);
     if factor < 1.0 {
-        scale(OP, &parameters, factor)?;
+        scale_gradients(OP, &parameters, factor)?;
     }
     Ok(total)
 }
@@ -139,7 +139,7 @@ fn powers_on_gpus(grads: &[&Tensor], p: f64) -> Result<Vec<f64>> {
 
 /// Multiplies all gradients where they lie. They are taken out of their leaves meanwhile, so that there is no second
 /// handle to their bytes.
-fn scale(op: &'static str, parameters: &[&Parameter], factor: f64) -> Result<()> {
+pub(super) fn scale_gradients(op: &'static str, parameters: &[&Parameter], factor: f64) -> Result<()> {
     let mut grads: Vec<(&Parameter, Tensor)> =
         parameters.iter().filter_map(|parameter| Some((*parameter, parameter.take_grad()?))).collect();
     // Bytes that someone else holds are copied, which may fail, before the first gradient is changed.

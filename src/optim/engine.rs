@@ -1,8 +1,8 @@
 //! What all optimisers share: settings for groups of parameters, and the way to their rules.
 
-use super::store::{Chosen, Store, TensorUpdate, save_numbers};
-use crate::backend::spec::Rule;
-use crate::error::{bail, named};
+use super::store::{Chosen, Fresh, Saving, Store, TensorUpdate, save_numbers};
+use crate::backend::spec::{Rule, RuleSteps};
+use crate::error::{bail, err, named};
 use crate::io::StateDict;
 use crate::nn::Module;
 use crate::{Result, Tensor};
@@ -15,6 +15,14 @@ pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
     const OP: &'static str;
     /// The names of the tensors that are kept for each parameter.
     const SLOTS: &'static [&'static str];
+    /// How many of them are always there; the others are where a setting asks for them.
+    const REQUIRED_SLOTS: usize = Self::SLOTS.len();
+    /// The numbers that are kept for each parameter besides its steps, with what they begin at.
+    const COUNTERS: &'static [(&'static str, f64)] = &[];
+
+    /// Its elementwise rules.
+    #[cfg_attr(not(all(test, feature = "cuda")), allow(dead_code))]
+    const RULES: &'static [RuleSource] = &[];
 
     /// The settings with their names, to be saved and loaded.
     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)>;
@@ -22,56 +30,103 @@ pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
     /// Refuses settings out of their domains.
     fn check(&self) -> Result<()>;
 
+    /// What the elements of a tensor that is kept begin at.
+    fn initial(&self, slot: usize) -> f64 {
+        let _ = slot;
+        0.0
+    }
+
     /// Hands the rule to the call, with its numbers for each parameter.
     fn run(groups: &Groups<Self>, call: Call<'_>) -> Result<()>;
 }
 
-/// A setting in its place. It is saved as a number.
-pub(crate) enum Setting<'a> {
-    Number(&'a mut f64),
-    Flag(&'a mut bool),
+/// A setting in its place.
+pub(crate) type Setting<'a> = &'a mut dyn SettingValue;
+
+/// What a setting can be. It is saved as a number.
+pub(crate) trait SettingValue {
+    fn get(&self) -> f64;
+    fn set(&mut self, number: f64);
 }
 
-impl Setting<'_> {
+impl SettingValue for f64 {
     fn get(&self) -> f64 {
-        match self {
-            Setting::Number(number) => **number,
-            Setting::Flag(flag) => f64::from(u8::from(**flag)),
-        }
+        *self
     }
 
     fn set(&mut self, number: f64) {
-        match self {
-            Setting::Number(own) => **own = number,
-            Setting::Flag(own) => **own = number != 0.0,
-        }
+        *self = number;
     }
 }
 
-impl<'a> From<&'a mut f64> for Setting<'a> {
-    fn from(number: &'a mut f64) -> Setting<'a> {
-        Setting::Number(number)
+impl SettingValue for bool {
+    fn get(&self) -> f64 {
+        f64::from(u8::from(*self))
+    }
+
+    fn set(&mut self, number: f64) {
+        *self = number != 0.0;
     }
 }
 
-impl<'a> From<&'a mut bool> for Setting<'a> {
-    fn from(flag: &'a mut bool) -> Setting<'a> {
-        Setting::Flag(flag)
+impl SettingValue for usize {
+    fn get(&self) -> f64 {
+        *self as f64
+    }
+
+    fn set(&mut self, number: f64) {
+        *self = number as usize;
+    }
+}
+
+/// Nothing is saved as NaN.
+impl SettingValue for Option<f64> {
+    fn get(&self) -> f64 {
+        self.unwrap_or(f64::NAN)
+    }
+
+    fn set(&mut self, number: f64) {
+        *self = Some(number).filter(|number| !number.is_nan());
+    }
+}
+
+impl SettingValue for Option<usize> {
+    fn get(&self) -> f64 {
+        self.map_or(f64::NAN, |count| count as f64)
+    }
+
+    fn set(&mut self, number: f64) {
+        *self = Some(number).filter(|number| !number.is_nan()).map(|number| number as usize);
+    }
+}
+
+/// A rule of an optimiser as data, with the number of tensors that it keeps: what a test compiles for GPUs.
+#[cfg_attr(not(all(test, feature = "cuda")), allow(dead_code))]
+pub(crate) struct RuleSource {
+    pub steps: fn() -> RuleSteps,
+    pub slots: usize,
+}
+
+impl RuleSource {
+    pub const fn of<R: Rule<S, M>, const S: usize, const M: usize>() -> RuleSource {
+        RuleSource { steps: RuleSteps::of::<R, S, M>, slots: S }
     }
 }
 
 /// Settings by their names: `settings!(self: lr, nesterov)`.
 macro_rules! settings {
     ($own:ident: $($name:ident),+) => {
-        vec![$((stringify!($name), $crate::optim::engine::Setting::from(&mut $own.$name))),+]
+        vec![$((stringify!($name), &mut $own.$name as $crate::optim::engine::Setting<'_>)),+]
     };
 }
 pub(crate) use settings;
 
-/// What an optimiser is asked for.
-pub(crate) enum Call<'a> {
-    Step(&'a mut Store, &'a mut dyn Module),
-    Advance(&'a mut Store),
+/// What an optimiser is asked for: a step of a model, or to count one that was recorded and is replayed next.
+pub(crate) struct Call<'a> {
+    pub store: &'a mut Store,
+    pub model: Option<&'a mut dyn Module>,
+    /// What is kept for a new parameter.
+    pub fresh: Fresh<'a>,
 }
 
 impl Call<'_> {
@@ -82,18 +137,28 @@ impl Call<'_> {
         op: &'static str,
         numbers: impl Fn(&str, u64) -> [f64; M],
     ) -> Result<()> {
-        match self {
-            Call::Step(store, model) => store.step::<R, S, M>(op, model, &numbers),
-            Call::Advance(store) => store.advance(op, |name, step| numbers(name, step).to_vec()),
+        self.counting::<R, S, M>(op, |name, step, _| numbers(name, step))
+    }
+
+    /// The same for a rule whose numbers depend on earlier ones, which are kept as counters.
+    pub fn counting<R: Rule<S, M>, const S: usize, const M: usize>(
+        self,
+        op: &'static str,
+        numbers: impl Fn(&str, u64, &mut [f64]) -> [f64; M],
+    ) -> Result<()> {
+        let Call { store, model, fresh } = self;
+        match model {
+            Some(model) => store.step::<R, S, M>(op, model, fresh, &numbers),
+            None => store.advance(op, |name, step, counters| numbers(name, step, counters).to_vec()),
         }
     }
 
     /// Does it by tensor operations: `f` gives the new values of a parameter.
     pub fn tensors(self, op: &'static str, f: impl FnMut(TensorUpdate<'_>) -> Result<Tensor>) -> Result<()> {
-        match self {
-            Call::Step(store, model) => store.step_tensors(op, model, f),
-            // Nothing of it was recorded with numbers of its own.
-            Call::Advance(_) => Ok(()),
+        match self.model {
+            Some(model) => self.store.step_tensors(op, model, f),
+            // It is never recorded.
+            None => Ok(()),
         }
     }
 }
@@ -177,9 +242,11 @@ impl<A: Algorithm> Engine<A> {
     fn run(&mut self, model: Option<&mut dyn Module>) -> Result<()> {
         self.groups.all().try_for_each(Algorithm::check)?;
         let Engine { groups, store, .. } = self;
+        let initial = |name: &str, slot: usize| groups.of(name).initial(slot);
+        let fresh = Fresh { initial: &initial, counters: A::COUNTERS };
         match model {
-            Some(model) => A::run(groups, Call::Step(store, model)),
-            None => A::run(groups, Call::Advance(store)),
+            Some(model) => A::run(groups, Call { store, model: Some(model), fresh }),
+            None => A::run(groups, Call { store, model: None, fresh }),
         }
     }
 
@@ -194,18 +261,19 @@ impl<A: Algorithm> Engine<A> {
     }
 
     pub fn lr(&self) -> f64 {
-        let mut base = self.groups.base.clone();
-        base.settings().iter().find(|(name, _)| *name == "lr").map_or(0.0, |(_, lr)| lr.get())
+        self.lrs().first().copied().unwrap_or(0.0)
+    }
+
+    /// The learning rates of all groups.
+    pub fn lrs(&self) -> Vec<f64> {
+        self.groups.all().map(|settings| number_of(&mut settings.clone(), "lr").unwrap_or(0.0)).collect()
     }
 
     /// Remembers the learning rates of all groups, unless they have none to speak of: a warm-up from 0 or a decay to 0 must
     /// not make their ratios forgotten.
     fn keep_rates(&mut self) {
         if self.lr() != 0.0 {
-            let rate = |settings: &mut A| {
-                settings.settings().iter().find(|(name, _)| *name == "lr").map_or(0.0, |(_, lr)| lr.get())
-            };
-            self.rates = self.groups.all_mut().map(rate).collect();
+            self.rates = self.lrs();
         }
     }
 
@@ -216,10 +284,36 @@ impl<A: Algorithm> Engine<A> {
         let base = self.rates.first().copied().unwrap_or(0.0);
         for (at, settings) in self.groups.all_mut().enumerate() {
             let factor = self.rates.get(at).map_or(1.0, |rate| rate / base);
-            if let Some((_, mut own)) = settings.settings().into_iter().find(|(name, _)| *name == "lr") {
-                own.set(lr * factor);
-            }
+            set_number(settings, "lr", lr * factor);
         }
+    }
+
+    /// Sets the learning rate of each group.
+    #[track_caller]
+    pub fn set_lrs(&mut self, lrs: &[f64]) -> Result<()> {
+        self.set_each("set_lrs", "lr", lrs)
+    }
+
+    /// Sets the momentum of each group, or what takes its place.
+    #[track_caller]
+    pub fn set_momenta(&mut self, momenta: &[f64]) -> Result<()> {
+        const OP: &str = "set_momenta";
+        let mut base = self.groups.base.clone();
+        let Some(name) = ["momentum", "beta1"].into_iter().find(|name| number_of(&mut base, name).is_some()) else {
+            return named(OP, Err(err!(Value, OP, "{} has no momentum", A::OP)));
+        };
+        self.set_each(OP, name, momenta)
+    }
+
+    #[track_caller]
+    fn set_each(&mut self, op: &'static str, name: &str, numbers: &[f64]) -> Result<()> {
+        let groups = self.groups.all().count();
+        if numbers.len() != groups {
+            let wrong = err!(Value, op, "{} numbers for the {groups} groups of {}", numbers.len(), A::OP);
+            return named(op, Err(wrong));
+        }
+        self.groups.all_mut().zip(numbers).for_each(|(settings, &number)| set_number(settings, name, number));
+        Ok(())
     }
 
     /// The settings under the names they are saved by.
@@ -239,25 +333,74 @@ impl<A: Algorithm> Engine<A> {
         let numbers: Vec<(String, f64)> =
             copy.named_settings().into_iter().map(|(name, own)| (name, own.get())).collect();
         save_numbers(&numbers, &mut dict)?;
-        self.store.save(A::SLOTS, &mut dict)?;
+        self.store.save(&Self::SAVING, &mut dict)?;
         Ok(dict)
     }
 
+    const SAVING: Saving = Saving { slots: A::SLOTS, required: A::REQUIRED_SLOTS, counters: A::COUNTERS };
+
     #[track_caller]
     pub fn load_state_dict(&mut self, dict: &StateDict) -> Result<()> {
+        named("load_state_dict", self.load(dict).map_err(|error| error.context(A::OP)))
+    }
+
+    fn load(&mut self, dict: &StateDict) -> Result<()> {
         let names: Vec<String> = self.named_settings().into_iter().map(|(name, _)| name).collect();
-        let loaded = Store::load(A::OP, A::SLOTS, &names, dict).map_err(|error| error.context(A::OP));
-        let (store, numbers) = named("load_state_dict", loaded)?;
+        let (store, numbers) = Store::load(A::OP, &Self::SAVING, &names, dict)?;
+        let mut loaded = Engine { groups: self.groups.clone(), rates: Vec::new(), store: Store::default() };
+        loaded.named_settings().into_iter().zip(numbers).for_each(|((_, own), number)| own.set(number));
+        loaded.groups.all().try_for_each(Algorithm::check)?;
         self.keep_rates();
-        if numbers.len() != names.len() {
-            bail!(Format, "load_state_dict", "{} settings for {}", numbers.len(), names.len());
-        }
-        self.named_settings().into_iter().zip(numbers).for_each(|((_, mut own), number)| own.set(number));
+        self.groups = loaded.groups;
         self.keep_rates();
+        let only = self.store.only.take();
         self.store = store;
+        self.store.only = only;
         Ok(())
     }
 }
+
+/// A setting by its name.
+fn number_of(settings: &mut impl Algorithm, name: &str) -> Option<f64> {
+    settings.settings().into_iter().find(|(own, _)| *own == name).map(|(_, value)| value.get())
+}
+
+fn set_number(settings: &mut impl Algorithm, name: &str, number: f64) {
+    if let Some((_, value)) = settings.settings().into_iter().find(|(own, _)| *own == name) {
+        value.set(number);
+    }
+}
+
+/// The methods of an optimiser that has a weight decay, and of one that has betas.
+macro_rules! decay_methods {
+    ($name:ident) => {};
+    ($name:ident weight_decay $($rest:ident)*) => {
+        /// The parameters, by name, that do not decay.
+        ///
+        #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
+        #[doc = concat!("let optimizer = ", stringify!($name), "::new(0.1).no_decay(|name| name.ends_with(\"bias\"));\n```")]
+        pub fn no_decay(self, exempt: impl Fn(&str) -> bool + Send + Sync + 'static) -> $name {
+            self.group(exempt, |options| options.weight_decay(0.0))
+        }
+
+        $crate::optim::engine::decay_methods! { $name $($rest)* }
+    };
+    ($name:ident beta2 $($rest:ident)*) => {
+        /// How much of the running means of the gradient and of its square is kept in each step.
+        ///
+        #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
+        #[doc = concat!("let optimizer = ", stringify!($name), "::new(3e-4).betas(0.9, 0.95);\n```")]
+        pub fn betas(self, beta1: f64, beta2: f64) -> $name {
+            self.beta1(beta1).beta2(beta2)
+        }
+
+        $crate::optim::engine::decay_methods! { $name $($rest)* }
+    };
+    ($name:ident $other:ident $($rest:ident)*) => {
+        $crate::optim::engine::decay_methods! { $name $($rest)* }
+    };
+}
+pub(crate) use decay_methods;
 
 /// Defines an optimiser by its options, which implement [`Algorithm`], with a method for each setting besides the learning rate.
 macro_rules! optimizer {
@@ -312,14 +455,7 @@ macro_rules! optimizer {
                 self
             }
 
-            /// The parameters, by name, that do not decay.
-            ///
-            #[doc = concat!("```\nuse cotangent::optim::", stringify!($name), ";")]
-            #[doc = concat!("let optimizer = ", stringify!($name), "::new(0.1).no_decay(|name| name.ends_with(\"bias\"));\n```")]
-            pub fn no_decay(self, exempt: impl Fn(&str) -> bool + Send + Sync + 'static) -> $name {
-                self.group(exempt, |options| options.weight_decay(0.0))
-            }
-
+            $crate::optim::engine::decay_methods! { $name $($setting)* }
             /// Leaves all parameters alone but those that `belongs` chooses by their names, for example because another
             /// optimiser trains the others.
             ///
@@ -355,6 +491,20 @@ macro_rules! optimizer {
                 self.engine.set_lr(lr);
             }
 
+            fn lrs(&self) -> Vec<f64> {
+                self.engine.lrs()
+            }
+
+            #[track_caller]
+            fn set_lrs(&mut self, lrs: &[f64]) -> $crate::Result<()> {
+                self.engine.set_lrs(lrs)
+            }
+
+            #[track_caller]
+            fn set_momenta(&mut self, momenta: &[f64]) -> $crate::Result<()> {
+                self.engine.set_momenta(momenta)
+            }
+
             #[track_caller]
             fn state_dict(&self) -> $crate::Result<$crate::io::StateDict> {
                 self.engine.state_dict()
@@ -368,6 +518,21 @@ macro_rules! optimizer {
     };
 }
 pub(crate) use optimizer;
+
+/// Refuses what is no part below 1.
+pub(crate) fn check_betas(op: &'static str, betas: impl IntoIterator<Item = f64>) -> Result<()> {
+    for beta in betas {
+        if !(0.0..1.0).contains(&beta) {
+            bail!(Value, op, "a beta of {beta} is not at least 0 and below 1");
+        }
+    }
+    Ok(())
+}
+
+/// The factor of gradients: they are followed upwards where something is maximised.
+pub(crate) fn sign(maximize: bool) -> f64 {
+    if maximize { -1.0 } else { 1.0 }
+}
 
 /// Refuses a number that is negative or none.
 pub(crate) fn not_negative(op: &'static str, what: &str, number: f64) -> Result<()> {

@@ -14,24 +14,110 @@
 //! optimizer.step(&mut model)?;
 //! # Ok::<(), cotangent::Error>(())
 //! ```
+//! # Groups
+//! Parameters get settings of their own by a rule on their names, or on the modules they are in ([`in_modules`]).
+//!
+//! ```
+//! use cotangent::nn::{LayerNorm, Linear, Sequential};
+//! use cotangent::optim::{AdamW, in_modules};
+//! let model = Sequential::new().add(Linear::new(8, 8)?).add(LayerNorm::new([8])?);
+//! let optimizer = AdamW::new(1e-3)
+//!     .group(in_modules(&model, |kind| kind.ends_with("Norm")), |options| options.weight_decay(0.0))
+//!     .group(|name| name.starts_with("0."), |options| options.lr(1e-4));
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! # Small batches
+//! Gradients of several backward passes add up, so that a large batch can be taken in parts: divide each loss by their number,
+//! and step once.
+//!
+//! ```
+//! # use cotangent::nn::{Forward, Linear, Module};
+//! # use cotangent::optim::{Optimizer, Sgd};
+//! # use cotangent::Tensor;
+//! # let (mut model, mut optimizer) = (Linear::new(3, 1)?, Sgd::new(0.1));
+//! # let (x, y) = (Tensor::ones([32, 3])?, Tensor::zeros([32, 1])?);
+//! model.zero_grad();
+//! for (x, y) in x.chunk(4, 0)?.iter().zip(y.chunk(4, 0)?) {
+//!     model.forward(x)?.mse_loss(&y)?.div(4)?.backward()?;
+//! }
+//! optimizer.step(&mut model)?;
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! # Rates that change
+//! A [`Scheduler`] hands the rates of a [`Schedule`] to an optimiser: [`StepLR`], [`CosineAnnealingLR`], [`OneCycleLR`] and others, one
+//! after the other or together. [`ReduceLROnPlateau`] listens to a metric.
+//!
+//! # Half precision
+//! Parameters of `f32` are trained in half precision by [`autocast`](crate::autocast()), in `f16` with a [`GradScaler`].
+//! Parameters of half precision themselves are updated through `f32`, and nothing of small updates is lost.
+//!
+//! # Saving
+//! Optimisers, schedulers, scalers and averaged models have `state_dict` and `load_state_dict`; what does not fit is an error
+//! that lists everything and changes nothing.
 #![forbid(unsafe_code)]
 
-mod adam;
+mod average;
 mod clip;
 mod engine;
-mod muon;
+mod lbfgs;
 mod on_gpus;
-mod sgd;
+mod saved;
+mod scaler;
+mod schedule;
 mod store;
 
-pub use adam::{Adam, AdamOptions, AdamW, AdamWOptions};
+pub use average::{AveragedModel, update_bn};
 pub use clip::{ClipGradNormOptions, clip_grad_norm, clip_grad_norm_with, clip_grad_value};
-pub use muon::{Muon, MuonOptions};
-pub use sgd::{Sgd, SgdOptions};
+pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
+pub use muon::AdjustLr;
+pub use scaler::{GradScaler, GradScalerOptions};
+pub use schedule::{
+    AnnealStrategy, ChainedScheduler, ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, CyclicMode,
+    ExponentialLR, LambdaLR, LinearLR, MultiStepLR, MultiplicativeLR, OneCycleLR, PerGroup, PlateauMode, PolynomialLR,
+    ReduceLROnPlateau, ScaleMode, Schedule, Scheduler, SequentialLR, StepLR, SwaLR, ThresholdMode,
+};
+
+/// Names the file of each optimiser, and puts it on the list.
+macro_rules! optimizers {
+    ($($file:ident: $($name:ident($options:ident)),+;)+) => {
+        $(
+            mod $file;
+            pub use $file::{$($name, $options),+};
+        )+
+
+        const ALL: &[OptimizerEntry] = &[$($($name::ENTRY,)+)+ Lbfgs::ENTRY];
+
+        /// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
+        #[cfg(all(test, feature = "cuda"))]
+        pub(crate) fn rules() -> Vec<(String, usize)> {
+            let all = [$($(<$options as engine::Algorithm>::RULES),+),+];
+            let code = |rule: &engine::RuleSource| (on_gpus::code_of(&(rule.steps)()), rule.slots);
+            all.into_iter().flatten().map(code).collect()
+        }
+    };
+}
+optimizers! {
+    adadelta: Adadelta(AdadeltaOptions);
+    adafactor: Adafactor(AdafactorOptions);
+    adagrad: Adagrad(AdagradOptions);
+    adam: Adam(AdamOptions), AdamW(AdamWOptions);
+    adamax: Adamax(AdamaxOptions);
+    lamb: Lamb(LambOptions);
+    lion: Lion(LionOptions);
+    muon: Muon(MuonOptions);
+    nadam: NAdam(NAdamOptions);
+    radam: RAdam(RAdamOptions);
+    rmsprop: RMSprop(RMSpropOptions);
+    rprop: Rprop(RpropOptions);
+    sgd: Sgd(SgdOptions);
+}
 
 use crate::Result;
+use crate::error::{err, named};
 use crate::io::StateDict;
-use crate::nn::Module;
+use crate::nn::{Module, Part, Visitor};
 
 /// Something that changes parameters by their gradients.
 ///
@@ -125,6 +211,59 @@ pub trait Optimizer {
     /// ```
     fn set_lr(&mut self, lr: f64);
 
+    /// The learning rates of all groups: first that of parameters which belong to none, then those of the groups in the order
+    /// in which they were given.
+    ///
+    /// ```
+    /// use cotangent::optim::{AdamW, Optimizer};
+    /// let optimizer = AdamW::new(1e-3).group(|name| name.starts_with("head."), |options| options.lr(1e-2));
+    /// assert_eq!(optimizer.lrs(), [1e-3, 1e-2]);
+    /// ```
+    #[doc(alias = "param_groups")]
+    fn lrs(&self) -> Vec<f64> {
+        vec![self.lr()]
+    }
+
+    /// Sets the learning rates of all groups, in the order of [`lrs`](Self::lrs).
+    ///
+    /// ```
+    /// use cotangent::optim::{AdamW, Optimizer};
+    /// let mut optimizer = AdamW::new(1e-3).no_decay(|name| name.ends_with("bias"));
+    /// optimizer.set_lrs(&[1e-4, 1e-5])?;
+    /// assert_eq!(optimizer.lr(), 1e-4);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are not as many groups.
+    #[track_caller]
+    fn set_lrs(&mut self, lrs: &[f64]) -> Result<()> {
+        match lrs {
+            &[lr] => {
+                self.set_lr(lr);
+                Ok(())
+            }
+            _ => named("set_lrs", Err(err!(Value, "set_lrs", "{} rates for an optimiser without groups", lrs.len()))),
+        }
+    }
+
+    /// Sets the momentum of all groups, or what takes its place, such as `beta1` of Adam.
+    ///
+    /// ```
+    /// use cotangent::optim::{Adagrad, AdamW, Optimizer};
+    /// AdamW::new(1e-3).set_momenta(&[0.95])?;
+    /// assert!(Adagrad::new(1e-3).set_momenta(&[0.95]).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the optimiser has no momentum, or not as many groups.
+    #[track_caller]
+    fn set_momenta(&mut self, momenta: &[f64]) -> Result<()> {
+        let _ = momenta;
+        named("set_momenta", Err(err!(Value, "set_momenta", "the optimiser has no momentum")))
+    }
+
     /// The settings, and what is kept for each parameter: training that goes on from here goes on bit for bit.
     ///
     /// ```
@@ -178,17 +317,36 @@ pub struct OptimizerEntry {
 /// assert!(cotangent::optim::list().iter().any(|entry| entry.name == "AdamW"));
 /// ```
 pub fn list() -> &'static [OptimizerEntry] {
-    const ALL: &[OptimizerEntry] = &[Adam::ENTRY, AdamW::ENTRY, Muon::ENTRY, Sgd::ENTRY];
     ALL
 }
 
-/// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
-#[cfg(all(test, feature = "cuda"))]
-pub(crate) fn rules() -> Vec<(String, usize)> {
-    use on_gpus::rule_code;
-    vec![
-        (rule_code::<sgd::Plain, 0, 2>(), 0),
-        (rule_code::<sgd::WithMomentum, 1, 6>(), 1),
-        (rule_code::<adam::Adaptive, 2, 8>(), 2),
-    ]
+/// A rule for groups: whether a parameter is in a module whose type, or that of a module around it, is chosen.
+///
+/// ```
+/// use cotangent::nn::{LayerNorm, Linear, Sequential};
+/// use cotangent::optim::in_modules;
+/// let model = Sequential::new().add(Linear::new(8, 8)?).add(LayerNorm::new([8])?);
+/// let in_norm = in_modules(&model, |kind| kind == "LayerNorm");
+/// assert!(in_norm("1.weight") && !in_norm("0.weight"));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub fn in_modules(
+    model: &dyn Module,
+    chosen: impl Fn(&str) -> bool,
+) -> impl Fn(&str) -> bool + Clone + Send + Sync + 'static {
+    let (mut around, mut names) = (Vec::new(), std::collections::HashSet::new());
+    model.visit(&mut Visitor::new(&mut |name, part| match part {
+        Part::Module(kind) if chosen(kind) => around.push(name.to_string()),
+        Part::Param(_) => {
+            let inside = |module: &String| {
+                module.is_empty() || name.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with('.'))
+            };
+            if around.iter().any(inside) {
+                names.insert(name.to_string());
+            }
+        }
+        _ => {}
+    }));
+    let names = std::sync::Arc::new(names);
+    move |name| names.contains(name)
 }

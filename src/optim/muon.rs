@@ -1,8 +1,9 @@
 //! Muon (Jordan and others, 2024): momentum whose direction is made orthogonal.
 
-use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings};
-use super::store::TensorUpdate;
+use super::engine::{Algorithm, Call, Groups, Setting, SettingValue, not_negative, optimizer, settings};
+use super::store::{TensorUpdate, same_form};
 use crate::error::bail;
+use crate::ops::choices;
 use crate::options::options;
 use crate::{Result, Tensor};
 
@@ -22,6 +23,55 @@ options! {
         nesterov: bool = true,
         /// The factor by which parameters decay, apart from the gradient.
         weight_decay: f64 = 0.1,
+        /// The coefficients of the iteration's polynomial, of the powers 1, 3 and 5.
+        ns_coefficients: Vec<f64> = vec![3.4445, -4.7750, 2.0315],
+        /// How many steps the iteration has.
+        ns_steps: usize = 5,
+        /// The smallest norm that a direction is divided by.
+        eps: f64 = 1e-7,
+        /// How the rate depends on the form of a matrix.
+        adjust_lr: AdjustLr = AdjustLr::Original,
+    }
+}
+
+choices! {
+    /// How the learning rate of [`Muon`] depends on the form of a matrix.
+    ///
+    /// ```
+    /// use cotangent::optim::{AdjustLr, Muon};
+    /// let optimizer = Muon::new(3e-4).adjust_lr(AdjustLr::MatchRmsAdamW);
+    /// ```
+    pub enum AdjustLr {
+        /// Matrices with more rows than columns have larger updates, element by element.
+        #[default]
+        Original = "original",
+        /// Updates have the root mean square of AdamW's, so that its rate and decay can be used.
+        MatchRmsAdamW = "match_rms_adamw",
+        /// As the first, and those with fewer rows have smaller ones.
+        SpectralUnclamped = "spectral_unclamped",
+    }
+}
+
+impl AdjustLr {
+    const ALL: [AdjustLr; 3] = [AdjustLr::Original, AdjustLr::MatchRmsAdamW, AdjustLr::SpectralUnclamped];
+
+    fn factor(self, rows: usize, columns: usize) -> f64 {
+        let (rows, columns) = (rows as f64, columns.max(1) as f64);
+        match self {
+            AdjustLr::Original => (rows / columns).max(1.0).sqrt(),
+            AdjustLr::MatchRmsAdamW => 0.2 * rows.max(columns).sqrt(),
+            AdjustLr::SpectralUnclamped => (rows / columns).sqrt(),
+        }
+    }
+}
+
+impl SettingValue for AdjustLr {
+    fn get(&self) -> f64 {
+        AdjustLr::ALL.iter().position(|one| one == self).map_or(0.0, |at| at as f64)
+    }
+
+    fn set(&mut self, number: f64) {
+        *self = AdjustLr::ALL.get(number as usize).copied().unwrap_or_default();
     }
 }
 
@@ -42,7 +92,10 @@ optimizer! {
     /// adamw.step(&mut model)?;
     /// # Ok::<(), cotangent::Error>(())
     /// ```
-    Muon(MuonOptions) { momentum: f64, nesterov: bool, weight_decay: f64 }
+    Muon(MuonOptions) {
+        momentum: f64, nesterov: bool, weight_decay: f64, ns_coefficients: Vec<f64>, ns_steps: usize, eps: f64,
+        adjust_lr: AdjustLr
+    }
 }
 
 impl Algorithm for MuonOptions {
@@ -50,13 +103,24 @@ impl Algorithm for MuonOptions {
     const SLOTS: &'static [&'static str] = &["momentum_buffer"];
 
     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
-        settings!(self: lr, momentum, nesterov, weight_decay)
+        let mut all = settings!(self: lr, momentum, nesterov, weight_decay, ns_steps, eps, adjust_lr);
+        let names = ["ns_coefficient_a", "ns_coefficient_b", "ns_coefficient_c"];
+        all.extend(names.into_iter().zip(self.ns_coefficients.iter_mut().map(|own| own as Setting<'_>)));
+        all
     }
 
     fn check(&self) -> Result<()> {
         not_negative(Self::OP, "learning rate", self.lr)?;
         not_negative(Self::OP, "weight decay", self.weight_decay)?;
-        not_negative(Self::OP, "momentum", self.momentum)
+        not_negative(Self::OP, "momentum", self.momentum)?;
+        not_negative(Self::OP, "eps", self.eps)?;
+        if self.ns_steps >= 100 {
+            bail!(Value, Self::OP, "{} steps of the iteration are too many: fewer than 100", self.ns_steps);
+        }
+        if self.ns_coefficients.len() != 3 {
+            bail!(Value, Self::OP, "ns_coefficients are 3 numbers, not {:?}", self.ns_coefficients);
+        }
+        Ok(())
     }
 
     fn run(groups: &Groups<MuonOptions>, call: Call<'_>) -> Result<()> {
@@ -69,33 +133,37 @@ impl Algorithm for MuonOptions {
                     gradient.shape()
                 );
             };
-            let MuonOptions { lr, momentum, nesterov, weight_decay } = *groups.of(name);
+            let own = groups.of(name);
             let direction = match state.tensors.first() {
-                Some(last) => last.add(&gradient.sub(last)?.mul(1.0 - momentum)?)?,
-                None => gradient.mul(1.0 - momentum)?,
+                Some(last) => {
+                    same_form(Self::OP, name, last, gradient.shape(), gradient.dtype())?;
+                    last.add(&gradient.sub(last)?.mul(1.0 - own.momentum)?)?
+                }
+                None => gradient.mul(1.0 - own.momentum)?,
             };
-            let ahead =
-                if nesterov { gradient.add(&direction.sub(gradient)?.mul(momentum)?)? } else { direction.clone() };
-            // Matrices with more rows than columns have larger updates, element by element.
-            let rate = lr * (rows as f64 / columns.max(1) as f64).max(1.0).sqrt();
-            let new = parameter.detach().mul(1.0 - lr * weight_decay)?.sub(&orthogonal(&ahead)?.mul(rate)?)?;
+            let ahead = if own.nesterov {
+                gradient.add(&direction.sub(gradient)?.mul(own.momentum)?)?
+            } else {
+                direction.clone()
+            };
+            let rate = own.lr * own.adjust_lr.factor(rows, columns);
+            let kept = parameter.mul(1.0 - own.lr * own.weight_decay)?;
             state.tensors = vec![direction];
-            Ok(new)
+            kept.sub(&orthogonal(&ahead, own)?.mul(rate)?)
         })
     }
 }
 
 /// Nearly the orthogonal matrix nearest to this one: with its singular vectors, and singular values between 0.7 and 1.2.
-fn orthogonal(x: &Tensor) -> Result<Tensor> {
-    // A polynomial with a steep slope at 0, so that small singular values grow fast.
-    const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
+fn orthogonal(x: &Tensor, options: &MuonOptions) -> Result<Tensor> {
     let tall = x.shape()[0] > x.shape()[1];
     let x = if tall { x.t()? } else { x.clone() };
     // At most 1 in any norm.
-    let norm = x.square()?.sum(..)?.sqrt()?.maximum(1e-7)?;
+    let norm = x.square()?.sum(..)?.sqrt()?.maximum(options.eps)?;
     let mut x = x.div(&norm)?;
-    let [a, b, c] = COEFFICIENTS;
-    for _ in 0..5 {
+    // By default a polynomial with a steep slope at 0, so that small singular values grow fast.
+    let [a, b, c] = options.ns_coefficients[..] else { return Ok(x) };
+    for _ in 0..options.ns_steps {
         let square = x.matmul(&x.t()?)?;
         let even = square.mul(b)?.add(&square.matmul(&square)?.mul(c)?)?;
         x = x.mul(a)?.add(&even.matmul(&x)?)?;
@@ -111,7 +179,8 @@ mod tests {
     #[test]
     fn directions_become_nearly_orthogonal() -> Result<()> {
         for shape in [[4, 7], [7, 4], [5, 5]] {
-            let x = orthogonal(&Generator::seed(3).randn_with(shape, crate::DType::F64)?)?;
+            let x = Generator::seed(3).randn_with(shape, crate::DType::F64)?;
+            let x = orthogonal(&x, &MuonOptions::new())?;
             let x = if shape[0] > shape[1] { x.t()? } else { x };
             // Singular values between 0.7 and 1.2 have squares within 0.6 of 1.
             let gram = x.matmul(&x.t()?)?;

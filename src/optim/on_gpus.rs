@@ -6,7 +6,7 @@ use crate::{DType, Result, Tensor};
 
 #[cfg(feature = "cuda")]
 #[cfg_attr(not(test), allow(unused_imports))]
-pub(super) use with_cuda::{Numbers, OnGpus, rule_code};
+pub(super) use with_cuda::{Numbers, OnGpus, code_of};
 
 #[cfg(feature = "cuda")]
 mod with_cuda {
@@ -167,23 +167,29 @@ mod with_cuda {
     pub fn rule_code<R: Rule<S, M>, const S: usize, const M: usize>() -> String {
         static KNOWN: Mutex<Option<HashMap<TypeId, String>>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = known.get_or_insert_default().entry(TypeId::of::<R>()).or_insert_with(|| {
-            let RuleSteps { steps, results } = RuleSteps::of::<R, S, M>();
-            let input = |k: usize| match k {
-                0 => "p".to_string(),
-                1 => "g".to_string(),
-                k => format!("s[{}]", k - 2),
-            };
-            let mut text = String::new();
-            let names = statements(&steps, "u", &input, &|k| format!("c({k})"), &mut text);
-            // Under names of their own first: a new value must not stand where an old one is still read.
-            let new = results.iter().enumerate().map(|(k, &at)| format!("const T n{k} = {};", names[at]));
-            let new: Vec<String> = new.collect();
-            let set = (0..S).map(|k| format!("s[{k}] = n{};", k + 1));
-            let set: Vec<String> = std::iter::once("p = n0;".to_string()).chain(set).collect();
-            format!("{text} {} {}", new.join(" "), set.join(" ")).replace('\n', " ")
-        });
+        let code = known
+            .get_or_insert_default()
+            .entry(TypeId::of::<R>())
+            .or_insert_with(|| code_of(&RuleSteps::of::<R, S, M>()));
         code.clone()
+    }
+
+    /// As [`rule_code`], of a rule that is data already.
+    pub fn code_of(RuleSteps { steps, results }: &RuleSteps) -> String {
+        let slots = results.len().saturating_sub(1);
+        let input = |k: usize| match k {
+            0 => "p".to_string(),
+            1 => "g".to_string(),
+            k => format!("s[{}]", k - 2),
+        };
+        let mut text = String::new();
+        let names = statements(steps, "u", &input, &|k| format!("c({k})"), &mut text);
+        // Under names of their own first: a new value must not stand where an old one is still read.
+        let new = results.iter().enumerate().map(|(k, &at)| format!("const T n{k} = {};", names[at]));
+        let new: Vec<String> = new.collect();
+        let set = (0..slots).map(|k| format!("s[{k}] = n{};", k + 1));
+        let set: Vec<String> = std::iter::once("p = n0;".to_string()).chain(set).collect();
+        format!("{text} {} {}", new.join(" "), set.join(" ")).replace('\n', " ")
     }
 }
 

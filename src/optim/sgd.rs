@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings};
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::error::bail;
@@ -24,6 +24,8 @@ options! {
         weight_decay: f64 = 0.0,
         /// Whether to look one step ahead along the direction.
         nesterov: bool = false,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
     }
 }
 
@@ -35,19 +37,20 @@ optimizer! {
     /// let optimizer = Sgd::new(0.1).momentum(0.9).nesterov(true).weight_decay(1e-4).no_decay(|name| name.ends_with("bias"));
     /// ```
     #[doc(alias = "SGD")]
-    Sgd(SgdOptions) { momentum: f64, dampening: f64, weight_decay: f64, nesterov: bool }
+    Sgd(SgdOptions) { momentum: f64, dampening: f64, weight_decay: f64, nesterov: bool, maximize: bool }
 }
 
 impl Algorithm for SgdOptions {
     const OP: &'static str = "Sgd";
     const SLOTS: &'static [&'static str] = &["momentum_buffer"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<Plain, 0, 3>(), RuleSource::of::<WithMomentum, 1, 7>()];
 
     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
-        settings!(self: lr, momentum, dampening, weight_decay, nesterov)
+        settings!(self: lr, momentum, dampening, weight_decay, nesterov, maximize)
     }
 
     fn check(&self) -> Result<()> {
-        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = *self;
+        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov, .. } = *self;
         not_negative(Self::OP, "learning rate", lr)?;
         not_negative(Self::OP, "weight decay", weight_decay)?;
         not_negative(Self::OP, "momentum", momentum)?;
@@ -59,29 +62,30 @@ impl Algorithm for SgdOptions {
 
     fn run(groups: &Groups<SgdOptions>, call: Call<'_>) -> Result<()> {
         if groups.all().all(|own| own.momentum == 0.0) {
-            return call.elementwise::<Plain, 0, 2>(Self::OP, |name, _| {
+            return call.elementwise::<Plain, 0, 3>(Self::OP, |name, _| {
                 let own = groups.of(name);
-                [own.lr, own.weight_decay]
+                [own.lr, own.weight_decay, sign(own.maximize)]
             });
         }
-        call.elementwise::<WithMomentum, 1, 6>(Self::OP, |name, step| {
+        call.elementwise::<WithMomentum, 1, 7>(Self::OP, |name, step| {
             let own = groups.of(name);
             // The first direction is the first gradient, not dampened.
             let (keep, take) = if step == 1 { (0.0, 1.0) } else { (own.momentum, 1.0 - own.dampening) };
-            [own.lr, own.weight_decay, keep, take, own.momentum, f64::from(u8::from(own.nesterov))]
+            let nesterov = f64::from(u8::from(own.nesterov));
+            [own.lr, own.weight_decay, keep, take, own.momentum, nesterov, sign(own.maximize)]
         })
     }
 }
 
-pub(super) struct Plain;
+struct Plain;
 
-impl Rule<0, 2> for Plain {
+impl Rule<0, 3> for Plain {
     #[inline(always)]
-    fn at<T: Real>([lr, decay]: [T; 2], p: T, g: T, _: [T; 0]) -> (T, [T; 0])
+    fn at<T: Real>([lr, decay, sign]: [T; 3], p: T, g: T, _: [T; 0]) -> (T, [T; 0])
     where
         f64: Constant<T>,
     {
-        (p - lr * decayed(p, g, decay), [])
+        (p - lr * decayed(p, g * sign, decay), [])
     }
 }
 
@@ -91,15 +95,26 @@ pub(super) fn decayed<T: Real>(p: T, g: T, decay: T) -> T {
     select(decay.eq(T::constant(0.0)), g, g + p * decay)
 }
 
-pub(super) struct WithMomentum;
+/// The larger of two numbers; one that is not a number if there is one.
+#[inline(always)]
+pub(super) fn larger<T: Real>(a: T, b: T) -> T {
+    select(a.lt(b) | b.ne(b), b, a)
+}
 
-impl Rule<1, 6> for WithMomentum {
+struct WithMomentum;
+
+impl Rule<1, 7> for WithMomentum {
     #[inline(always)]
-    fn at<T: Real>([lr, decay, keep, take, momentum, nesterov]: [T; 6], p: T, g: T, [direction]: [T; 1]) -> (T, [T; 1])
+    fn at<T: Real>(
+        [lr, decay, keep, take, momentum, nesterov, sign]: [T; 7],
+        p: T,
+        g: T,
+        [direction]: [T; 1],
+    ) -> (T, [T; 1])
     where
         f64: Constant<T>,
     {
-        let g = decayed(p, g, decay);
+        let g = decayed(p, g * sign, decay);
         let direction = direction * keep + g * take;
         let step = select(nesterov.ne(T::constant(0.0)), g + direction * momentum, direction);
         (p - lr * step, [direction])

@@ -54,6 +54,24 @@ pub(crate) struct ParamState {
     /// number of 8 bits: added up here they are not lost. It is kept in place of a copy in full precision, so that a
     /// parameter that is loaded or set by hand has the values that it shows.
     pub residual: Option<Tensor>,
+    /// What is counted besides the steps.
+    pub counters: Vec<f64>,
+}
+
+/// What is kept for a parameter before its first step.
+#[derive(Clone, Copy)]
+pub(crate) struct Fresh<'a> {
+    /// What the elements of each tensor are, by the parameter's name and the tensor's place.
+    pub initial: &'a dyn Fn(&str, usize) -> f64,
+    pub counters: &'static [(&'static str, f64)],
+}
+
+/// The names of what is kept for a parameter, by which it is saved.
+pub(crate) struct Saving {
+    pub slots: &'static [&'static str],
+    /// How many of the slots are always there.
+    pub required: usize,
+    pub counters: &'static [(&'static str, f64)],
 }
 
 /// What the update of a parameter by tensor operations is given: its name, its values, its gradient and its state.
@@ -70,14 +88,15 @@ impl Store {
         &mut self,
         op: &'static str,
         model: &mut dyn Module,
-        numbers: &dyn Fn(&str, u64) -> [f64; M],
+        fresh: Fresh<'_>,
+        numbers: &NumbersOf<'_, M>,
     ) -> Result<()> {
         let mut parameters = self.parameters(op, model)?;
         let mut ready = Vec::with_capacity(parameters.len());
         for parameter in &mut parameters {
             if let Some(gradient) = gradient_of(op, parameter)? {
                 parameter.release_others();
-                ready.push(self.ready::<S>(op, parameter, &gradient)?);
+                ready.push(self.ready::<S>(op, parameter, &gradient, fresh)?);
             }
         }
         // In the order of the state, so that one walk over it finds the state of each.
@@ -120,15 +139,36 @@ impl Store {
         crate::autograd::no_grad(|| {
             for (at, parameter) in parameters.iter().enumerate() {
                 let Some(gradient) = gradient_of(op, parameter)? else { continue };
+                if backend::is_recording(parameter.device()) {
+                    bail!(Backend, op, "its steps cannot be recorded: they would all have the numbers of this one");
+                }
                 let mut state = self.states.get(parameter.name()).cloned().unwrap_or_default();
                 state.step += 1;
-                let update = TensorUpdate { name: parameter.name(), parameter, gradient: &gradient, state: &mut state };
-                new.push((at, f(update)?.to_dtype(parameter.dtype())?, state));
+                let dtype = compute(parameter.dtype());
+                let half = dtype != parameter.dtype();
+                let mut values = parameter.detach().to_dtype(dtype)?;
+                if half && let Some(residual) = &state.residual {
+                    same_form(op, parameter.name(), residual, parameter.shape(), dtype)?;
+                    values = values.add(&residual.to_device(parameter.device())?)?;
+                }
+                for tensor in &mut state.tensors {
+                    *tensor = tensor.to_device(parameter.device())?;
+                }
+                let gradient = gradient.detach().to_dtype(dtype)?;
+                let name = parameter.name();
+                let wide = f(TensorUpdate { name, parameter: &values, gradient: &gradient, state: &mut state })?;
+                let values = wide.to_dtype(parameter.dtype())?;
+                if half {
+                    state.residual = Some(wide.sub(&values.to_dtype(dtype)?)?);
+                }
+                new.push((at, values, state));
             }
             Ok(())
         })?;
         // Together, so that chains of elementwise operations go through memory once.
-        Tensor::materialize(new.iter().flat_map(|(_, values, state)| std::iter::once(values).chain(&state.tensors)))?;
+        Tensor::materialize(
+            new.iter().flat_map(|(_, values, state)| state.tensors.iter().chain(&state.residual).chain([values])),
+        )?;
         new.into_iter().try_for_each(|(at, values, state)| {
             let parameter = &mut parameters[at];
             parameter.set(&values)?;
@@ -159,6 +199,7 @@ impl Store {
         op: &'static str,
         parameter: &'g mut ParameterMut<'m>,
         gradient: &Tensor,
+        fresh: Fresh<'_>,
     ) -> Result<Ready<'g, 'm>> {
         let on_gpu = gradient.device() != Device::Cpu;
         if backend::is_recording(gradient.device()) && !parameter.is_sole() {
@@ -174,7 +215,7 @@ impl Store {
         let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
         own(op, parameter.tensor_mut())?;
         if S > 0 || half {
-            self.prepare(op, parameter.name(), gradient.shape(), (dtype, gradient.device()), S, half)?;
+            self.prepare(op, parameter.name(), gradient.shape(), (dtype, gradient.device()), S, half, fresh)?;
         }
         let residual = self.states.get(parameter.name()).and_then(|own| own.residual.as_ref());
         let wide = match residual {
@@ -189,7 +230,7 @@ impl Store {
     fn update<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(
         &mut self,
         op: &'static str,
-        numbers_of: &dyn Fn(&str, u64) -> [f64; M],
+        numbers_of: &NumbersOf<'_, M>,
         ready: &mut [Ready<'_, '_>],
     ) -> Result<()> {
         let Store { states, numbers, .. } = self;
@@ -205,13 +246,17 @@ impl Store {
             if S > 0 || half {
                 own = Some(states.find(|(other, _)| **other == name).ok_or_else(lacking)?.1);
             }
-            let mut step = 1;
-            if let Some(own) = &mut own {
+            let numbers = match &mut own {
                 // What is recorded has not happened: `advance` counts it.
-                own.step += u64::from(!backend::is_recording(parameter.device()));
-                step = own.step;
-            }
-            let numbers = numbers_of(&name, step);
+                Some(own) if backend::is_recording(parameter.device()) => {
+                    numbers_of(&name, own.step, &mut own.counters.clone())
+                }
+                Some(own) => {
+                    own.step += 1;
+                    numbers_of(&name, own.step, &mut own.counters)
+                }
+                None => numbers_of(&name, 1, &mut []),
+            };
             if parameter.device() != Device::Cpu {
                 on_gpus.add(op, &name, &numbers, parameter.tensor_mut(), gradient, own)?;
                 continue;
@@ -233,14 +278,14 @@ impl Store {
     }
 
     /// Counts a step that was recorded and is replayed next, and hands the GPU its numbers.
-    pub fn advance(&mut self, op: &'static str, numbers_of: impl Fn(&str, u64) -> Vec<f64>) -> Result<()> {
+    pub fn advance(&mut self, op: &'static str, numbers_of: impl Fn(&str, u64, &mut [f64]) -> Vec<f64>) -> Result<()> {
         let Store { states, numbers, .. } = self;
-        numbers.renew(op, |name| {
-            let step = states.get_mut(name).map_or(1, |own| {
+        numbers.renew(op, |name| match states.get_mut(name) {
+            Some(own) => {
                 own.step += 1;
-                own.step
-            });
-            numbers_of(name, step)
+                numbers_of(name, own.step, &mut own.counters)
+            }
+            None => numbers_of(name, 1, &mut []),
         })
     }
 
@@ -253,32 +298,26 @@ impl Store {
         (dtype, device): (DType, Device),
         count: usize,
         half: bool,
+        fresh: Fresh<'_>,
     ) -> Result<()> {
-        let zeros = || Tensor::zeros_with(shape, (dtype, device));
+        let filled = |slot: usize| Tensor::full_with(shape, (fresh.initial)(name, slot), (dtype, device));
         let state = match self.states.entry(name.to_string()) {
             Entry::Occupied(state) => state.into_mut(),
             Entry::Vacant(place) => {
-                let tensors = (0..count).map(|_| zeros()).collect::<Result<_>>()?;
-                place.insert(ParamState { step: 0, tensors, residual: None })
+                let tensors = (0..count).map(filled).collect::<Result<_>>()?;
+                let counters = fresh.counters.iter().map(|&(_, start)| start).collect();
+                place.insert(ParamState { step: 0, tensors, residual: None, counters })
             }
         };
         // A rule that keeps more than the one before, such as a momentum that was set later.
         while state.tensors.len() < count {
-            state.tensors.push(zeros()?);
+            state.tensors.push(filled(state.tensors.len())?);
         }
         if half && state.residual.is_none() {
-            state.residual = Some(zeros()?);
+            state.residual = Some(Tensor::zeros_with(shape, (dtype, device))?);
         }
         for tensor in state.tensors.iter_mut().chain(&mut state.residual) {
-            if tensor.shape() != shape || tensor.dtype() != dtype {
-                bail!(
-                    Format,
-                    op,
-                    "the state of {name} is {} of shape {:?}, its gradient is {dtype} of shape {shape:?}",
-                    tensor.dtype(),
-                    tensor.shape()
-                );
-            }
+            same_form(op, name, tensor, shape, dtype)?;
             // A state that was loaded, or made for a model elsewhere, follows the parameter.
             if tensor.device() != device {
                 *tensor = tensor.to_device(device)?;
@@ -289,27 +328,35 @@ impl Store {
     }
 
     /// Adds the state of each parameter to a dictionary, as `name.slot`, with the number of its steps.
-    pub fn save(&self, slots: &[&str], dict: &mut StateDict) -> Result<()> {
+    pub fn save(&self, saving: &Saving, dict: &mut StateDict) -> Result<()> {
         for (name, state) in &self.states {
-            for (slot, tensor) in slots.iter().zip(&state.tensors) {
+            for (slot, tensor) in saving.slots.iter().zip(&state.tensors) {
                 dict.insert(format!("{name}.{slot}"), tensor.clone());
             }
             if let Some(residual) = &state.residual {
                 dict.insert(format!("{name}.{RESIDUAL}"), residual.clone());
             }
             dict.insert(format!("{name}.{STEP}"), Tensor::full((), state.step as i64)?);
+            let counters = saving.counters.iter().zip(&state.counters);
+            let counters: Vec<(String, f64)> =
+                counters.map(|((counter, _), &value)| (format!("{name}.{counter}"), value)).collect();
+            save_numbers(&counters, dict)?;
         }
         Ok(())
     }
 
     /// Reads the whole of a dictionary that [`save`](Self::save) and [`save_numbers`] have made: the state, and the
     /// numbers under the given names.
-    pub fn load(op: &'static str, slots: &[&str], numbers: &[String], dict: &StateDict) -> Result<(Store, Vec<f64>)> {
+    pub fn load(op: &'static str, saving: &Saving, numbers: &[String], dict: &StateDict) -> Result<(Store, Vec<f64>)> {
+        let Saving { slots, required, counters } = *saving;
+        let is_known = |slot: &str| {
+            slot == STEP || slot == RESIDUAL || slots.contains(&slot) || counters.iter().any(|(name, _)| *name == slot)
+        };
         let mut faults = Vec::new();
         let mut names: Vec<&str> = Vec::new();
         for name in dict.names().filter(|name| !numbers.iter().any(|number| number == name)) {
             match name.rsplit_once('.') {
-                Some((parameter, slot)) if slot == STEP || slot == RESIDUAL || slots.contains(&slot) => {
+                Some((parameter, slot)) if is_known(slot) => {
                     if names.last() != Some(&parameter) {
                         names.push(parameter);
                     }
@@ -335,19 +382,26 @@ impl Store {
         let values: Vec<f64> = numbers.iter().filter_map(|name| number(name, DType::F64)).collect();
         let steps: Vec<u64> =
             names.iter().map(|name| number(&format!("{name}.{STEP}"), DType::I64).unwrap_or(0.0) as u64).collect();
+        let counted: Vec<Vec<f64>> = names
+            .iter()
+            .map(|name| {
+                let value =
+                    |&(counter, _): &(&str, f64)| number(&format!("{name}.{counter}"), DType::F64).unwrap_or(0.0);
+                counters.iter().map(value).collect()
+            })
+            .collect();
         let mut store = Store { fresh: true, ..Store::default() };
-        for (name, step) in names.into_iter().zip(steps) {
-            let found: Vec<Tensor> =
-                slots.iter().filter_map(|slot| dict.get(&format!("{name}.{slot}"))).map(Tensor::detach).collect();
-            let alike =
-                found.windows(2).all(|two| two[0].shape() == two[1].shape() && two[0].dtype() == two[1].dtype());
+        for ((name, step), counters) in names.into_iter().zip(steps).zip(counted) {
+            let found: Vec<Option<&Tensor>> = slots.iter().map(|slot| dict.get(&format!("{name}.{slot}"))).collect();
             let residual = dict.get(&format!("{name}.{RESIDUAL}")).map(Tensor::detach);
-            // A parameter of half precision may have nothing but its residual.
-            let whole = found.len() == slots.len() || (found.is_empty() && residual.is_some());
-            if !whole || !alike {
-                faults.push(format!("{name} has not one {} of one shape and dtype each", slots.join(" and ")));
+            // Those that a setting asks for follow those that are always there. A parameter of half precision may have
+            // nothing but its residual.
+            let tensors: Vec<Tensor> = found.iter().map_while(|found| found.map(Tensor::detach)).collect();
+            let gaps = found.iter().flatten().count() != tensors.len();
+            if gaps || tensors.len() < required && !(tensors.is_empty() && residual.is_some()) {
+                faults.push(format!("{name} has not one {} each", slots[..required].join(" and ")));
             }
-            store.states.insert(name.to_string(), ParamState { step, tensors: found, residual });
+            store.states.insert(name.to_string(), ParamState { step, tensors, residual, counters });
         }
         if faults.is_empty() {
             Ok((store, values))
@@ -356,6 +410,9 @@ impl Store {
         }
     }
 }
+
+/// The numbers of a rule, by the parameter's name, its step and its counters.
+type NumbersOf<'a, const M: usize> = dyn Fn(&str, u64, &mut [f64]) -> [f64; M] + 'a;
 
 /// The name under which the number of a parameter's steps is saved.
 const STEP: &str = "step";
@@ -373,6 +430,19 @@ pub(crate) fn save_numbers(numbers: &[(String, f64)], dict: &mut StateDict) -> R
 /// The dtype in which a parameter's update is computed and its state is kept.
 fn compute(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// Refuses a state that is not of its parameter's form.
+pub(super) fn same_form(op: &'static str, name: &str, state: &Tensor, shape: &[usize], dtype: DType) -> Result<()> {
+    if state.shape() != shape || state.dtype() != dtype {
+        let (own, there) = (state.dtype(), state.shape());
+        bail!(
+            Format,
+            op,
+            "the state of {name} is {own} of shape {there:?}, its gradient is {dtype} of shape {shape:?}"
+        );
+    }
+    Ok(())
 }
 
 /// Makes a tensor the sole, contiguous owner of its bytes.
@@ -419,7 +489,7 @@ mod tests {
         let left = model.weight.square()?.sum(..)?.sqrt()?.item::<f32>()?;
         assert!((left - 2.0).abs() < 1e-5, "{left}");
         let mut dict = StateDict::new();
-        store.save(&["length"], &mut dict)?;
+        store.save(&Saving { slots: &["length"], required: 1, counters: &[] }, &mut dict)?;
         assert_eq!(dict.get("weight.length").map(|x| x.item::<f32>()).transpose()?.map(f32::round), Some(6.0));
         Ok(())
     }

@@ -1,0 +1,82 @@
+//! Adadelta (Zeiler, 2012).
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::sgd::decayed;
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule};
+use crate::error::bail;
+use crate::options::options;
+
+options! {
+    /// The settings of [`Adadelta`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Adadelta, AdadeltaOptions};
+    /// let optimizer = Adadelta::new_with(AdadeltaOptions::new().rho(0.95));
+    /// ```
+    pub struct AdadeltaOptions {
+        /// The learning rate.
+        lr: f64 = 1.0,
+        /// How much of the running means of squares is kept in each step.
+        rho: f64 = 0.9,
+        /// Added to the squares.
+        eps: f64 = 1e-6,
+        /// The factor of the parameter that is added to its gradient.
+        weight_decay: f64 = 0.0,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// The gradient times the root mean square of the last updates over that of the last gradients; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::Adadelta;
+    /// let optimizer = Adadelta::new(1.0).rho(0.95);
+    /// ```
+    Adadelta(AdadeltaOptions) { rho: f64, eps: f64, weight_decay: f64, maximize: bool }
+}
+
+impl Algorithm for AdadeltaOptions {
+    const OP: &'static str = "Adadelta";
+    const SLOTS: &'static [&'static str] = &["square_avg", "acc_delta"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<ByUpdates, 2, 5>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, rho, eps, weight_decay, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "eps", self.eps)?;
+        if !(0.0..=1.0).contains(&self.rho) {
+            bail!(Value, Self::OP, "a rho of {} is not between 0 and 1", self.rho);
+        }
+        Ok(())
+    }
+
+    fn run(groups: &Groups<AdadeltaOptions>, call: Call<'_>) -> Result<()> {
+        call.elementwise::<ByUpdates, 2, 5>(Self::OP, |name, _| {
+            let own = groups.of(name);
+            [sign(own.maximize), own.weight_decay, own.rho, own.eps, own.lr]
+        })
+    }
+}
+
+struct ByUpdates;
+
+impl Rule<2, 5> for ByUpdates {
+    #[inline(always)]
+    fn at<T: Real>([sign, decay, rho, eps, lr]: [T; 5], p: T, g: T, [square, updates]: [T; 2]) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let square = square * rho + (1.0 - rho) * g * g;
+        let update = (updates + eps).sqrt() / (square + eps).sqrt() * g;
+        let updates = updates * rho + (1.0 - rho) * update * update;
+        (p - lr * update, [square, updates])
+    }
+}

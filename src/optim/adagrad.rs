@@ -1,0 +1,86 @@
+//! Adagrad (Duchi, Hazan and Singer, 2011).
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::sgd::decayed;
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule};
+use crate::options::options;
+
+options! {
+    /// The settings of [`Adagrad`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Adagrad, AdagradOptions};
+    /// let optimizer = Adagrad::new_with(AdagradOptions::new().lr_decay(1e-3));
+    /// ```
+    pub struct AdagradOptions {
+        /// The learning rate.
+        lr: f64 = 1e-2,
+        /// How much the rate falls: it is divided by 1 plus this for every step.
+        lr_decay: f64 = 0.0,
+        /// The factor of the parameter that is added to its gradient.
+        weight_decay: f64 = 0.0,
+        /// What the sums of squares begin at.
+        initial_accumulator_value: f64 = 0.0,
+        /// Added to the denominator.
+        eps: f64 = 1e-10,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// The gradient divided by the root of the sum of all its squares so far; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::Adagrad;
+    /// let optimizer = Adagrad::new(0.05).initial_accumulator_value(0.1);
+    /// ```
+    Adagrad(AdagradOptions) {
+        lr_decay: f64, weight_decay: f64, initial_accumulator_value: f64, eps: f64, maximize: bool
+    }
+}
+
+impl Algorithm for AdagradOptions {
+    const OP: &'static str = "Adagrad";
+    const SLOTS: &'static [&'static str] = &["sum"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySum, 1, 4>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "decay of the learning rate", self.lr_decay)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "initial value of the accumulator", self.initial_accumulator_value)?;
+        not_negative(Self::OP, "eps", self.eps)
+    }
+
+    fn initial(&self, _: usize) -> f64 {
+        self.initial_accumulator_value
+    }
+
+    fn run(groups: &Groups<AdagradOptions>, call: Call<'_>) -> Result<()> {
+        call.elementwise::<BySum, 1, 4>(Self::OP, |name, step| {
+            let own = groups.of(name);
+            let lr = own.lr / (1.0 + (step - 1) as f64 * own.lr_decay);
+            [sign(own.maximize), own.weight_decay, own.eps, lr]
+        })
+    }
+}
+
+struct BySum;
+
+impl Rule<1, 4> for BySum {
+    #[inline(always)]
+    fn at<T: Real>([sign, decay, eps, lr]: [T; 4], p: T, g: T, [sum]: [T; 1]) -> (T, [T; 1])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let sum = sum + g * g;
+        (p - lr * g / (sum.sqrt() + eps), [sum])
+    }
+}

@@ -1,0 +1,80 @@
+//! Adamax (Kingma and Ba, 2015): Adam by the largest gradient.
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::sgd::{decayed, larger};
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule};
+use crate::options::options;
+
+options! {
+    /// The settings of [`Adamax`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Adamax, AdamaxOptions};
+    /// let optimizer = Adamax::new_with(AdamaxOptions::new().beta2(0.99));
+    /// ```
+    pub struct AdamaxOptions {
+        /// The learning rate.
+        lr: f64 = 2e-3,
+        /// How much of the running mean of the gradient is kept in each step.
+        beta1: f64 = 0.9,
+        /// How much of the running maximum of its size is kept in each step.
+        beta2: f64 = 0.999,
+        /// Added to the size of each gradient.
+        eps: f64 = 1e-8,
+        /// The factor of the parameter that is added to its gradient.
+        weight_decay: f64 = 0.0,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// Adam whose denominator is a running maximum of the gradient's size; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::Adamax;
+    /// let optimizer = Adamax::new(2e-3).betas(0.9, 0.99);
+    /// ```
+    Adamax(AdamaxOptions) { beta1: f64, beta2: f64, eps: f64, weight_decay: f64, maximize: bool }
+}
+
+impl Algorithm for AdamaxOptions {
+    const OP: &'static str = "Adamax";
+    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_inf"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<ByLargest, 2, 6>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, beta1, beta2, eps, weight_decay, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "eps", self.eps)?;
+        check_betas(Self::OP, [self.beta1, self.beta2])
+    }
+
+    fn run(groups: &Groups<AdamaxOptions>, call: Call<'_>) -> Result<()> {
+        call.elementwise::<ByLargest, 2, 6>(Self::OP, |name, step| {
+            let own = groups.of(name);
+            let size = own.lr / (1.0 - own.beta1.powf(step as f64));
+            [sign(own.maximize), own.weight_decay, 1.0 - own.beta1, own.beta2, own.eps, size]
+        })
+    }
+}
+
+struct ByLargest;
+
+impl Rule<2, 6> for ByLargest {
+    #[inline(always)]
+    fn at<T: Real>([sign, decay, new, keep, eps, size]: [T; 6], p: T, g: T, [mean, most]: [T; 2]) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let mean = mean + new * (g - mean);
+        let most = larger(most * keep, larger(g, -g) + eps);
+        (p - size * mean / most, [mean, most])
+    }
+}

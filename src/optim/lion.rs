@@ -1,0 +1,78 @@
+//! Lion (Chen and others, 2023): steps by the sign of a momentum.
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule, select};
+use crate::options::options;
+
+options! {
+    /// The settings of [`Lion`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Lion, LionOptions};
+    /// let optimizer = Lion::new_with(LionOptions::new().weight_decay(0.1));
+    /// ```
+    pub struct LionOptions {
+        /// The learning rate.
+        lr: f64 = 1e-4,
+        /// How much of the running mean of the gradient enters the direction.
+        beta1: f64 = 0.9,
+        /// How much of the running mean is kept in each step.
+        beta2: f64 = 0.99,
+        /// The factor by which parameters decay, apart from the gradient.
+        weight_decay: f64 = 0.0,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// Steps by the sign of the gradient's running mean, all of one size: with a rate some ten times smaller than AdamW's and a
+    /// weight decay some ten times larger.
+    ///
+    /// ```
+    /// use cotangent::optim::Lion;
+    /// let optimizer = Lion::new(1e-4).weight_decay(1.0).no_decay(|name| name.ends_with("bias"));
+    /// ```
+    Lion(LionOptions) { beta1: f64, beta2: f64, weight_decay: f64, maximize: bool }
+}
+
+impl Algorithm for LionOptions {
+    const OP: &'static str = "Lion";
+    const SLOTS: &'static [&'static str] = &["exp_avg"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySign, 1, 5>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, beta1, beta2, weight_decay, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        check_betas(Self::OP, [self.beta1, self.beta2])
+    }
+
+    fn run(groups: &Groups<LionOptions>, call: Call<'_>) -> Result<()> {
+        call.elementwise::<BySign, 1, 5>(Self::OP, |name, _| {
+            let own = groups.of(name);
+            [sign(own.maximize), 1.0 - own.lr * own.weight_decay, own.beta1, own.beta2, own.lr]
+        })
+    }
+}
+
+struct BySign;
+
+impl Rule<1, 5> for BySign {
+    #[inline(always)]
+    fn at<T: Real>([sign, shrink, beta1, beta2, lr]: [T; 5], p: T, g: T, [mean]: [T; 1]) -> (T, [T; 1])
+    where
+        f64: Constant<T>,
+    {
+        let zero = T::constant(0.0);
+        let g = g * sign;
+        let direction = mean * beta1 + (1.0 - beta1) * g;
+        // What is not a number stays none.
+        let step = select(direction.gt(zero), lr, select(direction.lt(zero), -lr, direction));
+        (p * shrink - step, [mean * beta2 + (1.0 - beta2) * g])
+    }
+}

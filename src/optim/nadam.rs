@@ -1,0 +1,108 @@
+//! NAdam (Dozat, 2016): Adam that looks one step ahead.
+
+use super::adam::Decay;
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::sgd::decayed;
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule};
+use crate::options::options;
+
+options! {
+    /// The settings of [`NAdam`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{NAdam, NAdamOptions};
+    /// let optimizer = NAdam::new_with(NAdamOptions::new().momentum_decay(1e-3));
+    /// ```
+    pub struct NAdamOptions {
+        /// The learning rate.
+        lr: f64 = 2e-3,
+        /// How much of the running mean of the gradient is kept in each step.
+        beta1: f64 = 0.9,
+        /// How much of the running mean of its square is kept in each step.
+        beta2: f64 = 0.999,
+        /// Added to the denominator.
+        eps: f64 = 1e-8,
+        /// The factor by which parameters decay.
+        weight_decay: f64 = 0.0,
+        /// How fast the momentum approaches `beta1`.
+        momentum_decay: f64 = 4e-3,
+        /// Whether weight decay is apart from the gradient.
+        decoupled_weight_decay: bool = false,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// Adam with Nesterov's momentum, which grows over the first steps; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::NAdam;
+    /// let optimizer = NAdam::new(2e-3).weight_decay(0.01).decoupled_weight_decay(true);
+    /// ```
+    NAdam(NAdamOptions) {
+        beta1: f64, beta2: f64, eps: f64, weight_decay: f64, momentum_decay: f64, decoupled_weight_decay: bool,
+        maximize: bool
+    }
+}
+
+impl Algorithm for NAdamOptions {
+    const OP: &'static str = "NAdam";
+    const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
+    const COUNTERS: &'static [(&'static str, f64)] = &[("mu_product", 1.0)];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<Ahead, 2, 10>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "eps", self.eps)?;
+        not_negative(Self::OP, "momentum decay", self.momentum_decay)?;
+        check_betas(Self::OP, [self.beta1, self.beta2])
+    }
+
+    fn run(groups: &Groups<NAdamOptions>, call: Call<'_>) -> Result<()> {
+        call.counting::<Ahead, 2, 10>(Self::OP, |name, step, counters| {
+            let own = groups.of(name);
+            let step = step as f64;
+            let momentum = |step: f64| own.beta1 * (1.0 - 0.5 * 0.96_f64.powf(step * own.momentum_decay));
+            let (now, next) = (momentum(step), momentum(step + 1.0));
+            let mut product = now;
+            if let [kept] = counters {
+                *kept *= now;
+                product = *kept;
+            }
+            let (into_gradient, shrink) = Decay::new(own.weight_decay, own.decoupled_weight_decay).factors(own.lr);
+            let rescale = 1.0 / (1.0 - own.beta2.powf(step)).sqrt();
+            let (by_gradient, by_mean) =
+                (own.lr * (1.0 - now) / (1.0 - product), own.lr * next / (1.0 - product * next));
+            let (new, keep) = (1.0 - own.beta1, own.beta2);
+            [sign(own.maximize), into_gradient, shrink, new, keep, 1.0 - keep, rescale, own.eps, by_gradient, by_mean]
+        })
+    }
+}
+
+struct Ahead;
+
+impl Rule<2, 10> for Ahead {
+    #[inline(always)]
+    fn at<T: Real>(
+        [sign, into_gradient, shrink, new1, beta2, new2, rescale, eps, by_gradient, by_mean]: [T; 10],
+        p: T,
+        g: T,
+        [mean, square]: [T; 2],
+    ) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, into_gradient);
+        let mean = mean + new1 * (g - mean);
+        let square = square * beta2 + new2 * g * g;
+        let denominator = square.sqrt() * rescale + eps;
+        (p * shrink - (by_gradient * g + by_mean * mean) / denominator, [mean, square])
+    }
+}

@@ -1,0 +1,141 @@
+//! RMSprop (Hinton, 2012).
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::sgd::decayed;
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule, select};
+use crate::options::options;
+
+options! {
+    /// The settings of [`RMSprop`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{RMSprop, RMSpropOptions};
+    /// let optimizer = RMSprop::new_with(RMSpropOptions::new().momentum(0.9));
+    /// ```
+    pub struct RMSpropOptions {
+        /// The learning rate.
+        lr: f64 = 1e-2,
+        /// How much of the running mean of the gradient's square is kept in each step.
+        alpha: f64 = 0.99,
+        /// Added to the denominator.
+        eps: f64 = 1e-8,
+        /// The factor of the parameter that is added to its gradient.
+        weight_decay: f64 = 0.0,
+        /// How much of the last direction is kept.
+        momentum: f64 = 0.0,
+        /// Whether the denominator is the gradient's standard deviation, in place of its root mean square.
+        centered: bool = false,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// The gradient divided by a running root mean square of it, with momentum; PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::RMSprop;
+    /// let optimizer = RMSprop::new(1e-3).alpha(0.95).momentum(0.9).centered(true);
+    /// ```
+    RMSprop(RMSpropOptions) {
+        alpha: f64, eps: f64, weight_decay: f64, momentum: f64, centered: bool, maximize: bool
+    }
+}
+
+impl Algorithm for RMSpropOptions {
+    const OP: &'static str = "RMSprop";
+    const SLOTS: &'static [&'static str] = &["square_avg", "momentum_buffer", "grad_avg"];
+    const REQUIRED_SLOTS: usize = 1;
+    const RULES: &'static [RuleSource] =
+        &[RuleSource::of::<Plain, 1, 5>(), RuleSource::of::<WithMomentum, 2, 6>(), RuleSource::of::<Centered, 3, 7>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, alpha, eps, weight_decay, momentum, centered, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        not_negative(Self::OP, "learning rate", self.lr)?;
+        not_negative(Self::OP, "weight decay", self.weight_decay)?;
+        not_negative(Self::OP, "eps", self.eps)?;
+        not_negative(Self::OP, "momentum", self.momentum)?;
+        not_negative(Self::OP, "alpha", self.alpha)
+    }
+
+    fn run(groups: &Groups<RMSpropOptions>, call: Call<'_>) -> Result<()> {
+        let numbers =
+            |own: &RMSpropOptions| [sign(own.maximize), own.weight_decay, own.alpha, own.eps, own.lr];
+        if groups.all().any(|own| own.centered) {
+            return call.elementwise::<Centered, 3, 7>(Self::OP, |name, _| {
+                let own = groups.of(name);
+                let [sign, decay, alpha, eps, lr] = numbers(own);
+                [sign, decay, alpha, eps, lr, own.momentum, f64::from(u8::from(own.centered))]
+            });
+        }
+        if groups.all().any(|own| own.momentum != 0.0) {
+            return call.elementwise::<WithMomentum, 2, 6>(Self::OP, |name, _| {
+                let own = groups.of(name);
+                let [sign, decay, alpha, eps, lr] = numbers(own);
+                [sign, decay, alpha, eps, lr, own.momentum]
+            });
+        }
+        call.elementwise::<Plain, 1, 5>(Self::OP, |name, _| numbers(groups.of(name)))
+    }
+}
+
+struct Plain;
+
+impl Rule<1, 5> for Plain {
+    #[inline(always)]
+    fn at<T: Real>([sign, decay, alpha, eps, lr]: [T; 5], p: T, g: T, [square]: [T; 1]) -> (T, [T; 1])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let square = square * alpha + (1.0 - alpha) * g * g;
+        (p - lr * g / (square.sqrt() + eps), [square])
+    }
+}
+
+struct WithMomentum;
+
+impl Rule<2, 6> for WithMomentum {
+    #[inline(always)]
+    fn at<T: Real>(
+        [sign, decay, alpha, eps, lr, momentum]: [T; 6],
+        p: T,
+        g: T,
+        [square, direction]: [T; 2],
+    ) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let square = square * alpha + (1.0 - alpha) * g * g;
+        let direction = direction * momentum + g / (square.sqrt() + eps);
+        (p - lr * direction, [square, direction])
+    }
+}
+
+/// With momentum, and the gradient's mean, which counts where the last number says so.
+struct Centered;
+
+impl Rule<3, 7> for Centered {
+    #[inline(always)]
+    fn at<T: Real>(
+        [sign, decay, alpha, eps, lr, momentum, centered]: [T; 7],
+        p: T,
+        g: T,
+        [square, direction, mean]: [T; 3],
+    ) -> (T, [T; 3])
+    where
+        f64: Constant<T>,
+    {
+        let g = decayed(p, g * sign, decay);
+        let square = square * alpha + (1.0 - alpha) * g * g;
+        let mean = mean + (1.0 - alpha) * (g - mean);
+        let spread = select(centered.ne(T::constant(0.0)), square - mean * mean, square);
+        let direction = direction * momentum + g / (spread.sqrt() + eps);
+        (p - lr * direction, [square, direction, mean])
+    }
+}

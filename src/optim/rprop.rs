@@ -1,0 +1,120 @@
+//! Rprop (Riedmiller and Braun, 1993): steps by the gradient's sign.
+
+use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use crate::Result;
+use crate::backend::spec::{Constant, Real, Rule, select};
+use crate::error::bail;
+use crate::options::options;
+
+options! {
+    /// The settings of [`Rprop`], also of one of its groups of parameters.
+    ///
+    /// ```
+    /// use cotangent::optim::{Rprop, RpropOptions};
+    /// let optimizer = Rprop::new_with(RpropOptions::new().etaplus(1.1));
+    /// ```
+    pub struct RpropOptions {
+        /// The size of the first steps.
+        lr: f64 = 1e-2,
+        /// What a step's size is multiplied by when the gradient's sign has changed.
+        etaminus: f64 = 0.5,
+        /// What it is multiplied by when it has not.
+        etaplus: f64 = 1.2,
+        /// The smallest size of a step.
+        min_step_size: f64 = 1e-6,
+        /// The largest size of a step.
+        max_step_size: f64 = 50.0,
+        /// Whether the gradient is followed upwards.
+        maximize: bool = false,
+    }
+}
+
+optimizer! {
+    /// Steps against the gradient's sign, each element by a size of its own, which grows while the sign stays and shrinks when it
+    /// changes. For gradients of the whole data, not of batches. The learning rate is the size of the first steps alone.
+    /// PyTorch's arithmetic.
+    ///
+    /// ```
+    /// use cotangent::optim::Rprop;
+    /// let optimizer = Rprop::new(0.01).etas(0.5, 1.1).step_sizes(1e-6, 1.0);
+    /// ```
+    Rprop(RpropOptions) {
+        etaminus: f64, etaplus: f64, min_step_size: f64, max_step_size: f64, maximize: bool
+    }
+}
+
+impl Rprop {
+    /// What sizes are multiplied by when the gradient's sign has changed, and when it has not.
+    ///
+    /// ```
+    /// use cotangent::optim::Rprop;
+    /// let optimizer = Rprop::new(0.01).etas(0.4, 1.3);
+    /// ```
+    pub fn etas(self, etaminus: f64, etaplus: f64) -> Rprop {
+        self.etaminus(etaminus).etaplus(etaplus)
+    }
+
+    /// The smallest and the largest size of a step.
+    ///
+    /// ```
+    /// use cotangent::optim::Rprop;
+    /// let optimizer = Rprop::new(0.01).step_sizes(1e-5, 1.0);
+    /// ```
+    pub fn step_sizes(self, min: f64, max: f64) -> Rprop {
+        self.min_step_size(min).max_step_size(max)
+    }
+}
+
+impl Algorithm for RpropOptions {
+    const OP: &'static str = "Rprop";
+    const SLOTS: &'static [&'static str] = &["prev", "step_size"];
+    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySign, 2, 5>()];
+
+    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+        settings!(self: lr, etaminus, etaplus, min_step_size, max_step_size, maximize)
+    }
+
+    fn check(&self) -> Result<()> {
+        let RpropOptions { lr, etaminus, etaplus, min_step_size, max_step_size, .. } = *self;
+        not_negative(Self::OP, "learning rate", lr)?;
+        not_negative(Self::OP, "smallest size of a step", min_step_size)?;
+        not_negative(Self::OP, "largest size of a step", max_step_size)?;
+        if !(etaminus > 0.0 && etaminus < 1.0 && etaplus > 1.0) {
+            bail!(Value, Self::OP, "the etas are {etaminus} and {etaplus}, not between 0 and 1 and above 1");
+        }
+        Ok(())
+    }
+
+    fn initial(&self, slot: usize) -> f64 {
+        if slot == 1 { self.lr } else { 0.0 }
+    }
+
+    fn run(groups: &Groups<RpropOptions>, call: Call<'_>) -> Result<()> {
+        call.elementwise::<BySign, 2, 5>(Self::OP, |name, _| {
+            let own = groups.of(name);
+            [sign(own.maximize), own.etaminus, own.etaplus, own.min_step_size, own.max_step_size]
+        })
+    }
+}
+
+struct BySign;
+
+impl Rule<2, 5> for BySign {
+    #[inline(always)]
+    fn at<T: Real>([sign, less, more, min, max]: [T; 5], p: T, g: T, [last, size]: [T; 2]) -> (T, [T; 2])
+    where
+        f64: Constant<T>,
+    {
+        let zero = T::constant(0.0);
+        let g = g * sign;
+        let same = g * last;
+        let factor = select(same.gt(zero), more, select(same.lt(zero), less, T::constant(1.0)));
+        let size = size * factor;
+        let size = select(size.lt(min), min, size);
+        let size = select(size.gt(max), max, size);
+        // After a change of sign nothing is done, and the next step starts anew.
+        let g = select(same.lt(zero), zero, g);
+        let step = select(g.gt(zero), size, select(g.lt(zero), -size, zero));
+        (p - step, [g, size])
+    }
+}
