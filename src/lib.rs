@@ -139,6 +139,7 @@
 // The derive macro names this crate `cotangent`, also in here.
 extern crate self as cotangent;
 
+mod autocast;
 pub mod autograd;
 mod backend;
 mod complex;
@@ -167,6 +168,7 @@ mod stream;
 mod tensor;
 mod vmap;
 
+pub use autocast::{AutocastLists, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast};
 pub use backend::DeviceProperties;
 pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 pub use complex::Complex;

@@ -20,6 +20,8 @@
 //! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
 //! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
 //! dtype), `widens` (the result of half precision is of f32) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
+//! `autocast = lower | f32 | widest | own | refused` says what becomes of its floats inside of an `autocast`; `autocast_cpu` and
+//! `autocast_cuda` say it for one kind of device.
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 
@@ -96,6 +98,8 @@ struct Settings {
     outputs: Vec<Ident>,
     aliases: Vec<LitStr>,
     tolerance: Option<Lit>,
+    autocast_cpu: Option<Ident>,
+    autocast_cuda: Option<Ident>,
     flags: Vec<Ident>,
 }
 
@@ -116,6 +120,13 @@ impl Parse for Settings {
                         "errors" => settings.errors = Some(input.parse()?),
                         "derivative" => settings.derivative = Some(input.parse()?),
                         "tolerance" => settings.tolerance = Some(input.parse()?),
+                        "autocast" => {
+                            let policy: Ident = input.parse()?;
+                            settings.autocast_cpu = Some(policy.clone());
+                            settings.autocast_cuda = Some(policy);
+                        }
+                        "autocast_cpu" => settings.autocast_cpu = Some(input.parse()?),
+                        "autocast_cuda" => settings.autocast_cuda = Some(input.parse()?),
                         "outputs" => {
                             let inner;
                             syn::bracketed!(inner in input);
@@ -233,14 +244,27 @@ impl Op {
             params.iter().map(pass).collect()
         };
         let names: Vec<&Ident> = self.params.iter().map(|param| &param.name).collect();
-        let batched = format_ident!("__{}_batched", sig.ident);
-        let intercepted = entry.map(|_| {
-            quote! {
-                if crate::vmap::is_used()
-                    && let Some(done) = Self::#batched(#this #(&#names),*)
-                {
-                    return crate::error::named(#name, done);
+        let as_data = format_ident!("__{}_args", sig.ident);
+        let intercepted = entry.map(|(list, at)| {
+            let by = |module: Tokens, condition: Tokens| {
+                quote! {
+                    if #condition
+                        && let Some(done) = crate::#module::intercept(&#list[#at], &Self::#as_data(#this #(&#names),*))
+                    {
+                        return crate::error::named(#name, crate::ops::typed(done));
+                    }
                 }
+            };
+            let batched = by(quote!(vmap), quote!(crate::vmap::is_used()));
+            if self.settings.autocast_cpu.is_none() && self.settings.autocast_cuda.is_none() {
+                return batched;
+            }
+            let cast = by(quote!(autocast), quote!(crate::autocast::is_on()));
+            // What the body calls is part of the operation: nothing of it is cast.
+            quote! {
+                #cast
+                let _inside = crate::autocast::is_on().then(crate::autocast::off);
+                #batched
             }
         });
         let body_params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner));
@@ -250,7 +274,7 @@ impl Op {
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
             fn #inner #generics (#receiver #(#body_params),*) #output #block
         };
-        let intercept = entry.map(|(list, at)| self.intercept(list, at, &batched));
+        let intercept = entry.map(|_| self.args_as_data(&as_data));
         let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
             quote! {
                 #docs
@@ -297,9 +321,9 @@ impl Op {
         }
     }
 
-    /// The way to `vmap`, with the arguments as data. Nothing is done there for a call without batched tensors.
-    fn intercept(&self, list: &Ident, at: usize, batched: &Ident) -> Tokens {
-        let (generics, output) = (&self.method.sig.generics, &self.method.sig.output);
+    /// The arguments of a call as data, for `vmap` and `autocast`.
+    fn args_as_data(&self, as_data: &Ident) -> Tokens {
+        let generics = &self.method.sig.generics;
         let receiver = self.receiver.then(|| quote!(&self,));
         let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
         let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner));
@@ -309,17 +333,15 @@ impl Op {
             }
             quote!(args.push(crate::ops::Arg::from(::core::clone::Clone::clone(#name)));)
         });
-        let syn::ReturnType::Type(_, output) = output else { return quote!() };
         quote! {
             #[cold]
             #[inline(never)]
-            #[track_caller]
             #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, clippy::ptr_arg, non_snake_case, unused_mut)]
-            fn #batched #generics (#receiver #(#params),*) -> ::core::option::Option<#output> {
+            fn #as_data #generics (#receiver #(#params),*) -> ::std::vec::Vec<crate::ops::Arg> {
                 let mut args = ::std::vec::Vec::new();
                 #this
                 #(#args)*
-                crate::vmap::intercept(&#list[#at], &args).map(crate::ops::typed)
+                args
             }
         }
     }
@@ -400,7 +422,18 @@ impl Op {
     }
 
     fn entry(&self, own: &Type) -> Tokens {
-        let Settings { samples, errors, derivative, outputs, aliases, tolerance, flags, .. } = &self.settings;
+        let Settings {
+            samples,
+            errors,
+            derivative,
+            outputs,
+            aliases,
+            tolerance,
+            autocast_cpu,
+            autocast_cuda,
+            flags,
+            ..
+        } = &self.settings;
         let (name, docs, specs, call) = (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(own));
         let method = self.method.sig.ident.to_string();
         let samples = samples.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
@@ -420,6 +453,7 @@ impl Op {
         let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
         let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
         let widens = flag("widens");
+        let (autocast_cpu, autocast_cuda) = (policy(autocast_cpu.as_ref()), policy(autocast_cuda.as_ref()));
         quote! {
             crate::ops::Op {
                 name: #name,
@@ -436,6 +470,8 @@ impl Op {
                 widens: #widens,
                 batch: #batch,
                 full_precision: #full_precision,
+                autocast_cpu: #autocast_cpu,
+                autocast_cuda: #autocast_cuda,
                 tolerance: #tolerance,
                 samples: #samples,
                 error_cases: #errors,
@@ -446,6 +482,20 @@ impl Op {
             }
         }
     }
+}
+
+/// A policy of `autocast` by its word.
+fn policy(word: Option<&Ident>) -> Tokens {
+    let Some(word) = word else { return quote!(::core::option::Option::None) };
+    let variant = match word.to_string().as_str() {
+        "lower" => quote!(Lower),
+        "f32" => quote!(F32),
+        "widest" => quote!(Widest),
+        "own" => quote!(Own),
+        "refused" => quote!(Refused),
+        _ => return Error::new(word.span(), "no such policy: lower, f32, widest, own or refused").to_compile_error(),
+    };
+    quote!(::core::option::Option::Some(crate::ops::AutocastPolicy::#variant))
 }
 
 /// The type that the body gets for a declared one.

@@ -9,6 +9,7 @@ use super::mode::{self, is_grad_enabled};
 use super::node::{self, BackwardContext, Grads, NodeRef};
 use super::segment::{Extent, entry};
 use super::{anomaly, tape};
+use crate::autocast;
 use crate::error::{bail, placed};
 use crate::random::{self, with_generator};
 use crate::{Error, Generator, Result, Tensor};
@@ -49,6 +50,9 @@ pub fn checkpoint(
 #[track_caller]
 fn run_segment(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let seed = own_seed();
+    // The second run casts as the first did, in a backward pass that casts nothing.
+    let cast = autocast::State::current();
+    let f = move |inputs: &[Tensor]| cast.resume(|| f(inputs));
     let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     if !is_grad_enabled() {
         return with_generator(&mut Generator::seed(seed), || f(&inputs));

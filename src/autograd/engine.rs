@@ -138,6 +138,8 @@ impl Pass<'_> {
         sink: &mut dyn FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
         let _mode = GradMode::pass(self.create_graph);
+        // Rules compute in the dtypes of the forward pass, wherever the backward pass is asked for.
+        let _off = crate::autocast::off();
         let mut pending = RefCell::new(Pending::default());
         for (node, cotangent) in roots {
             let cotangent = fit(cotangent, &node, None)?;

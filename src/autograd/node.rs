@@ -98,6 +98,11 @@ impl Node {
         }
     }
 
+    /// Whether the edges and the rule are still there.
+    pub fn has_body(&self) -> bool {
+        matches!(&*self.body.read().unwrap_or_else(PoisonError::into_inner), BodyState::Present(_))
+    }
+
     /// The edges and the rule, for good; `None` if they are gone.
     #[inline]
     pub fn take_body(node: &mut NodeRef, pass: u64) -> Option<Body> {

@@ -367,7 +367,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the weight does not fit.
-    #[op(samples = prelu_samples, errors = prelu_errors)]
+    #[op(autocast = lower, samples = prelu_samples, errors = prelu_errors)]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         let channels = if self.rank() >= 2 { self.shape()[1] } else { 1 };
         let weight = if weight.numel() == 1 {
@@ -455,7 +455,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools, or there is no such dimension.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors, batch)]
+    #[op(autocast_cuda = f32, samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors, batch)]
     pub fn softmin(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         match options.dtype {
             Some(dtype) => self.to_dtype(dtype)?.neg()?.softmax(dim),

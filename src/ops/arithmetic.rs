@@ -402,7 +402,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the dtypes have no common type, or a float is to multiply integers.
-    #[op(samples = three, errors = three_errors)]
+    #[op(autocast_cuda = widest, samples = three, errors = three_errors)]
     pub fn addcmul(&self, tensor1: &Tensor, tensor2: &Tensor, options: impl Into<ValueOptions>) -> Result<Tensor> {
         let value = number_for("addcmul", options.value, &[self, tensor1, tensor2])?;
         static OP: Elementwise = Elementwise::new("addcmul", Domain::Number, 3, 1, |x, p| x[0] + p[0] * x[1] * x[2]);
@@ -420,7 +420,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = three, errors = three_errors)]
+    #[op(autocast_cuda = widest, samples = three, errors = three_errors)]
     pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor, options: impl Into<ValueOptions>) -> Result<Tensor> {
         static OP: Elementwise =
             Elementwise::new("addcdiv", Domain::Float, 3, 1, |x, p| x[0] + p[0] * (x[1] / x[2]));

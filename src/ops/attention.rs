@@ -67,7 +67,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit each other, the tensors are not of floating point, or the mask is neither of bools nor of
     /// floats.
-    #[op(samples = attention_samples, errors = attention_errors, batch)]
+    #[op(autocast = lower, samples = attention_samples, errors = attention_errors, batch)]
     pub fn scaled_dot_product_attention<'a>(
         &self,
         key: &Tensor,

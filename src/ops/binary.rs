@@ -189,7 +189,7 @@ impl Tensor {
     /// If the shapes do not broadcast, the dtypes have no common type, both are of bools, or an integer tensor is raised to a
     /// negative integer.
     #[doc(alias = "__pow__")]
-    #[op(samples = || pairs(0.4, 2.0), errors = pow_errors)]
+    #[op(autocast_cuda = f32, samples = || pairs(0.4, 2.0), errors = pow_errors)]
     pub fn pow<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         if let Operand::Scalar(Scalar::I64(number @ ..0)) = exponent
             && !self.dtype().is_float()
@@ -210,7 +210,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
+    #[op(autocast_cuda = widest, samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
     #[doc(alias = "arctan2")]
     pub fn atan2<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float atan2(self, other) |a, b| a.atan2(b))

@@ -282,7 +282,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension, the elements are bools, or the places do not fit the samples.
     #[doc(alias = "trapz")]
-    #[op(samples = trapezoid_samples, errors = trapezoid_errors, aliases = ["trapz"])]
+    #[op(autocast_cuda = f32, samples = trapezoid_samples, errors = trapezoid_errors, aliases = ["trapz"])]
     pub fn trapezoid<'a>(&self, options: impl Into<TrapezoidOptions<'a>>) -> Result<Tensor> {
         let (y, dim, dtype) = samples_along("trapezoid", self, &options)?;
         let pieces = match options.x {
@@ -312,7 +312,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`trapezoid`](Self::trapezoid).
-    #[op(samples = cumulative_trapezoid_samples, errors = trapezoid_errors)]
+    #[op(autocast_cuda = f32, samples = cumulative_trapezoid_samples, errors = trapezoid_errors)]
     pub fn cumulative_trapezoid<'a>(&self, options: impl Into<TrapezoidOptions<'a>>) -> Result<Tensor> {
         let (y, dim, dtype) = samples_along("cumulative_trapezoid", self, &options)?;
         let (left, right) = neighbours(&y, dim)?;

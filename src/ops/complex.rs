@@ -73,7 +73,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are neither f32 nor f64, or the last dimension has not size 2.
-    #[op(samples = pair_samples, errors = pair_errors, full_precision)]
+    #[op(autocast_cpu = f32, samples = pair_samples, errors = pair_errors, full_precision)]
     pub fn view_as_complex(&self) -> Result<Tensor> {
         let dtype = match self.dtype() {
             DType::F32 => DType::C64,
@@ -130,7 +130,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or the elements are neither f32 nor f64.
-    #[op(samples = polar_samples, errors = complex_errors, full_precision)]
+    #[op(autocast_cpu = f32, samples = polar_samples, errors = complex_errors, full_precision)]
     pub fn polar(&self, angle: &Tensor) -> Result<Tensor> {
         for x in [self, angle] {
             if !matches!(x.dtype(), DType::F32 | DType::F64) {

@@ -149,7 +149,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are not of floating point.
-    #[op(samples = || conv_samples(1), errors = || conv_errors(1))]
+    #[op(autocast = lower, samples = || conv_samples(1), errors = || conv_errors(1))]
     pub fn conv1d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv1d", 1, self, weight, &options)
     }
@@ -169,7 +169,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv1d`](Self::conv1d).
-    #[op(samples = || conv_samples(2), errors = || conv_errors(2))]
+    #[op(autocast = lower, samples = || conv_samples(2), errors = || conv_errors(2))]
     pub fn conv2d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv2d", 2, self, weight, &options)
     }
@@ -187,7 +187,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv1d`](Self::conv1d).
-    #[op(samples = || conv_samples(3), errors = || conv_errors(3))]
+    #[op(autocast = lower, samples = || conv_samples(3), errors = || conv_errors(3))]
     pub fn conv3d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv3d", 3, self, weight, &options)
     }
@@ -207,7 +207,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit each other, the padding leaves nothing, the output padding is not below the stride or the
     /// dilation, or the tensors are not of floating point.
-    #[op(samples = || transposed_samples(1), errors = || transposed_errors(1))]
+    #[op(autocast = lower, samples = || transposed_samples(1), errors = || transposed_errors(1))]
     pub fn conv_transpose1d<'a>(
         &self,
         weight: &Tensor,
@@ -229,7 +229,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv_transpose1d`](Self::conv_transpose1d).
-    #[op(samples = || transposed_samples(2), errors = || transposed_errors(2))]
+    #[op(autocast = lower, samples = || transposed_samples(2), errors = || transposed_errors(2))]
     pub fn conv_transpose2d<'a>(
         &self,
         weight: &Tensor,
@@ -250,7 +250,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`conv_transpose1d`](Self::conv_transpose1d).
-    #[op(samples = || transposed_samples(3), errors = || transposed_errors(3))]
+    #[op(autocast = lower, samples = || transposed_samples(3), errors = || transposed_errors(3))]
     pub fn conv_transpose3d<'a>(
         &self,
         weight: &Tensor,

@@ -97,7 +97,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are more than two dimensions, the elements are bools, or the weights do not fit or are negative.
-    #[op(samples = cov_samples, errors = cov_errors)]
+    #[op(autocast = lower, samples = cov_samples, errors = cov_errors)]
     pub fn cov<'a>(&self, options: impl Into<CovOptions<'a>>) -> Result<Tensor> {
         covariance("cov", self, &options)
     }
@@ -113,7 +113,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are more than two dimensions, or the elements are bools.
-    #[op(samples = corrcoef_samples, errors = corrcoef_errors)]
+    #[op(autocast = lower, samples = corrcoef_samples, errors = corrcoef_errors)]
     pub fn corrcoef(&self) -> Result<Tensor> {
         let dtype = self.dtype().to_float();
         let wide = if dtype == self.dtype() { self.to_dtype(compute_dtype(dtype))? } else { self.clone() };

@@ -98,7 +98,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, `p` is NaN, there is no such dimension, one is named twice, or there are no elements
     /// for a `p` that is infinite or negative.
-    #[op(samples = norm_samples, errors = norm_errors)]
+    #[op(autocast_cuda = f32, samples = norm_samples, errors = norm_errors)]
     pub fn norm(&self, over: impl Into<ReduceDims>, options: impl Into<NormOptions>) -> Result<Tensor> {
         let NormOptions { p, dtype } = options;
         let dtype = dtype.unwrap_or(self.dtype());
@@ -133,7 +133,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the elements are not floats, or `p` is NaN.
-    #[op(samples = dist_samples, errors = dist_errors)]
+    #[op(autocast_cuda = f32, samples = dist_samples, errors = dist_errors)]
     pub fn dist<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<DistOptions>) -> Result<Tensor> {
         let difference = self.sub(other)?;
         if !difference.dtype().is_complex() {
@@ -155,7 +155,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, there are fewer than two dimensions or no such dimension, `p` is not positive, or
     /// `maxnorm` is negative.
-    #[op(samples = renorm_samples, errors = renorm_errors)]
+    #[op(autocast_cuda = f32, samples = renorm_samples, errors = renorm_errors)]
     pub fn renorm(&self, p: f64, dim: impl Into<Dim>, maxnorm: f64) -> Result<Tensor> {
         if !self.dtype().is_complex() {
             float_only("renorm", self)?;

@@ -43,11 +43,38 @@ pub struct Op {
     pub full_precision: bool,
     /// Whether it treats dimensions that it is not told of alike, so that all tensors can have another one in front.
     pub batch: bool,
+    /// What becomes of its floats inside of an [`autocast`](crate::autocast()), on the CPU.
+    pub autocast_cpu: Option<AutocastPolicy>,
+    /// The same on GPUs.
+    pub autocast_cuda: Option<AutocastPolicy>,
     /// How many times as large as usual its rounding errors may be.
     pub tolerance: f64,
     pub(crate) samples: fn() -> Result<Vec<Sample>>,
     pub(crate) error_cases: fn() -> Result<Vec<ErrorCase>>,
     pub(crate) call: fn(&[Arg]) -> Result<Vec<Tensor>>,
+}
+
+/// What [`autocast`](crate::autocast()) does with the floats that an operation is given. Those of `f64` stay as they are.
+///
+/// ```
+/// use cotangent::ops::{self, AutocastPolicy};
+/// let matmul = ops::find("matmul").ok_or("there is a matmul")?;
+/// assert_eq!(matmul.autocast_cuda, Some(AutocastPolicy::Lower));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AutocastPolicy {
+    /// They are cast to the dtype of the scope.
+    Lower,
+    /// Those of half precision are cast to `f32`.
+    F32,
+    /// They are cast to the widest dtype among them.
+    Widest,
+    /// They stay as they are, and so do those of the operations that it is made of.
+    Own,
+    /// The operation is refused: its gradient is not safe in half precision.
+    Refused,
 }
 
 /// What kind of derivative an operation has.
@@ -370,6 +397,13 @@ impl Op {
     /// As the operation's; also if an argument is of the wrong kind.
     #[track_caller]
     pub fn call(&self, args: &[Arg]) -> Result<Vec<Tensor>> {
+        let mut _inside = None;
+        if crate::autocast::is_on() && (self.autocast_cpu.is_some() || self.autocast_cuda.is_some()) {
+            if let Some(done) = crate::autocast::intercept(self, args) {
+                return crate::error::named(self.name, done);
+            }
+            _inside = Some(crate::autocast::off());
+        }
         if crate::vmap::is_used()
             && let Some(done) = crate::vmap::intercept(self, args)
         {

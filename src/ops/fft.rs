@@ -312,7 +312,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
+    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
     #[doc(alias = "fft_rfft")]
     pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("rfft", self, &options)?;
@@ -368,7 +368,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the dtype has no transform, there is no such dimension, or its length is 0.
-    #[op(samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
+    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
     #[doc(alias = "fft_ihfft")]
     pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
         let x = real_rows("ihfft", self, &options)?;

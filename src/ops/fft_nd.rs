@@ -154,7 +154,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
+    #[op(autocast_cpu = f32, samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
     #[doc(alias = "fft_rfft2")]
     pub fn rfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfft2", self, &options, true)?;
@@ -270,7 +270,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
     /// number.
-    #[op(samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
+    #[op(autocast_cpu = f32, samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
     #[doc(alias = "fft_rfftn")]
     pub fn rfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
         let plan = DimPlan::new("rfftn", self, &options, false)?;

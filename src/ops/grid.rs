@@ -189,7 +189,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, the image has no elements, the mode is not for volumes, or the elements are not floats.
-    #[op(samples = grid_samples, errors = grid_errors)]
+    #[op(autocast_cpu = f32, autocast_cuda = widest, samples = grid_samples, errors = grid_errors)]
     pub fn grid_sample(&self, grid: &Tensor, options: impl Into<GridSampleOptions>) -> Result<Tensor> {
         const OP: &str = "grid_sample";
         let GridSampleOptions { mode, padding_mode, align_corners } = options;
@@ -270,7 +270,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, a size is 0, or the maps are not of floats.
-    #[op(samples = affine_samples, errors = affine_errors)]
+    #[op(autocast_cpu = lower, samples = affine_samples, errors = affine_errors)]
     pub fn affine_grid(&self, size: impl Into<Shape>, options: impl Into<AffineGridOptions>) -> Result<Tensor> {
         const OP: &str = "affine_grid";
         float_only(OP, self)?;

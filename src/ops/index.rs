@@ -243,7 +243,7 @@ impl Tensor {
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
     #[doc(alias = "scatter_add_")]
-    #[op(samples = scatter_add_samples, errors = scatter_add_errors, batch)]
+    #[op(autocast_cuda = widest, samples = scatter_add_samples, errors = scatter_add_errors, batch)]
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }

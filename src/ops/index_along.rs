@@ -91,7 +91,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = index_copy_samples, errors = along_errors)]
+    #[op(autocast_cpu = widest, samples = index_copy_samples, errors = along_errors)]
     pub fn index_copy(&self, dim: impl Into<Dim>, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         let (x, dim, index, source) = along("index_copy", self, dim, index, source)?;
         fold_at("index_copy", IndexFold::Replace, &x, dim, &index, &source)?.reshape(self.shape())

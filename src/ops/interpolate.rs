@@ -218,7 +218,7 @@ impl Tensor {
     /// # Errors
     /// If both or neither of size and factor are given, they or the mode do not fit the dimensions, a size is 0, or
     /// the elements are not floats where they are mixed.
-    #[op(samples = interpolate_samples, errors = interpolate_errors)]
+    #[op(autocast_cuda = f32, samples = interpolate_samples, errors = interpolate_errors)]
     pub fn interpolate(&self, options: impl Into<InterpolateOptions>) -> Result<Tensor> {
         const OP: &str = "interpolate";
         let InterpolateOptions { mode, antialias, .. } = options;

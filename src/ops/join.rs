@@ -97,7 +97,7 @@ impl Tensor {
     /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
     #[doc(alias = "concat")]
     #[doc(alias = "concatenate")]
-    #[op(samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"], batch)]
+    #[op(autocast_cpu = widest, samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"], batch)]
     pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         // There must be some, before anything else is said about them.
         let (dtype, _) = common("cat", tensors)?;
@@ -138,7 +138,7 @@ impl Tensor {
     /// # Errors
     /// If there are no tensors, the shapes differ, there is no such place for a dimension or the dtypes have no common
     /// type.
-    #[op(samples = stack_samples, errors = stack_errors, batch)]
+    #[op(autocast_cpu = widest, samples = stack_samples, errors = stack_errors, batch)]
     pub fn stack(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         let (dtype, _) = common("stack", tensors)?;
         if dtype.is_complex() {

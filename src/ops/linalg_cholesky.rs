@@ -97,7 +97,7 @@ impl Tensor {
     /// # Errors
     /// If a matrix is not positive definite or not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "cholesky")]
-    #[op(samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_errors, aliases = ["cholesky"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky(&self, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_cholesky";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -118,7 +118,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_cholesky`](Self::linalg_cholesky), of matrices that are not positive definite only with `check_errors`.
     #[doc(alias = "cholesky_ex")]
-    #[op(samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = cholesky_samples, errors = cholesky_ex_errors, outputs = [l, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_cholesky_ex(&self, options: impl Into<CholeskyExOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_cholesky_ex";
         let (l, info) = factor(OP, self, options.upper)?;
@@ -140,7 +140,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If shapes do not fit, or the elements are not `f32`, `f64` or complex.
-    #[op(samples = cholesky_solve_samples, errors = cholesky_solve_errors, full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = cholesky_solve_samples, errors = cholesky_solve_errors, full_precision, tolerance = 100.0, batch)]
     pub fn cholesky_solve(&self, L: &Tensor, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "cholesky_solve";
         let n = square(OP, L)?;
@@ -168,7 +168,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
-    #[op(samples = cholesky_inverse_samples, errors = square_errors, full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = cholesky_inverse_samples, errors = square_errors, full_precision, tolerance = 100.0, batch)]
     pub fn cholesky_inverse(&self, options: impl Into<CholeskyOptions>) -> Result<Tensor> {
         const OP: &str = "cholesky_inverse";
         let n = square(OP, self)?;

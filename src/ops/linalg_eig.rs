@@ -76,7 +76,7 @@ impl Tensor {
     /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The
     /// derivative of vectors is refused where two eigenvalues are the same.
     #[doc(alias = "eig")]
-    #[op(samples = eig_samples, errors = eig_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eig"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = eig_samples, errors = eig_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eig"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eig(&self) -> Result<(Tensor, Tensor)> {
         let (w, v) = recorded("linalg_eig", self)?;
         Ok((w, turned(&v, &[])?.swap_remove(0)))
@@ -95,7 +95,7 @@ impl Tensor {
     /// As for [`linalg_eig`](Self::linalg_eig); there is a derivative also where two eigenvalues are the same, as long as there
     /// are as many eigenvectors.
     #[doc(alias = "eigvals")]
-    #[op(samples = eig_samples, errors = eig_errors, aliases = ["eigvals"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = eig_samples, errors = eig_errors, aliases = ["eigvals"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigvals(&self) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(recorded("linalg_eigvals", self)?.0);

@@ -266,7 +266,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the equation is not one, does not fit the tensors, or a letter stands for different sizes.
-    #[op(samples = einsum_samples, errors = einsum_errors)]
+    #[op(autocast = lower, samples = einsum_samples, errors = einsum_errors)]
     pub fn einsum(equation: &str, operands: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         const OP: &str = "einsum";
         let (inputs, result) = match equation.split_once("->") {
@@ -316,7 +316,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no such dimensions, one is named twice, or their sizes differ.
-    #[op(samples = tensordot_samples, errors = tensordot_errors)]
+    #[op(autocast_cpu = lower, autocast_cuda = widest, samples = tensordot_samples, errors = tensordot_errors)]
     pub fn tensordot(&self, other: &Tensor, #[default(2)] dims: impl Into<TensordotDims>) -> Result<Tensor> {
         const OP: &str = "tensordot";
         let pairs = match dims {
@@ -367,7 +367,7 @@ impl Tensor {
     /// If there is no tensor or only one, one is not a matrix, or inner sizes differ.
     #[doc(alias = "multi_dot")]
     #[doc(alias = "chain_matmul")]
-    #[op(samples = multi_dot_samples, errors = multi_dot_errors, aliases = ["multi_dot", "chain_matmul"])]
+    #[op(autocast = lower, samples = multi_dot_samples, errors = multi_dot_errors, aliases = ["multi_dot", "chain_matmul"])]
     pub fn linalg_multi_dot(tensors: &[impl AsRef<Tensor>]) -> Result<Tensor> {
         const OP: &str = "linalg_multi_dot";
         let last = tensors.len().saturating_sub(1);

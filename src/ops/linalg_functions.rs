@@ -109,7 +109,7 @@ impl Tensor {
     /// eigenvalues are the same there is no second derivative.
     #[doc(alias = "matrix_sqrth")]
     #[doc(alias = "sqrtm")]
-    #[op(samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast = f32, samples = sqrth_samples, errors = square_errors, aliases = ["matrix_sqrth"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_matrix_sqrth(&self) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_sqrth";
         let root = |x: &Tensor| {
@@ -141,7 +141,7 @@ impl Tensor {
     /// # Errors
     /// If there are fewer rows than columns, elements are not finite, or are not `f32`, `f64` or complex. The derivative is refused
     /// where columns depend on each other, and the second one where two singular values are the same.
-    #[op(samples = polar_samples, errors = polar_errors, outputs = [u, h], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = polar_samples, errors = polar_errors, outputs = [u, h], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_polar(&self) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_polar";
         let (m, n) = sizes(OP, self)?;
@@ -196,7 +196,7 @@ impl Tensor {
     /// # Errors
     /// If `ind` is 0, the numbers of elements differ, the map has no inverse, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "tensorinv")]
-    #[op(samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
+    #[op(autocast_cpu = f32, samples = tensorinv_samples, errors = tensorinv_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorinv(&self, #[default(2)] ind: usize) -> Result<Tensor> {
         const OP: &str = "linalg_tensorinv";
         full_precision(OP, self)?;
@@ -224,7 +224,7 @@ impl Tensor {
     /// If the numbers of elements do not fit, there are no such dimensions, the system is singular, or the elements are not `f32`
     /// or `f64`.
     #[doc(alias = "tensorsolve")]
-    #[op(samples = tensorsolve_samples, errors = tensorsolve_errors, full_precision, tolerance = 100.0)]
+    #[op(autocast_cpu = f32, samples = tensorsolve_samples, errors = tensorsolve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_tensorsolve(&self, B: &Tensor, dims: Option<Vec<isize>>) -> Result<Tensor> {
         const OP: &str = "linalg_tensorsolve";
         full_precision(OP, self)?;

@@ -352,7 +352,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As there.
-    #[op(samples = old_lu_solve_samples, errors = old_lu_solve_errors, full_precision, tolerance = 100.0)]
+    #[op(autocast_cpu = f32, samples = old_lu_solve_samples, errors = old_lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn lu_solve(&self, LU_data: &Tensor, LU_pivots: &Tensor) -> Result<Tensor> {
         LU_data.linalg_lu_solve(LU_pivots, self)
     }

@@ -240,7 +240,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, or there is no such dimension; for inf and -inf if there are no elements.
     #[doc(alias = "vector_norm")]
-    #[op(samples = vector_norm_samples, errors = vector_norm_errors, aliases = ["vector_norm"], tolerance = 10.0)]
+    #[op(autocast_cuda = f32, samples = vector_norm_samples, errors = vector_norm_errors, aliases = ["vector_norm"], tolerance = 10.0)]
     pub fn linalg_vector_norm(
         &self,
         #[default(2.0)] ord: f64,
@@ -265,7 +265,7 @@ impl Tensor {
     /// If there is no such norm, the dimensions are not two, or the elements are not floats; of `f32` or `f64` for norms by singular
     /// values.
     #[doc(alias = "matrix_norm")]
-    #[op(samples = matrix_norm_samples, errors = matrix_norm_errors, aliases = ["matrix_norm"], tolerance = 1000.0, full_precision)]
+    #[op(autocast_cuda = f32, samples = matrix_norm_samples, errors = matrix_norm_errors, aliases = ["matrix_norm"], tolerance = 1000.0, full_precision)]
     pub fn linalg_matrix_norm(
         &self,
         #[default(NormOrd::Fro)] ord: impl Into<NormOrd>,
@@ -293,7 +293,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such norm or dimension, or the elements are not floats; of `f32` or `f64` for norms by singular values.
-    #[op(samples = norm_samples, errors = norm_errors, tolerance = 1000.0)]
+    #[op(autocast_cuda = f32, samples = norm_samples, errors = norm_errors, tolerance = 1000.0)]
     pub fn linalg_norm(
         &self,
         ord: Option<NormOrd>,
@@ -331,7 +331,7 @@ impl Tensor {
     /// # Errors
     /// If there is no such norm, the elements are not `f32`, `f64` or complex or, with other orders than 2 and -2, a matrix is not square.
     #[doc(alias = "cond")]
-    #[op(samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = cond_samples, errors = cond_errors, aliases = ["cond"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_cond(&self, p: Option<NormOrd>) -> Result<Tensor> {
         const OP: &str = "linalg_cond";
         sizes(OP, self)?;

@@ -82,7 +82,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If one of them is not a vector, or their sizes differ.
-    #[op(samples = dot_samples, errors = dot_errors)]
+    #[op(autocast_cuda = widest, samples = dot_samples, errors = dot_errors)]
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
         ranks("dot", &[(self, 1), (other, 1)])?;
         fits("dot", self, other, (self.shape()[0], other.shape()[0]))?;
@@ -99,7 +99,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If one of them is not a vector, or their sizes differ.
-    #[op(samples = dot_samples, errors = dot_errors)]
+    #[op(autocast_cuda = widest, samples = dot_samples, errors = dot_errors)]
     pub fn vdot(&self, other: &Tensor) -> Result<Tensor> {
         self.conj()?.dot(other)
     }
@@ -116,7 +116,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the last sizes differ.
-    #[op(samples = inner_samples, errors = inner_errors)]
+    #[op(autocast_cuda = widest, samples = inner_samples, errors = inner_errors)]
     pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
         let ([lead @ .., a], [others @ .., b]) = (self.shape(), other.shape()) else { return self.mul(other) };
         fits("inner", self, other, (*a, *b))?;
@@ -154,7 +154,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If they are not a matrix and a vector, or the sizes do not fit.
-    #[op(samples = mv_samples, errors = mv_errors)]
+    #[op(autocast_cuda = lower, samples = mv_samples, errors = mv_errors)]
     pub fn mv(&self, vec: &Tensor) -> Result<Tensor> {
         ranks("mv", &[(self, 2), (vec, 1)])?;
         fits("mv", self, vec, (self.shape()[1], vec.shape()[0]))?;
@@ -172,7 +172,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If one of them is not a matrix, or the inner sizes differ.
-    #[op(samples = mm_samples, errors = mm_errors)]
+    #[op(autocast = lower, samples = mm_samples, errors = mm_errors)]
     pub fn mm(&self, mat2: &Tensor) -> Result<Tensor> {
         ranks("mm", &[(self, 2), (mat2, 2)])?;
         fits("mm", self, mat2, (self.shape()[1], mat2.shape()[0]))?;
@@ -190,7 +190,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If one of them is not a batch of matrices, or sizes differ: batches do not broadcast here.
-    #[op(samples = bmm_samples, errors = bmm_errors)]
+    #[op(autocast = lower, samples = bmm_samples, errors = bmm_errors)]
     pub fn bmm(&self, mat2: &Tensor) -> Result<Tensor> {
         batches("bmm", self, mat2)?;
         self.matmul(mat2)
@@ -207,7 +207,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, or `beta` or `alpha` is no integer where the elements are.
-    #[op(samples = addmm_samples, errors = addmm_errors)]
+    #[op(autocast = lower, samples = addmm_samples, errors = addmm_errors)]
     pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addmm", self, &mat1.mm(mat2)?, &options)
     }
@@ -223,7 +223,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(samples = addmv_samples, errors = addmv_errors)]
+    #[op(autocast_cuda = lower, samples = addmv_samples, errors = addmv_errors)]
     pub fn addmv(&self, mat: &Tensor, vec: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addmv", self, &mat.mv(vec)?, &options)
     }
@@ -239,7 +239,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(samples = addr_samples, errors = addr_errors)]
+    #[op(autocast_cuda = lower, samples = addr_samples, errors = addr_errors)]
     pub fn addr(&self, vec1: &Tensor, vec2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("addr", self, &vec1.outer(vec2)?, &options)
     }
@@ -255,7 +255,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(samples = addbmm_samples, errors = addbmm_errors)]
+    #[op(autocast = lower, samples = addbmm_samples, errors = addbmm_errors)]
     pub fn addbmm(&self, batch1: &Tensor, batch2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         batches("addbmm", batch1, batch2)?;
         // A sum of products is one product of longer rows and columns.
@@ -276,7 +276,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`addmm`](Self::addmm).
-    #[op(samples = baddbmm_samples, errors = baddbmm_errors)]
+    #[op(autocast = lower, samples = baddbmm_samples, errors = baddbmm_errors)]
     pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor, options: impl Into<AddProductOptions>) -> Result<Tensor> {
         added("baddbmm", self, &batch1.bmm(batch2)?, &options)
     }

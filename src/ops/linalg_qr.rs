@@ -202,7 +202,7 @@ impl Tensor {
     /// If there are no matrices, or the elements are not `f32`, `f64` or complex. There is no derivative of the complete factors of
     /// matrices with more rows than columns.
     #[doc(alias = "qr")]
-    #[op(samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = qr_samples, errors = matrix_errors, outputs = [q, r], aliases = ["qr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_qr(&self, options: impl Into<QrOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_qr";
         let (m, n) = sizes(OP, self)?;
@@ -249,7 +249,7 @@ impl Tensor {
     /// or `f64`.
     #[doc(alias = "householder_product")]
     #[doc(alias = "orgqr")]
-    #[op(samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = householder_samples, errors = householder_errors, aliases = ["orgqr"], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_householder_product(&self, tau: &Tensor) -> Result<Tensor> {
         const OP: &str = "linalg_householder_product";
         let (m, n) = sizes(OP, self)?;
@@ -279,7 +279,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are no matrices, or the elements are not `f32`, `f64` or complex.
-    #[op(samples = geqrf_samples, errors = matrix_errors, outputs = [a, tau], derivative = none, full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = geqrf_samples, errors = matrix_errors, outputs = [a, tau], derivative = none, full_precision, tolerance = 100.0, batch)]
     pub fn geqrf(&self) -> Result<(Tensor, Tensor)> {
         const OP: &str = "geqrf";
         sizes(OP, self)?;
@@ -302,7 +302,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If shapes or dtypes do not fit, or the elements are not `f32`, `f64` or complex.
-    #[op(samples = ormqr_samples, errors = ormqr_errors, full_precision, tolerance = 100.0)]
+    #[op(autocast_cpu = f32, samples = ormqr_samples, errors = ormqr_errors, full_precision, tolerance = 100.0)]
     pub fn ormqr(&self, tau: &Tensor, other: &Tensor, options: impl Into<OrmqrOptions>) -> Result<Tensor> {
         const OP: &str = "ormqr";
         let OrmqrOptions { left, transpose } = options;
@@ -342,7 +342,7 @@ impl Tensor {
     /// If shapes do not fit, or the elements are not `f32`, `f64` or complex; with the driver `gels` in the derivative, if a matrix is not
     /// of full rank.
     #[doc(alias = "lstsq")]
-    #[op(samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = lstsq_samples, errors = lstsq_errors, outputs = [solution, residuals, rank, singular_values], aliases = ["lstsq"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_lstsq(&self, B: &Tensor, options: impl Into<LstsqOptions>) -> Result<Vec<Tensor>> {
         const OP: &str = "linalg_lstsq";
         let (m, n) = sizes(OP, self)?;

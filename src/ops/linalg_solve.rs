@@ -85,7 +85,7 @@ impl Tensor {
     /// # Errors
     /// If a matrix is singular or not square, shapes do not fit, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "solve")]
-    #[op(samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = solve_samples, errors = solve_errors, full_precision, tolerance = 100.0, batch)]
     pub fn linalg_solve(&self, B: &Tensor, options: impl Into<LinalgSolveOptions>) -> Result<Tensor> {
         let (x, info) = solve_any("linalg_solve", self, B, options.left)?;
         refuse_failures("linalg_solve", &info, singular)?;
@@ -155,7 +155,7 @@ impl Tensor {
     /// If a matrix is singular or not square, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "inv")]
     #[doc(alias = "linalg_inv")]
-    #[op(samples = square_samples, errors = inverse_errors, aliases = ["inv", "linalg_inv"], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = square_samples, errors = inverse_errors, aliases = ["inv", "linalg_inv"], full_precision, tolerance = 100.0, batch)]
     pub fn inverse(&self) -> Result<Tensor> {
         let (inverse, info) = invert("inverse", self)?;
         refuse_failures("inverse", &info, singular)?;
@@ -174,7 +174,7 @@ impl Tensor {
     /// # Errors
     /// As for [`inverse`](Self::inverse), of singular matrices only with `check_errors`.
     #[doc(alias = "inv_ex")]
-    #[op(samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0, batch)]
+    #[op(autocast_cpu = f32, samples = square_samples, errors = inv_ex_errors, outputs = [inverse, info], full_precision, tolerance = 100.0, batch)]
     pub fn linalg_inv_ex(&self, options: impl Into<CheckOptions>) -> Result<(Tensor, Tensor)> {
         let (inverse, info) = invert("linalg_inv_ex", self)?;
         if options.check_errors {

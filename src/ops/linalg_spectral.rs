@@ -331,7 +331,7 @@ impl Tensor {
     /// If a matrix is not square or has elements that are not finite, or the elements are not `f32`, `f64` or complex. The derivative of
     /// vectors is refused where two eigenvalues are the same.
     #[doc(alias = "eigh")]
-    #[op(samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, outputs = [eigenvalues, eigenvectors], aliases = ["eigh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigh(&self, options: impl Into<EighOptions>) -> Result<(Tensor, Tensor)> {
         const OP: &str = "linalg_eigh";
         let (w, mut v) = eigen(OP, &self.detach(), options.uplo, true)?;
@@ -370,7 +370,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_eigh`](Self::linalg_eigh); there is a derivative also where two eigenvalues are the same.
     #[doc(alias = "eigvalsh")]
-    #[op(samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = eigh_samples, errors = eigh_errors, aliases = ["eigvalsh"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_eigvalsh(&self, options: impl Into<EighOptions>) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(self.linalg_eigh_with(options)?.0);
@@ -393,7 +393,7 @@ impl Tensor {
     /// # Errors
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex. The derivative of vectors is refused where
     /// two singular values are the same, and of those that `full_matrices` adds.
-    #[op(samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = svd_samples, errors = svd_errors, outputs = [u, s, vh], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svd(&self, options: impl Into<SvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         svd("linalg_svd", self, options.full_matrices)
     }
@@ -409,7 +409,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`linalg_svd`](Self::linalg_svd).
-    #[op(samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
     pub fn svd(&self) -> Result<(Tensor, Tensor, Tensor)> {
         let (u, s, vh) = svd("svd", self, false)?;
         Ok((u, s, mh(&vh)?))
@@ -426,7 +426,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_svd`](Self::linalg_svd); there is a derivative also where two singular values are the same.
     #[doc(alias = "svdvals")]
-    #[op(samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = f32, samples = svdvals_samples, errors = svd_errors, aliases = ["svdvals"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_svdvals(&self) -> Result<Tensor> {
         if crate::autograd::is_grad_enabled() && self.requires_grad() {
             return Ok(svd("linalg_svdvals", self, false)?.1);
@@ -448,7 +448,7 @@ impl Tensor {
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
     #[doc(alias = "pinv")]
     #[doc(alias = "pinverse")]
-    #[op(samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast_cpu = lower, samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_pinv(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_pinv";
         let (m, n) = sizes(OP, self)?;
@@ -501,7 +501,7 @@ impl Tensor {
     /// # Errors
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
     #[doc(alias = "matrix_rank")]
-    #[op(samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision, batch)]
+    #[op(autocast_cpu = f32, samples = rank_samples, errors = svd_errors, derivative = none, aliases = ["matrix_rank"], full_precision, batch)]
     pub fn linalg_matrix_rank(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_matrix_rank";
         sizes(OP, self)?;

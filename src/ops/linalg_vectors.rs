@@ -78,7 +78,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not broadcast, there is no such dimension, or sizes along it differ.
     #[doc(alias = "vecdot")]
-    #[op(samples = vecdot_samples, errors = vecdot_errors, aliases = ["vecdot"])]
+    #[op(autocast = lower, samples = vecdot_samples, errors = vecdot_errors, aliases = ["vecdot"])]
     pub fn linalg_vecdot(&self, y: &Tensor, #[default(-1)] dim: impl Into<Dim>) -> Result<Tensor> {
         const OP: &str = "linalg_vecdot";
         let shape = broadcast(OP, &[self.layout().shape(), y.layout().shape()])?;
@@ -125,7 +125,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If it is not a matrix.
-    #[op(samples = trace_samples, errors = trace_errors)]
+    #[op(autocast_cpu = f32, samples = trace_samples, errors = trace_errors)]
     pub fn trace(&self) -> Result<Tensor> {
         if self.rank() != 2 {
             bail!(Shape, "trace", "a tensor of shape {:?} is not a matrix", self.shape());

@@ -358,7 +358,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or a probability is not between 0 and 1; a GPU, which does not look, gives NaN for it.
-    #[op(samples = entropy_samples, errors = entropy_errors, widens)]
+    #[op(autocast_cuda = refused, samples = entropy_samples, errors = entropy_errors, widens)]
     pub fn binary_cross_entropy<'a>(
         &self,
         target: &Tensor,

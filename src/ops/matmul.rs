@@ -35,7 +35,7 @@ impl Tensor {
     #[doc(alias = "mv")]
     #[doc(alias = "dot")]
     #[doc(alias = "__matmul__")]
-    #[op(samples = matmul_samples, errors = matmul_errors, aliases = ["__matmul__"])]
+    #[op(autocast = lower, samples = matmul_samples, errors = matmul_errors, aliases = ["__matmul__"])]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.shape(), other.shape());
         if a.is_empty() || b.is_empty() {
@@ -66,7 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit each other, or the elements are bools or have no common type.
-    #[op(samples = linear_samples, errors = linear_errors)]
+    #[op(autocast = lower, samples = linear_samples, errors = linear_errors)]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         if weight.rank() == 1 && self.shape().last() == weight.shape().last() && bias.is_none_or(|bias| bias.rank() == 0) {
             let bias = bias.map(|bias| bias.unsqueeze(0)).transpose()?;

@@ -338,7 +338,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, or the elements are not floats.
-    #[op(samples = bilinear_samples, errors = bilinear_errors)]
+    #[op(autocast_cuda = widest, samples = bilinear_samples, errors = bilinear_errors)]
     pub fn bilinear(&self, input2: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         const OP: &str = "bilinear";
         let fits = match (self.shape(), input2.shape(), weight.shape()) {

@@ -73,7 +73,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, or the tensor is not of floating point.
-    #[op(samples = layer_norm_samples, errors = layer_norm_errors)]
+    #[op(autocast_cuda = f32, samples = layer_norm_samples, errors = layer_norm_errors)]
     pub fn layer_norm<'a>(
         &self,
         normalized_shape: impl Into<Shape>,

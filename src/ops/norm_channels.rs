@@ -365,7 +365,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the channels are no multiple of the groups, the shapes do not fit, or the input is not of floats.
-    #[op(samples = group_samples, errors = group_errors)]
+    #[op(autocast_cuda = f32, samples = group_samples, errors = group_errors)]
     pub fn group_norm<'a>(&self, num_groups: usize, options: impl Into<GroupNormOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "group_norm";
         let GroupNormOptions { weight, bias, eps } = options;
@@ -395,7 +395,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, or the input is not of floats.
-    #[op(samples = rms_samples, errors = rms_errors)]
+    #[op(autocast_cuda = f32, samples = rms_samples, errors = rms_errors)]
     pub fn rms_norm<'a>(
         &self,
         normalized_shape: impl Into<Shape>,
@@ -435,7 +435,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are fewer than three dimensions, the size is 0, or the input is not of floats.
-    #[op(samples = response_samples, errors = response_errors)]
+    #[op(autocast_cuda = f32, samples = response_samples, errors = response_errors)]
     pub fn local_response_norm(&self, size: usize, options: impl Into<LocalResponseNormOptions>) -> Result<Tensor> {
         const OP: &str = "local_response_norm";
         let LocalResponseNormOptions { alpha, beta, k } = options;

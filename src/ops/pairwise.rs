@@ -92,7 +92,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, the elements are not floats, or the power is negative.
-    #[op(samples = cdist_samples, errors = cdist_errors)]
+    #[op(autocast = f32, samples = cdist_samples, errors = cdist_errors)]
     pub fn cdist(&self, x2: &Tensor, options: impl Into<DistOptions>) -> Result<Tensor> {
         float_only("cdist", self)?;
         check_power("cdist", options.p)?;
@@ -114,7 +114,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there are not two dimensions, the elements are not floats, or the power is negative.
-    #[op(samples = pdist_samples, errors = pdist_errors)]
+    #[op(autocast_cuda = f32, samples = pdist_samples, errors = pdist_errors)]
     pub fn pdist(&self, options: impl Into<DistOptions>) -> Result<Tensor> {
         float_only("pdist", self)?;
         check_power("pdist", options.p)?;
@@ -138,7 +138,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or `p` is NaN.
-    #[op(samples = pairwise_samples, errors = pairwise_errors)]
+    #[op(autocast_cuda = f32, samples = pairwise_samples, errors = pairwise_errors)]
     pub fn pairwise_distance(&self, x2: &Tensor, options: impl Into<PairwiseDistanceOptions>) -> Result<Tensor> {
         let PairwiseDistanceOptions { p, eps, keepdim: keep } = options;
         let over = if keep { keepdim(-1) } else { (-1).into() };
@@ -156,7 +156,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, there is no such dimension, or the elements are not floats.
-    #[op(samples = cosine_samples, errors = cosine_errors)]
+    #[op(autocast_cuda = f32, samples = cosine_samples, errors = cosine_errors)]
     pub fn cosine_similarity(&self, x2: &Tensor, options: impl Into<CosineSimilarityOptions>) -> Result<Tensor> {
         const OP: &str = "cosine_similarity";
         let CosineSimilarityOptions { dim, eps } = options;
@@ -181,7 +181,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or the elements are not floats.
-    #[op(samples = normalize_samples, errors = normalize_errors)]
+    #[op(autocast_cuda = f32, samples = normalize_samples, errors = normalize_errors)]
     pub fn normalize(&self, options: impl Into<NormalizeOptions>) -> Result<Tensor> {
         let NormalizeOptions { p, dim, eps } = options;
         self.div(&self.norm_with(keepdim(dim.0), p)?.maximum(eps)?)

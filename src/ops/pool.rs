@@ -107,7 +107,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_pool1d`](Self::max_pool1d).
-    #[op(samples = || max_samples(3), errors = || pool_errors(3))]
+    #[op(autocast_cpu = f32, samples = || max_samples(3), errors = || pool_errors(3))]
     pub fn max_pool3d(&self, kernel_size: impl Into<Sizes>, options: impl Into<MaxPoolOptions>) -> Result<Tensor> {
         Pool::max("max_pool3d", 3, self, &kernel_size, &options)?.values(self)
     }
@@ -212,7 +212,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`avg_pool1d`](Self::avg_pool1d).
-    #[op(samples = || avg_samples(3), errors = || avg_errors(3))]
+    #[op(autocast_cpu = f32, samples = || avg_samples(3), errors = || avg_errors(3))]
     pub fn avg_pool3d(&self, kernel_size: impl Into<Sizes>, options: impl Into<AvgPoolOptions>) -> Result<Tensor> {
         average("avg_pool3d", 3, self, &kernel_size, &options)
     }

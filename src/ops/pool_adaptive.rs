@@ -54,7 +54,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = || adaptive_samples(3), errors = || adaptive_errors(3))]
+    #[op(autocast_cpu = f32, samples = || adaptive_samples(3), errors = || adaptive_errors(3))]
     pub fn adaptive_max_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
         adaptive("adaptive_max_pool3d", 3, self, &output_size)?.values(self)
     }
@@ -102,7 +102,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`adaptive_max_pool1d`](Self::adaptive_max_pool1d).
-    #[op(samples = || adaptive_samples(3), errors = || adaptive_errors(3), outputs = [values, indices])]
+    #[op(autocast_cpu = f32, samples = || adaptive_samples(3), errors = || adaptive_errors(3), outputs = [values, indices])]
     pub fn adaptive_max_pool3d_with_indices(&self, output_size: impl Into<Sizes>) -> Result<(Tensor, Tensor)> {
         adaptive("adaptive_max_pool3d_with_indices", 3, self, &output_size)?.both(self)
     }
@@ -149,7 +149,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`adaptive_avg_pool1d`](Self::adaptive_avg_pool1d).
-    #[op(samples = || adaptive_samples(3), errors = || adaptive_avg_errors(3))]
+    #[op(autocast_cpu = f32, samples = || adaptive_samples(3), errors = || adaptive_avg_errors(3))]
     pub fn adaptive_avg_pool3d(&self, output_size: impl Into<Sizes>) -> Result<Tensor> {
         adaptive_average("adaptive_avg_pool3d", 3, self, &output_size)
     }

@@ -81,7 +81,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank or is not of floating point, or there is no window.
-    #[op(samples = || lp_samples(1), errors = || lp_errors(1))]
+    #[op(autocast_cuda = f32, samples = || lp_samples(1), errors = || lp_errors(1))]
     pub fn lp_pool1d(
         &self,
         norm_type: f64,
@@ -101,7 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`lp_pool1d`](Self::lp_pool1d).
-    #[op(samples = || lp_samples(2), errors = || lp_errors(2))]
+    #[op(autocast_cuda = f32, samples = || lp_samples(2), errors = || lp_errors(2))]
     pub fn lp_pool2d(
         &self,
         norm_type: f64,
@@ -121,7 +121,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`lp_pool1d`](Self::lp_pool1d).
-    #[op(samples = || lp_samples(3), errors = || lp_errors(3))]
+    #[op(autocast = f32, samples = || lp_samples(3), errors = || lp_errors(3))]
     pub fn lp_pool3d(
         &self,
         norm_type: f64,
@@ -144,7 +144,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the input has another rank, neither size nor ratio of the result is given or both are, or windows do not fit.
-    #[op(samples = || fractional_samples(2), errors = || fractional_errors(2), random)]
+    #[op(autocast_cpu = f32, samples = || fractional_samples(2), errors = || fractional_errors(2), random)]
     pub fn fractional_max_pool2d<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -165,7 +165,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = || fractional_samples(3), errors = || fractional_errors(3), random)]
+    #[op(autocast_cpu = f32, samples = || fractional_samples(3), errors = || fractional_errors(3), random)]
     pub fn fractional_max_pool3d<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -186,7 +186,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = || fractional_samples(2), errors = || fractional_errors(2), random, outputs = [values, indices])]
+    #[op(autocast_cpu = f32, samples = || fractional_samples(2), errors = || fractional_errors(2), random, outputs = [values, indices])]
     pub fn fractional_max_pool2d_with_indices<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -207,7 +207,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`fractional_max_pool2d`](Self::fractional_max_pool2d).
-    #[op(samples = || fractional_samples(3), errors = || fractional_errors(3), random, outputs = [values, indices])]
+    #[op(autocast_cpu = f32, samples = || fractional_samples(3), errors = || fractional_errors(3), random, outputs = [values, indices])]
     pub fn fractional_max_pool3d_with_indices<'a>(
         &self,
         kernel_size: impl Into<Sizes>,
@@ -228,7 +228,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the indices have another shape or are none of the result, or its size is none that these windows give.
-    #[op(samples = || unpool_samples(1), errors = || unpool_errors(1))]
+    #[op(autocast_cpu = f32, samples = || unpool_samples(1), errors = || unpool_errors(1))]
     pub fn max_unpool1d(
         &self,
         indices: &Tensor,
@@ -249,7 +249,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_unpool1d`](Self::max_unpool1d).
-    #[op(samples = || unpool_samples(2), errors = || unpool_errors(2))]
+    #[op(autocast_cpu = f32, samples = || unpool_samples(2), errors = || unpool_errors(2))]
     pub fn max_unpool2d(
         &self,
         indices: &Tensor,
@@ -270,7 +270,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`max_unpool1d`](Self::max_unpool1d).
-    #[op(samples = || unpool_samples(3), errors = || unpool_errors(3))]
+    #[op(autocast_cpu = f32, samples = || unpool_samples(3), errors = || unpool_errors(3))]
     pub fn max_unpool3d(
         &self,
         indices: &Tensor,

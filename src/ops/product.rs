@@ -63,7 +63,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = prod_samples, errors = dim_errors)]
+    #[op(autocast = f32, samples = prod_samples, errors = dim_errors)]
     pub fn prod(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.prod(over)?.to_dtype(dtype);

@@ -341,7 +341,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are not floats, `q` is not between 0 and 1, there is no such dimension, one is named twice, or there are
     /// no elements.
-    #[op(samples = quantile_samples, errors = quantile_errors)]
+    #[op(autocast_cpu = f32, samples = quantile_samples, errors = quantile_errors)]
     pub fn quantile<'a>(
         &self,
         q: impl Into<Operand<'a>>,
@@ -364,7 +364,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As for [`quantile`](Self::quantile).
-    #[op(samples = quantile_samples, errors = quantile_errors)]
+    #[op(autocast_cpu = f32, samples = quantile_samples, errors = quantile_errors)]
     pub fn nanquantile<'a>(
         &self,
         q: impl Into<Operand<'a>>,

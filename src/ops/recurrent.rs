@@ -61,7 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes or dtypes do not fit each other, or there is no step.
-    #[op(outputs = [output, hidden, cell], samples = lstm_samples, errors = lstm_errors, tolerance = 10.0)]
+    #[op(autocast = lower, outputs = [output, hidden, cell], samples = lstm_samples, errors = lstm_errors, tolerance = 10.0)]
     pub fn lstm<'a>(
         &self,
         hx: &[impl AsRef<Tensor>],
@@ -87,7 +87,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm`](Self::lstm).
-    #[op(outputs = [output, hidden], samples = || simple_samples(Cell::Gru), errors = || simple_errors(Cell::Gru), tolerance = 10.0)]
+    #[op(autocast = lower, outputs = [output, hidden], samples = || simple_samples(Cell::Gru), errors = || simple_errors(Cell::Gru), tolerance = 10.0)]
     pub fn gru<'a>(
         &self,
         hx: &Tensor,
@@ -110,7 +110,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm`](Self::lstm).
-    #[op(outputs = [output, hidden], samples = || simple_samples(Cell::Tanh), errors = || simple_errors(Cell::Tanh), tolerance = 10.0)]
+    #[op(autocast = lower, outputs = [output, hidden], samples = || simple_samples(Cell::Tanh), errors = || simple_errors(Cell::Tanh), tolerance = 10.0)]
     pub fn rnn_tanh<'a>(
         &self,
         hx: &Tensor,
@@ -133,7 +133,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm`](Self::lstm).
-    #[op(outputs = [output, hidden], samples = || simple_samples(Cell::Relu), errors = || simple_errors(Cell::Relu), tolerance = 10.0)]
+    #[op(autocast = lower, outputs = [output, hidden], samples = || simple_samples(Cell::Relu), errors = || simple_errors(Cell::Relu), tolerance = 10.0)]
     pub fn rnn_relu<'a>(
         &self,
         hx: &Tensor,
@@ -157,7 +157,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes or dtypes do not fit each other.
-    #[op(outputs = [hidden, cell], samples = lstm_cell_samples, errors = lstm_cell_errors)]
+    #[op(autocast = lower, outputs = [hidden, cell], samples = lstm_cell_samples, errors = lstm_cell_errors)]
     pub fn lstm_cell(
         &self,
         hx: &[impl AsRef<Tensor>],
@@ -184,7 +184,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm_cell`](Self::lstm_cell).
-    #[op(samples = || cell_samples(Cell::Gru), errors = || cell_errors(Cell::Gru))]
+    #[op(autocast = lower, samples = || cell_samples(Cell::Gru), errors = || cell_errors(Cell::Gru))]
     pub fn gru_cell(
         &self,
         hx: &Tensor,
@@ -208,7 +208,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm_cell`](Self::lstm_cell).
-    #[op(samples = || cell_samples(Cell::Tanh), errors = || cell_errors(Cell::Tanh))]
+    #[op(autocast = lower, samples = || cell_samples(Cell::Tanh), errors = || cell_errors(Cell::Tanh))]
     pub fn rnn_tanh_cell(
         &self,
         hx: &Tensor,
@@ -232,7 +232,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`lstm_cell`](Self::lstm_cell).
-    #[op(samples = || cell_samples(Cell::Relu), errors = || cell_errors(Cell::Relu))]
+    #[op(autocast = lower, samples = || cell_samples(Cell::Relu), errors = || cell_errors(Cell::Relu))]
     pub fn rnn_relu_cell(
         &self,
         hx: &Tensor,

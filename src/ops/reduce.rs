@@ -221,7 +221,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors)]
+    #[op(autocast_cuda = f32, samples = || over_dims(-2.0, 2.0, true), errors = dim_errors)]
     pub fn sum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.sum(over)?.to_dtype(dtype);

@@ -78,7 +78,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 3.0))]
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log2(&self) -> Result<Tensor> {
         elementwise!(Float log2(self) |x| x.log2())
     }
@@ -93,7 +93,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 3.0))]
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log10(&self) -> Result<Tensor> {
         elementwise!(Float log10(self) |x| x.log10())
     }
@@ -108,7 +108,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 3.0))]
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn rsqrt(&self) -> Result<Tensor> {
         elementwise!(Float rsqrt(self) |x| x.rsqrt())
     }

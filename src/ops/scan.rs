@@ -46,7 +46,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = scan_samples, errors = scan_errors, batch)]
+    #[op(autocast_cuda = f32, samples = scan_samples, errors = scan_errors, batch)]
     pub fn cumsum(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.cumsum(dim)?.to_dtype(dtype);
@@ -66,7 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumprod_samples, errors = scan_errors, batch)]
+    #[op(autocast_cuda = f32, samples = cumprod_samples, errors = scan_errors, batch)]
     pub fn cumprod(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.cumprod(dim)?.to_dtype(dtype);
@@ -177,7 +177,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumulative_samples, errors = scan_errors, batch)]
+    #[op(autocast_cuda = f32, samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_sum(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
         let sums = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumsum(dim)?;
         if options.include_initial { with_initial(&sums, dim, 0.0) } else { Ok(sums) }
@@ -197,7 +197,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension.
-    #[op(samples = cumulative_samples, errors = scan_errors, batch)]
+    #[op(autocast_cuda = f32, samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_prod(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
         let products = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumprod(dim)?;
         if options.include_initial { with_initial(&products, dim, 1.0) } else { Ok(products) }

@@ -280,7 +280,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shape does not broadcast to this tensor's.
-    #[op(samples = sum_to_size_samples, errors = sum_to_size_errors)]
+    #[op(autocast_cuda = f32, samples = sum_to_size_samples, errors = sum_to_size_errors)]
     pub fn sum_to_size(&self, size: impl Into<Shape>) -> Result<Tensor> {
         match reduced_dims(self.layout().shape(), &size) {
             Some(dims) if dims.is_empty() => Ok(self.clone()),

@@ -60,7 +60,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors, aliases = ["special_softmax"], batch)]
+    #[op(autocast_cuda = f32, samples = row_samples, errors = row_errors, aliases = ["special_softmax"], batch)]
     pub fn softmax(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.softmax(dim);
@@ -83,7 +83,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are not floats, or there is no such dimension.
-    #[op(samples = row_samples, errors = row_errors, aliases = ["special_log_softmax"], batch)]
+    #[op(autocast_cuda = f32, samples = row_samples, errors = row_errors, aliases = ["special_log_softmax"], batch)]
     pub fn log_softmax(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.log_softmax(dim);
@@ -108,7 +108,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = || over_dims(-2.0, 2.0, true), errors = dim_errors, aliases = ["special_logsumexp"])]
+    #[op(autocast_cuda = f32, samples = || over_dims(-2.0, 2.0, true), errors = dim_errors, aliases = ["special_logsumexp"])]
     pub fn logsumexp(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
         if self.dtype().is_complex() {
             return complex_forms::logsumexp(self, over);

@@ -68,7 +68,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.9, 0.91), aliases = ["special_erfinv"])]
+    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["special_erfinv"])]
     pub fn erfinv(&self) -> Result<Tensor> {
         elementwise!(Float erfinv(self) |x| x.erfinv())
     }

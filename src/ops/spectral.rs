@@ -150,7 +150,7 @@ impl Tensor {
     /// # Errors
     /// If the dtype has no transform, there are not one or two dimensions, the signal is shorter than a frame, a length does
     /// not fit, or half of the transform of complex numbers is asked for.
-    #[op(samples = stft_samples, errors = stft_errors, full_precision, tolerance = 4.0)]
+    #[op(autocast_cpu = f32, samples = stft_samples, errors = stft_errors, full_precision, tolerance = 4.0)]
     pub fn stft<'a>(&self, n_fft: usize, options: impl Into<StftOptions<'a>>) -> Result<Tensor> {
         const OP: &str = "stft";
         check_dtype(OP, self)?;

@@ -20,7 +20,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-1.2, 1.3))]
+    #[op(autocast_cuda = f32, samples = || unary(-1.2, 1.3))]
     pub fn tan(&self) -> Result<Tensor> {
         elementwise!(Float tan(self) |x| x.tan())
     }
@@ -35,7 +35,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.9, 0.91), aliases = ["arcsin"])]
+    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arcsin"])]
     #[doc(alias = "arcsin")]
     pub fn asin(&self) -> Result<Tensor> {
         elementwise!(Float asin(self) |x| x.asin())
@@ -51,7 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.9, 0.91), aliases = ["arccos"])]
+    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["arccos"])]
     #[doc(alias = "arccos")]
     pub fn acos(&self) -> Result<Tensor> {
         elementwise!(Float acos(self) |x| x.acos())
@@ -83,7 +83,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1))]
+    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
     pub fn sinh(&self) -> Result<Tensor> {
         elementwise!(Float sinh(self) |x| x.sinh())
     }
@@ -98,7 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1))]
+    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1))]
     pub fn cosh(&self) -> Result<Tensor> {
         elementwise!(Float cosh(self) |x| x.cosh())
     }

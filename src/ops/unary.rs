@@ -219,7 +219,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1), errors = no_bools)]
     pub fn square(&self) -> Result<Tensor> {
         elementwise!(Number square(self) |x| x * x, |g, _y| [g * (x + x)])
     }
@@ -234,7 +234,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.5, 3.0))]
+    #[op(autocast_cuda = f32, samples = || unary(0.5, 3.0))]
     pub fn reciprocal(&self) -> Result<Tensor> {
         elementwise!(Float reciprocal(self) |x| 1.0 / x, |g, y| [-g * (y * y)])
     }
@@ -249,7 +249,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.0))]
+    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.0))]
     pub fn exp(&self) -> Result<Tensor> {
         elementwise!(Float exp(self) |x| x.exp(), |g, y| [g * y])
     }
@@ -264,7 +264,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.0), aliases = ["special_expm1"])]
+    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.0), aliases = ["special_expm1"])]
     pub fn expm1(&self) -> Result<Tensor> {
         elementwise!(Float expm1(self) |x| x.expm1(), |g, y| [g * (y + 1.0)])
     }
@@ -279,7 +279,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(0.3, 3.0))]
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
     pub fn log(&self) -> Result<Tensor> {
         elementwise!(Float log(self) |x| x.ln(), |g, _y| [g / x])
     }
@@ -294,7 +294,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || unary(-0.5, 3.0), aliases = ["special_log1p"])]
+    #[op(autocast_cuda = f32, samples = || unary(-0.5, 3.0), aliases = ["special_log1p"])]
     pub fn log1p(&self) -> Result<Tensor> {
         elementwise!(Float log1p(self) |x| x.log1p(), |g, _y| [g / (x + 1.0)])
     }
@@ -466,7 +466,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If memory runs out.
-    #[op(samples = || Ok(vec![sample![spread([3, 4], -3.0, 3.0)?; beta = 1.5, threshold = 3.5], sample![spread([], -3.0, 3.0)?],
+    #[op(autocast_cuda = f32, samples = || Ok(vec![sample![spread([3, 4], -3.0, 3.0)?; beta = 1.5, threshold = 3.5], sample![spread([], -3.0, 3.0)?],
         sample![spread([2, 0], -3.0, 3.0)?]]))]
     pub fn softplus(&self, options: impl Into<SoftplusOptions>) -> Result<Tensor> {
         let SoftplusOptions { beta, threshold } = options;

@@ -149,6 +149,11 @@ pub(crate) fn is_used() -> bool {
     USED.load(Ordering::Relaxed)
 }
 
+/// Whether the function of a `vmap` is running on this thread.
+pub(crate) fn is_running() -> bool {
+    is_used() && running().is_some()
+}
+
 /// Whether the function of this `vmap` is running.
 fn is_active(level: Level) -> bool {
     active().contains(&level.number)

@@ -31,9 +31,9 @@ pub use plateau::{PlateauMode, ReduceLROnPlateau, ThresholdMode};
 
 use super::Optimizer;
 use super::saved::{Saved, save_count, save_numbers};
-use crate::Result;
 use crate::error::{bail, named};
 use crate::io::StateDict;
+use crate::{Error, Result};
 use std::fmt;
 
 /// A learning rate for every step: a pure function, which can be asked for any step.
@@ -294,7 +294,7 @@ impl Scheduler {
     pub fn new(optimizer: &mut dyn Optimizer, schedule: impl Schedule + 'static) -> Result<Scheduler> {
         let made = Scheduler { schedule: Box::new(schedule), base_lrs: optimizer.lrs(), step: 0 };
         let checked = made.schedule.check(made.base_lrs.len()).and_then(|()| made.apply(0, optimizer));
-        named("Scheduler", checked.map(|()| made))
+        named("Scheduler", checked.map(|()| made).map_err(with_schedule))
     }
 
     /// Goes on to the next step, and sets the optimiser's rates to those of it.
@@ -312,7 +312,7 @@ impl Scheduler {
     /// If the schedule has no further step, or the optimiser another number of groups; nothing is changed then.
     #[track_caller]
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
-        named("Scheduler::step", self.apply(self.step + 1, optimizer))?;
+        named("Scheduler::step", self.apply(self.step + 1, optimizer).map_err(with_schedule))?;
         self.step += 1;
         Ok(())
     }
@@ -393,6 +393,12 @@ impl Scheduler {
         (self.step, self.base_lrs) = (step, base_lrs);
         Ok(())
     }
+}
+
+/// Keeps the name of the schedule in a message.
+fn with_schedule(error: Error) -> Error {
+    let schedule = error.op().to_string();
+    if schedule == "Scheduler" { error } else { error.context(&schedule) }
 }
 
 /// Defines a schedule: what it must be given, its options with their defaults, and what is set by a method of its own.
