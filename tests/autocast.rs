@@ -41,6 +41,11 @@ fn arguments(op: &Op, case: &Value, kinds: &str, half: DType) -> Result<Vec<Arg>
     op.bind(&[], &named)
 }
 
+/// Where the dtypes differ, on the CPU. There PyTorch has no kernel for these cells: it makes them of other operations, and the last of
+/// them takes the state's dtype; ours compute in the scope's dtype, as on a GPU. The two decompositions end with a product in half precision;
+/// ours stay in f32.
+const DIFFERENT: [&str; 5] = ["gru", "gru_cell", "lstm_cell", "linalg_pinv", "linalg_polar"];
+
 #[test]
 fn every_operation_computes_in_pytorchs_dtypes() -> Result<()> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -59,7 +64,7 @@ fn every_operation_computes_in_pytorchs_dtypes() -> Result<()> {
             [("cpu", DType::BF16, AutocastLists::ByDevice), ("cuda", DType::F16, AutocastLists::Cuda)]
         {
             for (kinds, dtypes) in ["f32", "half", "mixed"].into_iter().zip(list(&row[device])) {
-                if dtypes[1].is_null() {
+                if dtypes[1].is_null() || (device == "cpu" && DIFFERENT.contains(&name.as_str())) {
                     continue;
                 }
                 let names = |results: Result<Vec<Tensor>>| -> std::result::Result<Vec<String>, String> {

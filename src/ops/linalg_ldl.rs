@@ -179,7 +179,7 @@ impl Tensor {
     /// # Errors
     /// If shapes do not fit, a pivot names no row, `D` is singular, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "ldl_solve")]
-    #[op(samples = ldl_solve_samples, errors = ldl_solve_errors, aliases = ["ldl_solve"], full_precision, tolerance = 1000.0)]
+    #[op(autocast = own, samples = ldl_solve_samples, errors = ldl_solve_errors, aliases = ["ldl_solve"], full_precision, tolerance = 1000.0)]
     pub fn linalg_ldl_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LdlOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_ldl_solve";
         let n = square(OP, self)?;

@@ -371,7 +371,7 @@ impl Tensor {
     /// # Errors
     /// If shapes do not fit, a pivot names no row, or the elements are not `f32`, `f64` or complex.
     #[doc(alias = "lu_solve")]
-    #[op(samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
+    #[op(autocast = own, samples = lu_solve_samples, errors = lu_solve_errors, full_precision, tolerance = 100.0)]
     pub fn linalg_lu_solve(&self, pivots: &Tensor, B: &Tensor, options: impl Into<LuSolveOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_lu_solve";
         let LuSolveOptions { left, adjoint } = options;

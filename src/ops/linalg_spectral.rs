@@ -448,7 +448,7 @@ impl Tensor {
     /// If there are no matrices, elements are not finite, or are not `f32`, `f64` or complex.
     #[doc(alias = "pinv")]
     #[doc(alias = "pinverse")]
-    #[op(autocast_cpu = lower, samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
+    #[op(autocast = f32, samples = pinv_samples, errors = svd_errors, aliases = ["pinv", "pinverse"], full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_pinv(&self, options: impl Into<PinvOptions>) -> Result<Tensor> {
         const OP: &str = "linalg_pinv";
         let (m, n) = sizes(OP, self)?;

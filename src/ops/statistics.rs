@@ -92,7 +92,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If there is no such dimension, or one is named twice.
-    #[op(samples = nan_samples, errors = dim_errors)]
+    #[op(autocast_cuda = own, samples = nan_samples, errors = dim_errors)]
     pub fn nansum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             return self.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
