@@ -6,7 +6,9 @@ mod json;
 
 use cotangent::io::{StateDict, safetensors};
 use cotangent::nn::{Forward, Linear, LinearOptions, Module, Parameter, ReLU, Sequential, Tanh};
-use cotangent::optim::{Adam, AdamW, Optimizer, Sgd, clip_grad_norm, clip_grad_norm_with, clip_grad_value};
+use cotangent::optim::{
+    Adam, AdamW, ClipGradNormOptions, Optimizer, Sgd, clip_grad_norm, clip_grad_norm_with, clip_grad_value,
+};
 use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, tensor, with_generator};
 use json::{float, list, parse, tensor, text};
 use serde_json::Value;
@@ -144,6 +146,9 @@ fn clipping_refuses_what_is_no_bound_and_sees_long_gradients_whole() -> Result<(
     assert!((total / expected - 1.0).abs() < 1e-12, "{total} and not {expected}");
     assert!((clip_grad_norm(&model, 10.0)? - 1.0).abs() < 1e-5);
     assert!(held.to_vec::<f32>()?[0] == values[0] as f32, "another handle to the gradient keeps its values");
+    model.params[0].set_grad(&Tensor::full([3, 50_000], f32::INFINITY)?)?;
+    let options = ClipGradNormOptions::new().error_if_nonfinite(true);
+    assert!(message(clip_grad_norm_with(&model, 1.0, options)).contains("the norm of order 2 is inf"));
     // Half precision is summed in f32 and wider.
     let half = Bag { params: vec![Parameter::new(Tensor::zeros_with([4], DType::BF16)?)?] };
     half.params[0].set_grad(&Tensor::full_with([4], 3.0, DType::BF16)?)?;

@@ -246,25 +246,33 @@ impl Op {
         let names: Vec<&Ident> = self.params.iter().map(|param| &param.name).collect();
         let as_data = format_ident!("__{}_args", sig.ident);
         let intercepted = entry.map(|(list, at)| {
-            let by = |module: Tokens, condition: Tokens| {
+            let by = |module: Tokens| {
                 quote! {
-                    if #condition
-                        && let Some(done) = crate::#module::intercept(&#list[#at], &Self::#as_data(#this #(&#names),*))
+                    if let Some(done) =
+                        crate::#module::intercept(&#list[#at], &Self::#as_data(#this #(&#names),*))
                     {
                         return crate::error::named(#name, crate::ops::typed(done));
                     }
                 }
             };
-            let batched = by(quote!(vmap), quote!(crate::vmap::is_used()));
-            if self.settings.autocast_cpu.is_none() && self.settings.autocast_cuda.is_none() {
-                return batched;
-            }
-            let cast = by(quote!(autocast), quote!(crate::autocast::is_on()));
+            let (cast, batched) = (by(quote!(autocast)), by(quote!(vmap)));
+            let has_policy = self.settings.autocast_cpu.is_some() || self.settings.autocast_cuda.is_some();
             // What the body calls is part of the operation: nothing of it is cast.
+            let cast = has_policy.then(|| {
+                quote! {
+                    let _inside = if crate::autocast::is_on() {
+                        #cast
+                        ::core::option::Option::Some(crate::autocast::off())
+                    } else {
+                        ::core::option::Option::None
+                    };
+                }
+            });
             quote! {
                 #cast
-                let _inside = crate::autocast::is_on().then(crate::autocast::off);
-                #batched
+                if crate::vmap::is_used() {
+                    #batched
+                }
             }
         });
         let body_params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner));

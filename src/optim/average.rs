@@ -127,25 +127,23 @@ impl<M: Module> AveragedModel<M> {
             if current.shape() != own.shape() {
                 bail!(Shape, OP, "{name} has the shape {:?}, its average {:?}", current.shape(), own.shape());
             }
-            let averaged = own.dtype().is_float() && (is_parameter || self.use_buffers) && self.updates > 0;
             let current = current.to_device(own.device())?;
-            if !own.dtype().is_float() || !(is_parameter || self.use_buffers) {
-                new.insert(name, current.to_dtype(own.dtype())?);
+            let (dtype, is_averaged) = (own.dtype(), is_parameter || self.use_buffers);
+            if !dtype.is_float() || !is_averaged {
+                new.insert(name, current.to_dtype(dtype)?);
                 continue;
             }
-            let compute = if own.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-            let current = current.to_dtype(compute)?;
-            let average = if averaged {
+            let compute = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+            let mut average = current.to_dtype(compute)?;
+            if self.updates > 0 {
                 let old = self.wide.get(&name).map_or_else(|| own.to_dtype(compute), |wide| Ok(wide.clone()))?;
                 let part = self.decay.map_or(1.0 / (self.updates + 1) as f64, |decay| 1.0 - decay);
-                old.add(&current.sub(&old)?.mul(part)?)?
-            } else {
-                current
-            };
-            if own.dtype() != compute {
+                average = old.add(&average.sub(&old)?.mul(part)?)?;
+            }
+            if dtype != compute {
                 wide.insert(name.clone(), average.clone());
             }
-            new.insert(name, average.to_dtype(own.dtype())?);
+            new.insert(name, average.to_dtype(dtype)?);
         }
         if let Some((name, ..)) = theirs.iter().find(|(name, ..)| !new.contains_key(name)) {
             bail!(Value, OP, "the model has {name}, of which there is no average");

@@ -33,6 +33,8 @@ options! {
     pub struct ClipGradNormOptions {
         /// The order p of the norm (Σ|g|^p)^(1/p). The largest |g| where it is infinite.
         norm_type: f64 = 2.0,
+        /// Whether a norm that is infinite or not a number is an error.
+        error_if_nonfinite: bool = false,
     }
 }
 
@@ -54,11 +56,11 @@ impl From<f64> for ClipGradNormOptions {
 /// ```
 ///
 /// # Errors
-/// As [`clip_grad_norm`]; also if the order is not positive.
+/// As [`clip_grad_norm`]; also if the order is not positive, or the norm is not finite and that was asked for.
 #[named("clip_grad_norm")]
 pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, options: impl Into<ClipGradNormOptions>) -> Result<f64> {
     const OP: &str = "clip_grad_norm";
-    let p = options.into().norm_type;
+    let ClipGradNormOptions { norm_type: p, error_if_nonfinite } = options.into();
     if max_norm.is_nan() || max_norm < 0.0 {
         bail!(Value, OP, "the largest norm cannot be {max_norm}");
     }
@@ -66,17 +68,42 @@ pub fn clip_grad_norm_with(model: &dyn Module, max_norm: f64, options: impl Into
         bail!(Value, OP, "there is no norm of order {p}");
     }
     let parameters = model.parameters();
-    let grads: Vec<Tensor> = parameters.iter().filter_map(|t| t.grad()).collect();
-    let (here, elsewhere): (Vec<_>, Vec<_>) = grads.iter().partition(|grad| grad.device() == Device::Cpu);
-    let mut sums = here.into_iter().map(|grad| powers(grad, p)).collect::<Result<Vec<f64>>>()?;
-    sums.extend(powers_on_gpus(&elsewhere, p)?);
-    let total = if p == f64::INFINITY { largest(&sums) } else { sums.iter().sum::<f64>().powf(1.0 / p) };
+    let total = total_norm(&parameters, p)?;
+    if error_if_nonfinite && !total.is_finite() {
+        bail!(Value, OP, "the norm of order {p} is {total}");
+    }
     // PyTorch's formula, small addend included.
     let factor = max_norm / (total + 1e-6);
     if factor < 1.0 {
         scale_gradients(OP, &parameters, factor)?;
     }
     Ok(total)
+}
+
+/// The norm of all gradients of a model, as of one long vector: to look at.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear}, optim::grad_norm};
+/// let model = Linear::new(3, 1)?;
+/// model.forward(&Tensor::ones([1, 3])?)?.sum(..)?.backward()?;
+/// assert_eq!(grad_norm(&model)?, 2.0);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// If memory runs out.
+#[doc(alias = "get_total_norm")]
+#[named]
+pub fn grad_norm(model: &dyn Module) -> Result<f64> {
+    total_norm(&model.parameters(), 2.0)
+}
+
+fn total_norm(parameters: &[&Parameter], p: f64) -> Result<f64> {
+    let grads: Vec<Tensor> = parameters.iter().filter_map(|t| t.grad()).collect();
+    let (here, elsewhere): (Vec<_>, Vec<_>) = grads.iter().partition(|grad| grad.device() == Device::Cpu);
+    let mut sums = here.into_iter().map(|grad| powers(grad, p)).collect::<Result<Vec<f64>>>()?;
+    sums.extend(powers_on_gpus(&elsewhere, p)?);
+    Ok(if p == f64::INFINITY { largest(&sums) } else { sums.iter().sum::<f64>().powf(1.0 / p) })
 }
 
 /// Brings every element of every gradient into ±`clip_value`.

@@ -69,7 +69,7 @@ mod schedule;
 mod store;
 
 pub use average::{AveragedModel, update_bn};
-pub use clip::{ClipGradNormOptions, clip_grad_norm, clip_grad_norm_with, clip_grad_value};
+pub use clip::{ClipGradNormOptions, clip_grad_norm, clip_grad_norm_with, clip_grad_value, grad_norm};
 pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
 pub use muon::AdjustLr;
 pub use scaler::{GradScaler, GradScalerOptions};

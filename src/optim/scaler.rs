@@ -56,8 +56,8 @@ options! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A step that is recorded as a [`CudaGraph`](https://docs.rs/cotangent) can hold the scaled loss and its backward pass; `unscale`,
-/// `step` and `update` follow each replay, since whether a step is left out depends on values.
+/// A step that is recorded as a CUDA graph can hold the scaled loss and its backward pass; `unscale`, `step` and `update` follow
+/// each replay, since whether a step is left out depends on values.
 #[derive(Debug)]
 #[must_use]
 pub struct GradScaler {
@@ -180,18 +180,20 @@ impl GradScaler {
         if !self.options.enabled {
             return Ok(());
         }
-        let again = self.place_of(model).is_some_and(|at| at.is_some());
-        if again {
-            let twice = "the gradients were unscaled since the last update";
-            return named("GradScaler::unscale", Err(crate::error::err!(Value, OP, "{twice}")));
-        }
-        named("GradScaler::unscale", self.divide(model).map(drop))
+        named("GradScaler::unscale", self.unscaled_once(model))
     }
 
-    /// Where the model stands among those unscaled, if it has gradients.
-    fn place_of(&self, model: &dyn Module) -> Option<Option<usize>> {
+    fn unscaled_once(&mut self, model: &dyn Module) -> Result<()> {
+        if self.place_of(model).is_some() {
+            bail!(Value, OP, "the gradients were unscaled since the last update");
+        }
+        self.divide(model).map(drop)
+    }
+
+    /// Where the model stands among those unscaled.
+    fn place_of(&self, model: &dyn Module) -> Option<usize> {
         let first = model.parameters().into_iter().find(|parameter| parameter.grad().is_some())?.id();
-        Some(self.unscaled.iter().position(|one| one.model == first))
+        self.unscaled.iter().position(|one| one.model == first)
     }
 
     /// Divides the gradients, and returns the place of what was found.
@@ -238,8 +240,8 @@ impl GradScaler {
             return optimizer.step(model).map(|()| true);
         }
         let place = match self.place_of(model) {
-            Some(Some(at)) => Some(at),
-            _ => named("GradScaler::step", self.divide(model))?,
+            Some(at) => Some(at),
+            None => named("GradScaler::step", self.divide(model))?,
         };
         let Some(at) = place else {
             // Nobody has a gradient.
