@@ -1,7 +1,7 @@
 //! Safetensors files: to Python and back, whole or not at all, and never trusted.
 
 use cotangent::io::StateDict;
-use cotangent::io::safetensors::{self, Notes};
+use cotangent::io::safetensors::{self, Metadata};
 use cotangent::{DType, Generator, Result, Tensor, tensor};
 use std::fs;
 use std::io::Write;
@@ -78,12 +78,12 @@ fn every_dtype_and_shape_comes_back() -> Outcome {
     let folder = Folder::new("roundtrip")?;
     let path = folder.file("values");
     let dict = everything()?;
-    let notes =
-        Notes::from([("format".to_string(), "pt".to_string()), ("ünï".to_string(), "\"quoted\"\n".to_string())]);
-    safetensors::save_with_notes(&path, &dict, &notes)?;
-    let (loaded, read) = safetensors::load_with_notes(&path)?;
+    let metadata =
+        Metadata::from([("format".to_string(), "pt".to_string()), ("ünï".to_string(), "\"quoted\"\n".to_string())]);
+    safetensors::save_with_metadata(&path, &dict, &metadata)?;
+    let (loaded, read) = safetensors::load_with_metadata(&path)?;
     assert_same(&dict, &loaded)?;
-    assert_eq!(read, notes);
+    assert_eq!(read, metadata);
     assert_same(&dict, &load_mmap(&path)?)?;
     assert_eq!(folder.names()?, ["values"], "no temporary file is left");
     let mut wide = StateDict::new();
@@ -100,8 +100,8 @@ fn every_dtype_and_shape_comes_back() -> Outcome {
 #[test]
 fn a_file_written_by_python_is_read() -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/python.st");
-    let (dict, notes) = safetensors::load_with_notes(&path)?;
-    assert_eq!(notes.get("made by").map(String::as_str), Some("python"));
+    let (dict, metadata) = safetensors::load_with_metadata(&path)?;
+    assert_eq!(metadata.get("made by").map(String::as_str), Some("python"));
     for dict in [dict, load_mmap(&path)?] {
         let get = |name: &str| dict.get(name).cloned().ok_or(format!("{name} is missing"));
         assert_eq!(get("fc1.weight")?.to_vec::<f32>()?, [1.0, -2.5, 3.25, 0.0, 1e-30, 1e30]);
@@ -302,8 +302,8 @@ fn what_could_not_be_loaded_is_not_saved() -> Outcome {
     assert!(refused.contains("the name __metadata__"), "{refused}");
     // Names that are longer than the format's readers put up with.
     let dict: StateDict = [("x".repeat(100_000_000), Tensor::zeros([2])?)].into_iter().collect();
-    let refused = message(safetensors::save_with_notes(&path, &dict, &Notes::new()));
-    assert!(refused.starts_with("safetensors::save_with_notes: ") && refused.contains("a header of"), "{refused}");
+    let refused = message(safetensors::save_with_metadata(&path, &dict, &Metadata::new()));
+    assert!(refused.starts_with("safetensors::save_with_metadata: ") && refused.contains("a header of"), "{refused}");
     assert!(fs::read(&path)? == saved, "the old file is as it was");
     Ok(())
 }

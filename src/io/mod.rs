@@ -1,5 +1,17 @@
 //! Files: tensors under names, saved and loaded.
 //!
+//! | format | read | written |
+//! | --- | --- | --- |
+//! | [`safetensors`], one file or shards with an index | yes | yes |
+//! | [`npy`] and `npz`, NumPy's | yes | yes |
+//! | `pytorch`, `.pt` and `.pth` | yes, and nothing in the file is run | yes |
+//! | `gguf`, llama.cpp's | yes, quantised tensors as `f32` | no |
+//!
+//! A [`Checkpoint`] holds a whole training run, and `Checkpoints` keeps the last and the best of them in a folder.
+//!
+//! Readers trust nothing that a file says: what is truncated, corrupt or made to harm is an error, and no more memory is taken
+//! than the file has bytes for.
+//!
 //! ```
 //! use cotangent::{io::{StateDict, safetensors}, tensor};
 //! # let folder = std::env::temp_dir().join(format!("cotangent-doc-io-{}", std::process::id()));
@@ -13,8 +25,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod checkpoint;
+mod load_options;
+pub mod npy;
 mod replace;
 pub mod safetensors;
 mod state_dict;
+mod stateful;
+mod value;
 
+pub use checkpoint::Checkpoint;
+pub use load_options::LoadOptions;
 pub use state_dict::StateDict;
+pub use stateful::{DefaultGenerator, State, Stateful};
+pub(crate) use stateful::{no_values, stateful_optimizer};
+pub use value::Value;

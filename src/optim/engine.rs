@@ -472,6 +472,8 @@ macro_rules! optimizer {
             };
         }
 
+        $crate::io::stateful_optimizer!($name);
+
         impl $crate::optim::Optimizer for $name {
             #[track_caller]
             fn step(&mut self, model: &mut dyn $crate::nn::Module) -> $crate::Result<()> {

@@ -1,0 +1,154 @@
+//! The header of a file: read, and nothing of it believed.
+#![forbid(unsafe_code)]
+
+use super::super::load_options::printable;
+use super::{LOAD, LONGEST_HEADER, METADATA, Metadata};
+use crate::backend::cpu::runtime::scratch;
+use crate::error::{bail, err};
+use crate::layout::checked_bytes;
+use crate::{DType, Error, Result, Shape};
+use safetensors::tensor::{Dtype, TensorInfo};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// What the header says, checked.
+pub(super) struct Header {
+    /// In the order in which their bytes lie, without gaps, up to the end of the file.
+    pub entries: Vec<Entry>,
+    pub metadata: Metadata,
+    /// Where the bytes of the tensors begin.
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub name: String,
+    pub shape: Shape,
+    pub dtype: DType,
+    /// Counted from the end of the header.
+    pub start: usize,
+}
+
+impl Header {
+    /// Reads the header and believes nothing of it: nothing is allocated for what the file is too short for.
+    pub fn read(file: &mut File, path: &Path) -> Result<Header> {
+        let io = |source| failed(LOAD, path, source);
+        let length = file.metadata().map_err(io)?.len();
+        if length < 8 {
+            bail!(Format, LOAD, "{}: {length} bytes are too few for a safetensors file", path.display());
+        }
+        let mut size = [0; 8];
+        file.read_exact(&mut size).map_err(io)?;
+        let size = u64::from_le_bytes(size);
+        if size > length - 8 {
+            bail!(Format, LOAD, "{}: a header of {size} bytes does not fit into {length} bytes", path.display());
+        }
+        if size > LONGEST_HEADER {
+            let path = path.display();
+            bail!(
+                Format,
+                LOAD,
+                "{path}: a header of {size} bytes is longer than the {LONGEST_HEADER} bytes it may have"
+            );
+        }
+        let mut text = scratch::filled(LOAD, 0_u8, size as usize)?;
+        file.read_exact(&mut text).map_err(io)?;
+        let items = serde_json::from_slice(&text);
+        let mut items: BTreeMap<String, &RawValue> = items.map_err(|error| malformed(LOAD, path, &error))?;
+        let metadata: Option<Metadata> = match items.remove(METADATA) {
+            Some(metadata) => {
+                serde_json::from_str(metadata.get()).map_err(|error| unreadable(path, METADATA, &error))?
+            }
+            None => None,
+        };
+        let entries = place(items, length - 8 - size, path)?;
+        Ok(Header { entries, metadata: metadata.unwrap_or_default(), bytes: 8 + size as usize })
+    }
+}
+
+/// The tensors in the order in which they lie in so many bytes, which they must fill, each with as many as its elements take.
+fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<Vec<Entry>> {
+    let mut infos: Vec<(String, TensorInfo)> = Vec::new();
+    for (name, text) in items {
+        let info = serde_json::from_str(text.get()).map_err(|error| unreadable(path, &name, &error))?;
+        infos.push((name, info));
+    }
+    infos.sort_by_key(|(_, info)| info.data_offsets);
+    let (mut entries, mut end) = (Vec::new(), 0);
+    for (name, info) in infos {
+        let (shape, dtype) = check(&info, end, bytes).map_err(|error| within(error, path, &name))?;
+        entries.push(Entry { name, shape, dtype, start: end });
+        end = info.data_offsets.1;
+    }
+    if end as u64 != bytes {
+        let path = path.display();
+        bail!(Format, LOAD, "{path}: {bytes} bytes follow the header, which says what {end} of them are");
+    }
+    Ok(entries)
+}
+
+/// Checks one tensor of the header, whose bytes must begin where those of the others end.
+fn check(info: &TensorInfo, others: usize, bytes: u64) -> Result<(Shape, DType)> {
+    let (start, end) = info.data_offsets;
+    let Some(dtype) = from_file(info.dtype) else {
+        bail!(Format, LOAD, "there is no dtype {:?}", info.dtype);
+    };
+    if start != others {
+        bail!(Format, LOAD, "its bytes begin at {start}, those before it end at {others}");
+    }
+    if end < start || end as u64 > bytes {
+        bail!(Format, LOAD, "its bytes are said to be {start} to {end} of {bytes}");
+    }
+    let shape = Shape::from(&info.shape);
+    let taken = checked_bytes(LOAD, &shape, dtype.size())?;
+    if taken != end - start {
+        bail!(Format, LOAD, "{shape:?} elements of {dtype} take {taken} bytes, and it has {}", end - start);
+    }
+    Ok((shape, dtype))
+}
+
+/// An item of the header that is not of the form it should have.
+fn unreadable(path: &Path, name: &str, error: &serde_json::Error) -> Error {
+    within(err!(Format, LOAD, "{error}"), path, name)
+}
+
+pub(super) fn malformed(op: &'static str, path: &Path, error: &dyn std::fmt::Display) -> Error {
+    err!(Format, op, "{}: {error}", path.display())
+}
+
+/// Puts the file and the tensor into a message about its bytes.
+pub(super) fn within(error: Error, path: &Path, name: &str) -> Error {
+    error.context(format_args!("{}: {}", path.display(), printable(name)))
+}
+
+pub(super) fn failed(op: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::io(op, path, source)
+}
+
+/// The format's name of a dtype; it has none for `c128`.
+pub(super) fn to_file(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
+        DType::Bool => Dtype::BOOL,
+        DType::U8 => Dtype::U8,
+        DType::U16 => Dtype::U16,
+        DType::U32 => Dtype::U32,
+        DType::U64 => Dtype::U64,
+        DType::I8 => Dtype::I8,
+        DType::I16 => Dtype::I16,
+        DType::I32 => Dtype::I32,
+        DType::I64 => Dtype::I64,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::C64 => Dtype::C64,
+        DType::C128 => return None,
+    })
+}
+
+fn from_file(dtype: Dtype) -> Option<DType> {
+    DType::ALL.into_iter().find(|own| to_file(*own) == Some(dtype))
+}

@@ -1,0 +1,248 @@
+//! The safetensors format: a header in JSON (name, dtype, shape and place of each tensor), then the bytes of the tensors.
+//!
+//! Whatever loads takes a file, the index of a model in several files (Hugging Face's `model.safetensors.index.json`), or the
+//! folder of a model, with `model.safetensors` or that index in it.
+//!
+//! ```
+//! use cotangent::io::{StateDict, safetensors};
+//! use cotangent::tensor;
+//! # let folder = std::env::temp_dir().join(format!("cotangent-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("values.safetensors");
+//! let dict: StateDict = [("x", tensor!([1.0, 2.0])?)].into_iter().collect();
+//! safetensors::save(&path, &dict)?;
+//! let loaded = safetensors::load(&path)?;
+//! assert_eq!(loaded.get("x").map(|x| x.to_vec::<f32>()).transpose()?, Some(vec![1.0, 2.0]));
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod header;
+mod reader;
+mod shards;
+
+pub use reader::{Reader, open};
+pub use shards::save_sharded;
+
+use super::replace::replace;
+use super::{LoadOptions, StateDict};
+use crate::backend::cpu::runtime::bytes;
+use crate::error::{bail, err, named};
+use crate::{Device, Result, Tensor};
+use header::{failed, malformed, to_file, within};
+use safetensors::tensor::{Metadata as Layout, TensorInfo};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+const SAVE: &str = "safetensors::save";
+const LOAD: &str = "safetensors::load";
+
+/// The name under which the format keeps its metadata, and which is therefore no tensor's.
+const METADATA: &str = "__metadata__";
+
+/// The longest header that readers of the format take.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// Text that is saved beside the tensors.
+pub type Metadata = BTreeMap<String, String>;
+
+/// Saves tensors, so that the file at `path` is at any time the old or the new one: they are written to a temporary file
+/// beside it, which takes its place when all of it is on the disk. A symbolic link stays and the file it leads to is
+/// replaced. On Unix the new file has the mode of the old one.
+///
+/// The temporary file has the name `.cotangent-` and 16 random digits. If saving fails it is removed; if the process is
+/// killed meanwhile it stays, and may be removed by hand.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// let dict = StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]);
+/// safetensors::save(&path, &dict)?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If a tensor has the name `__metadata__`, which the format keeps for itself, or the file cannot be written; the old one is
+/// then as it was.
+#[track_caller]
+pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
+    named(SAVE, write(path.as_ref(), dict, &Metadata::new()))
+}
+
+/// As [`save`], with text beside the tensors (the format's `__metadata__`).
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-metadata-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// let dict = StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]);
+/// let metadata = [("epoch".to_string(), "3".to_string())].into_iter().collect();
+/// safetensors::save_with_metadata(&path, &dict, &metadata)?;
+/// assert_eq!(safetensors::load_with_metadata(&path)?.1, metadata);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`save`].
+#[track_caller]
+pub fn save_with_metadata(path: impl AsRef<Path>, dict: &StateDict, metadata: &Metadata) -> Result<()> {
+    named("safetensors::save_with_metadata", write(path.as_ref(), dict, metadata))
+}
+
+fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
+    if dict.get(METADATA).is_some() {
+        bail!(Format, SAVE, "{}: no tensor can have the name {METADATA}, which the format uses itself", path.display());
+    }
+    // Wide elements first, so that all of them lie aligned.
+    let mut tensors = dict
+        .iter()
+        .map(|(name, tensor)| Ok((name, tensor.detach().contiguous()?.to_device(Device::Cpu)?)))
+        .collect::<Result<Vec<_>>>()?;
+    tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
+    let mut end = 0;
+    let place = |(name, tensor): &(&str, Tensor)| {
+        let start = end;
+        end += tensor.numel() * tensor.dtype().size();
+        let Some(dtype) = to_file(tensor.dtype()) else {
+            let error = err!(Format, SAVE, "the format has no {}: save the parts, or cast to c64", tensor.dtype());
+            return Err(within(error, path, name));
+        };
+        Ok((name.to_string(), TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) }))
+    };
+    let infos = tensors.iter().map(place).collect::<Result<_>>()?;
+    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
+    let header = Layout::new(metadata, infos).map_err(|error| malformed(SAVE, path, &error))?;
+    let mut header = serde_json::to_vec(&header).map_err(|error| malformed(SAVE, path, &error))?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let length = header.len() as u64;
+    if length > LONGEST_HEADER {
+        let path = path.display();
+        bail!(
+            Format,
+            SAVE,
+            "{path}: the names make a header of {length} bytes, and no more than {LONGEST_HEADER} can be read"
+        );
+    }
+    let views = tensors.iter().map(|(_, tensor)| tensor.as_raw_view()).collect::<Result<Vec<_>>>()?;
+    replace(path, |file| {
+        file.write_all(&length.to_le_bytes())?;
+        file.write_all(&header)?;
+        views.iter().try_for_each(|&view| file.write_all(bytes::as_bytes(view).unwrap_or_default()))
+    })
+    .map_err(|source| failed(SAVE, path, source))
+}
+
+/// Loads all tensors of a file into memory of their own, in the order in which they lie there.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-load-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]))?;
+/// assert_eq!(safetensors::load(&path)?.names().collect::<Vec<_>>(), ["x"]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If a file cannot be read, is not of this format, or holds a dtype that there is none of here.
+#[track_caller]
+pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
+    named(LOAD, read(path.as_ref(), &LoadOptions::new()).map(|(dict, _)| dict))
+}
+
+/// As [`load`], with options: only some names, other names, another dtype, another device.
+///
+/// ```
+/// use cotangent::{DType, Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-loadwith-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::zeros_with([2, 3], DType::F16)?)]))?;
+/// let dict = safetensors::load_with(&path, DType::F32)?;
+/// assert_eq!(dict.get("x").map(|x| x.dtype()), Some(DType::F32));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+#[track_caller]
+pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
+    named("safetensors::load_with", read(path.as_ref(), &options.into()).map(|(dict, _)| dict))
+}
+
+/// As [`load`], with the text beside the tensors.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-loadmetadata-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::zeros([2, 3])?)]))?;
+/// let (dict, metadata) = safetensors::load_with_metadata(&path)?;
+/// assert!(dict.len() == 1 && metadata.is_empty());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`load`].
+#[track_caller]
+pub fn load_with_metadata(path: impl AsRef<Path>) -> Result<(StateDict, Metadata)> {
+    named("safetensors::load_with_metadata", read(path.as_ref(), &LoadOptions::new()))
+}
+
+fn read(path: &Path, options: &LoadOptions) -> Result<(StateDict, Metadata)> {
+    let reader = Reader::new(path)?;
+    Ok((reader.read(options)?, reader.metadata().clone()))
+}
+
+/// Loads the tensors of a file without reading it: they share a mapping of it, and what is not looked at is never read.
+/// A tensor that is changed gets memory of its own first, so the file is never written to. Elements that do not lie
+/// aligned in the file are copied.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-mmap-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::ones([2, 3])?)]))?;
+/// // SAFETY: nobody changes the file.
+/// let dict = unsafe { safetensors::load_mmap(&path)? };
+/// assert_eq!(dict.get("x").map(|x| x.to_vec::<f32>()).transpose()?, Some(vec![1.0; 6]));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`load`].
+///
+/// # Safety
+/// Nobody may change or truncate the file as long as one of the tensors, or one that shares its bytes, lives. To put
+/// another file in its place by renaming, as [`save`] does, is no change in this sense.
+#[track_caller]
+pub unsafe fn load_mmap(path: impl AsRef<Path>) -> Result<StateDict> {
+    // SAFETY: the caller's promise.
+    named("safetensors::load_mmap", unsafe { reader::map(path.as_ref(), &LoadOptions::new()) })
+}
+
+/// As [`load_mmap`], with options. Tensors that are cast or go to another device get memory of their own.
+///
+/// # Errors
+/// As [`load_with`].
+///
+/// # Safety
+/// As [`load_mmap`].
+#[track_caller]
+pub unsafe fn load_mmap_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
+    // SAFETY: the caller's promise.
+    named("safetensors::load_mmap_with", unsafe { reader::map(path.as_ref(), &options.into()) })
+}
