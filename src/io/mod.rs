@@ -3,11 +3,11 @@
 //! | format | read | written |
 //! | --- | --- | --- |
 //! | [`safetensors`], one file or shards with an index | yes | yes |
-//! | [`npy`] and `npz`, NumPy's | yes | yes |
-//! | `pytorch`, `.pt` and `.pth` | yes, and nothing in the file is run | yes |
-//! | `gguf`, llama.cpp's | yes, quantised tensors as `f32` | no |
+//! | [`npy`] and [`npz`], NumPy's | yes | yes |
+//! | [`pytorch`], `.pt` and `.pth` | yes, and nothing in the file is run | yes |
+//! | [`gguf`], llama.cpp's | yes, quantised tensors as `f32` | no |
 //!
-//! A [`Checkpoint`] holds a whole training run, and `Checkpoints` keeps the last and the best of them in a folder.
+//! A [`Checkpoint`] holds a whole training run, and [`Checkpoints`] keeps the last and the best of them in a folder.
 //!
 //! Readers trust nothing that a file says: what is truncated, corrupt or made to harm is an error, and no more memory is taken
 //! than the file has bytes for.
@@ -26,15 +26,21 @@
 //! ```
 
 mod checkpoint;
+mod checkpoints;
+pub mod gguf;
 mod load_options;
 pub mod npy;
+pub mod npz;
+pub mod pytorch;
 mod replace;
 pub mod safetensors;
 mod state_dict;
 mod stateful;
 mod value;
+mod zip;
 
 pub use checkpoint::Checkpoint;
+pub use checkpoints::{Better, Checkpoints};
 pub use load_options::LoadOptions;
 pub use state_dict::StateDict;
 pub use stateful::{DefaultGenerator, State, Stateful};

@@ -72,7 +72,11 @@ impl Temporary {
             let name = format!(".cotangent-{:016x}.tmp", RandomState::new().build_hasher().finish());
             let path = folder_of(target).join(name);
             match options.open(&path) {
-                Ok(file) => return Ok(Temporary { file, path: Some(path) }),
+                Ok(file) => {
+                    // Held until the file is closed, by which leftovers are known. Not every file system has locks.
+                    let _ = file.try_lock();
+                    return Ok(Temporary { file, path: Some(path) });
+                }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => taken = error,
                 Err(error) => return Err(error),
             }
@@ -96,6 +100,26 @@ impl Drop for Temporary {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Removes temporary files of processes that were killed while they wrote: nobody holds a lock on them, and they are an hour
+/// old at least.
+pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    const OLD: std::time::Duration = std::time::Duration::from_secs(3600);
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let digits = name.to_str().and_then(|name| name.strip_prefix(".cotangent-")?.strip_suffix(".tmp"));
+        if digits.is_none_or(|digits| digits.len() != 16 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+            continue;
+        }
+        let age = entry.metadata().and_then(|file| file.modified()).ok().and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > OLD) && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            // Someone else may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Lets nobody read the new file who could not read the old one, from the first byte on.

@@ -1,0 +1,153 @@
+//! GGUF files, in which llama.cpp keeps models: metadata, and tensors that are mostly quantised.
+//!
+//! Tensors of `F32`, `F16`, `BF16`, `F64` and integers are loaded as they are; those of `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0` and
+//! `Q2_K` to `Q6_K` are dequantised to `f32`. Shapes are in our order: the dimension whose elements lie side by side is the last.
+//!
+//! ```no_run
+//! use cotangent::io::{Value, gguf};
+//! let file = gguf::open("model.gguf")?;
+//! println!("{:?}", file.metadata().get("general.architecture").and_then(Value::as_str));
+//! let embedding = file.tensor("token_embd.weight")?;
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod header;
+mod quantized;
+
+use super::load_options::printable;
+use super::{LoadOptions, StateDict, Value};
+use crate::backend::cpu::runtime::{bytes, scratch};
+use crate::error::{err, named};
+use crate::{Error, Result, Tensor};
+use header::{Entry, Header};
+use quantized::Form;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+const LOAD: &str = "gguf::load";
+
+/// Opens a file and reads its metadata; a tensor is read when it is asked for.
+///
+/// # Errors
+/// If the file cannot be read, is broken, or is of version 1 or for big-endian machines.
+#[track_caller]
+pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
+    named("gguf::open", Reader::new(path.as_ref()))
+}
+
+/// Loads all tensors of a file.
+///
+/// # Errors
+/// As [`open`]; also if a tensor is quantised in a way that is not known here.
+#[track_caller]
+pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
+    named(LOAD, Reader::new(path.as_ref()).and_then(|reader| reader.read(&LoadOptions::new())))
+}
+
+/// As [`load`], with options: only some names, other names, another dtype, another device.
+///
+/// # Errors
+/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+#[track_caller]
+pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
+    named("gguf::load_with", Reader::new(path.as_ref()).and_then(|reader| reader.read(&options.into())))
+}
+
+/// What [`open`] gives: metadata and the list of tensors, which are read when they are asked for.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    file: Mutex<File>,
+    header: Header,
+    places: HashMap<String, usize>,
+}
+
+impl Reader {
+    fn new(path: &Path) -> Result<Reader> {
+        let io = |source| Error::io(LOAD, path, source);
+        let mut file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let header = Header::read(&mut file, length).map_err(|error| error.context(path.display()))?;
+        let places = header.entries.iter().enumerate().map(|(at, entry)| (entry.name.clone(), at)).collect();
+        Ok(Reader { path: path.to_path_buf(), file: Mutex::new(file), header, places })
+    }
+
+    /// The metadata: a map of names such as `general.architecture`.
+    pub fn metadata(&self) -> &Value {
+        &self.header.metadata
+    }
+
+    /// The names of the tensors, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.header.entries.iter().map(|entry| entry.name.as_str())
+    }
+
+    /// The shape of a tensor.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.entry(name).map(|entry| &entry.shape[..])
+    }
+
+    /// How the elements of a tensor are stored, by the name that llama.cpp has for it: `F16`, `Q4_K`.
+    pub fn form(&self, name: &str) -> Option<&'static str> {
+        self.entry(name).map(|entry| entry.form.name())
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.places.get(name).map(|&place| &self.header.entries[place])
+    }
+
+    /// Reads one tensor.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the file cannot be read.
+    #[track_caller]
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        const OP: &str = "Reader::tensor";
+        named(
+            OP,
+            self.entry(name).ok_or_else(|| err!(Value, OP, "there is no {name}")).and_then(|e| self.read_entry(e)),
+        )
+    }
+
+    /// Reads tensors, one after the other.
+    ///
+    /// # Errors
+    /// If a name that was asked for is missing, two would become one, or the file cannot be read.
+    #[track_caller]
+    pub fn load(&self, options: impl Into<LoadOptions>) -> Result<StateDict> {
+        named("Reader::load", self.read(&options.into()))
+    }
+
+    fn read(&self, options: &LoadOptions) -> Result<StateDict> {
+        let mut dict = StateDict::new();
+        for (name, new) in options.choose(LOAD, self.names())? {
+            let Some(entry) = self.entry(name) else { continue };
+            dict.insert(new, self.read_entry(entry).and_then(|tensor| options.finish(tensor))?);
+        }
+        Ok(dict)
+    }
+
+    fn read_entry(&self, entry: &Entry) -> Result<Tensor> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let io = |source| Error::io(LOAD, &self.path, source);
+        file.seek(SeekFrom::Start(entry.start)).map_err(io)?;
+        let tensor = bytes::from_bytes(LOAD, entry.shape.clone(), entry.form.dtype(), |to| match entry.form {
+            Form::Plain(..) => file.read_exact(to).map_err(io),
+            Form::Blocks(blocks) => {
+                // Some hundred kilobytes of blocks at a time.
+                let mut part = scratch::filled(LOAD, 0_u8, (1 << 10) * blocks.bytes)?;
+                for to in to.chunks_mut((1 << 10) * blocks.elements * 4) {
+                    let part = &mut part[..to.len() / 4 / blocks.elements * blocks.bytes];
+                    file.read_exact(part).map_err(io)?;
+                    blocks.dequantize(part, to);
+                }
+                Ok(())
+            }
+        });
+        tensor.map_err(|error| error.context(format_args!("{}: {}", self.path.display(), printable(&entry.name))))
+    }
+}

@@ -1,0 +1,224 @@
+//! PyTorch's `.pt` and `.pth` files: dictionaries of tensors.
+//!
+//! Nothing in the file is run. It may have tensors, parameters, dictionaries, lists and plain values; whatever else its pickle
+//! names, such as the class of a whole model, is an error with that name in it. Files of PyTorch before 1.6 are refused.
+//!
+//! ```
+//! use cotangent::{io::{StateDict, pytorch}, tensor};
+//! # let folder = std::env::temp_dir().join(format!("cotangent-doc-pt-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("model.pt");
+//! // In Python: torch.load("model.pt", weights_only=True)
+//! pytorch::save(&path, &StateDict::from_iter([("fc.weight", tensor!([[1.0, 2.0]])?)]))?;
+//! assert_eq!(pytorch::load(&path)?.names().collect::<Vec<_>>(), ["fc.weight"]);
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod pickle;
+mod storages;
+mod writer;
+
+use super::load_options::printable;
+use super::zip::Archive;
+use super::{LoadOptions, State, StateDict, Value};
+use crate::error::{bail, err, named};
+use crate::{Error, Result};
+use pickle::{Item, Object, Pickle, TensorSpec};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use storages::Storages;
+pub use writer::save;
+
+const LOAD: &str = "pytorch::load";
+/// The longest pickle that is read. Tensors are not in it, only what they are called.
+const LONGEST_PICKLE: u64 = 1 << 26;
+/// How deep dictionaries and lists may lie in each other.
+const DEEPEST: usize = 64;
+
+/// Loads all tensors of a file. Those of a dictionary in a dictionary have both names with a dot between, those of a list its
+/// positions: `{"model": {"fc.weight": x}}` gives `model.fc.weight`. A file that is one tensor gives it the name `tensor`.
+/// Parameters that are tied in the file have memory of their own each.
+///
+/// # Errors
+/// If the file cannot be read or is broken, or has something else than tensors, containers and plain values in it.
+#[doc(alias = "torch.load")]
+#[track_caller]
+pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
+    named(LOAD, read(path.as_ref(), &LoadOptions::new()).map(|state| state.tensors))
+}
+
+/// As [`load`], with options: only some names, other names, another dtype, another device.
+///
+/// ```
+/// use cotangent::{io::{LoadOptions, StateDict, pytorch}, tensor};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-pt-with-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("model.pt");
+/// pytorch::save(&path, &StateDict::from_iter([("state_dict.fc.weight", tensor!([[1.0, 2.0]])?)]))?;
+/// let options = LoadOptions::new()
+///     .only(|name| name.starts_with("state_dict."))
+///     .rename(|name| name.trim_start_matches("state_dict.").to_string());
+/// assert!(pytorch::load_with(&path, options)?.get("fc.weight").is_some());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`load`]; also if a name that was asked for is missing, or two would become one.
+#[track_caller]
+pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<StateDict> {
+    named("pytorch::load_with", read(path.as_ref(), &options.into()).map(|state| state.tensors))
+}
+
+/// As [`load_with`], with the numbers, texts and lists beside the tensors: epochs, rates, settings of an optimiser.
+///
+/// # Errors
+/// As [`load_with`].
+#[track_caller]
+pub fn load_state(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Result<State> {
+    named("pytorch::load_state", read(path.as_ref(), &options.into()))
+}
+
+fn read(path: &Path, options: &LoadOptions) -> Result<State> {
+    let mut file = File::open(path).map_err(|source| Error::io(LOAD, path, source))?;
+    let load = || {
+        refuse_old(&mut file)?;
+        let mut archive = Archive::open(LOAD, file)?;
+        // The folder of the archive has any name.
+        let Some(pickle) = archive.entries.iter().find(|entry| entry.name.ends_with("/data.pkl")).cloned() else {
+            bail!(Format, LOAD, "this is no file of PyTorch: there is no data.pkl in the archive");
+        };
+        let folder = pickle.name.trim_end_matches("data.pkl").to_string();
+        let bytes = archive.bytes(LOAD, &pickle, LONGEST_PICKLE)?;
+        let malformed = |what: String| err!(Format, LOAD, "data.pkl: {what}");
+        let pickle = Pickle::read(&bytes).map_err(malformed)?;
+        let (tensors, values) = flatten(&pickle, bytes.len()).map_err(malformed)?;
+        let specs: BTreeMap<&str, &TensorSpec> = tensors.iter().map(|(name, spec)| (name.as_str(), spec)).collect();
+        let mut storages = Storages::new(archive, folder)?;
+        let mut dict = StateDict::new();
+        for (name, new) in options.choose(LOAD, tensors.iter().map(|(name, _)| name.as_str()))? {
+            let Some(spec) = specs.get(name) else { continue };
+            let tensor = storages.tensor(&pickle, spec).and_then(|tensor| options.finish(tensor));
+            dict.insert(new, tensor.map_err(|error| error.context(printable(name)))?);
+        }
+        Ok(State { tensors: dict, values })
+    };
+    load().map_err(|error: Error| error.context(path.display()))
+}
+
+/// Says what a file is that PyTorch wrote before it wrote archives.
+fn refuse_old(file: &mut File) -> Result<()> {
+    const MAGIC: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+    let io = |source: std::io::Error| err!(Format, LOAD, "{source}");
+    let mut start = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(io)?;
+    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    if start == MAGIC {
+        bail!(
+            Format,
+            LOAD,
+            "this file is in the form that PyTorch wrote before 1.6: load it there with torch.load and save it again"
+        );
+    }
+    Ok(())
+}
+
+/// The tensors of a pickle under their names, and what is no tensor.
+fn flatten(pickle: &Pickle, length: usize) -> Result<(Vec<(String, TensorSpec)>, Value), String> {
+    // A pickle can hold one thing in many places, and those in many: what is written out has bounds of its own.
+    let budget = 16 * length + (1 << 16);
+    let mut walk = Walk { pickle, tensors: Vec::new(), names: BTreeMap::new(), budget };
+    let values = walk.visit(pickle.root, "", 0)?;
+    Ok((walk.tensors, values.unwrap_or_default()))
+}
+
+struct Walk<'p> {
+    pickle: &'p Pickle,
+    tensors: Vec<(String, TensorSpec)>,
+    names: BTreeMap<String, ()>,
+    /// Bytes of names and texts that may still be written out.
+    budget: usize,
+}
+
+impl Walk<'_> {
+    fn spend(&mut self, bytes: usize) -> Result<(), String> {
+        match self.budget.checked_sub(bytes) {
+            Some(left) => {
+                self.budget = left;
+                Ok(())
+            }
+            None => Err("it holds the same things in so many places that it would take far more memory".to_string()),
+        }
+    }
+
+    /// What is no tensor of an item, if anything is.
+    fn visit(&mut self, item: Item, path: &str, depth: usize) -> Result<Option<Value>, String> {
+        if depth > DEEPEST {
+            return Err(format!("dictionaries and lists lie in each other more than {DEEPEST} deep"));
+        }
+        self.spend(1)?;
+        let at = match item {
+            Item::None => return Ok(Some(Value::Null)),
+            Item::Bool(value) => return Ok(Some(value.into())),
+            Item::Int(value) => return Ok(Some(Value::Int(value))),
+            Item::Float(value) => return Ok(Some(value.into())),
+            Item::Object(_) => item,
+        };
+        let pickle = self.pickle;
+        match pickle.object(at) {
+            Some(Object::Text(text)) => {
+                self.spend(text.len())?;
+                Ok(Some(text.as_str().into()))
+            }
+            Some(Object::Tensor(spec)) => {
+                let name = if path.is_empty() { "tensor" } else { path };
+                if self.names.insert(name.to_string(), ()).is_some() {
+                    return Err(format!("{} is the name of two tensors", printable(name)));
+                }
+                self.tensors.push((name.to_string(), *spec));
+                Ok(None)
+            }
+            Some(Object::Dict(items)) => {
+                let mut values = BTreeMap::new();
+                for (key, item) in items {
+                    let name = match (key, pickle.object(*key)) {
+                        (_, Some(Object::Text(name))) => name.clone(),
+                        (Item::Int(number), _) => number.to_string(),
+                        (Item::Bool(value), _) => value.to_string(),
+                        _ => return Err("a dictionary has a key that is neither text nor a number".to_string()),
+                    };
+                    let path = self.below(path, &name)?;
+                    if let Some(value) = self.visit(*item, &path, depth + 1)? {
+                        values.insert(name, value);
+                    }
+                }
+                Ok((items.is_empty() || !values.is_empty()).then_some(Value::Map(values)))
+            }
+            Some(Object::List(items) | Object::Tuple(items)) => {
+                let mut values = Vec::new();
+                let mut any = items.is_empty();
+                for (at, item) in items.iter().enumerate() {
+                    let path = self.below(path, &at.to_string())?;
+                    let value = self.visit(*item, &path, depth + 1)?;
+                    any |= value.is_some();
+                    values.push(value.unwrap_or_default());
+                }
+                Ok(any.then_some(Value::List(values)))
+            }
+            Some(Object::Global(pickle::Global::DType(dtype))) => Ok(Some(dtype.to_string().into())),
+            Some(Object::Bytes) => Ok(Some(Value::Null)),
+            Some(Object::Global(_) | Object::Storage(_)) | None => {
+                Err(format!("{} is something that is no value", printable(path)))
+            }
+        }
+    }
+
+    fn below(&mut self, path: &str, name: &str) -> Result<String, String> {
+        self.spend(path.len() + name.len() + 1)?;
+        Ok(if path.is_empty() { name.to_string() } else { format!("{path}.{name}") })
+    }
+}

@@ -1,0 +1,567 @@
+//! Pickles, as data: a stack machine that makes plain values and runs nothing.
+//!
+//! A pickle is a program, and Python's reader calls whatever function it names. This one knows a dozen names, each of which
+//! only describes a tensor, a size or a dictionary; every other is an error with the name in it. All objects lie in one list
+//! and refer to each other by number, so that a pickle that shares them takes no more memory than it has instructions.
+#![forbid(unsafe_code)]
+
+use crate::DType;
+use crate::io::load_options::printable;
+use std::collections::HashMap;
+
+/// What a value on the stack is. Those with contents are numbers of the list of [`Object`]s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Item {
+    None,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Object(usize),
+}
+
+#[derive(Debug)]
+pub(super) enum Object {
+    Text(String),
+    Bytes,
+    Tuple(Vec<Item>),
+    List(Vec<Item>),
+    Dict(Vec<(Item, Item)>),
+    Global(Global),
+    Storage(Storage),
+    Tensor(TensorSpec),
+}
+
+/// The names that a pickle may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Global {
+    OrderedDict,
+    Set,
+    Encode,
+    Size,
+    Device,
+    DType(DType),
+    Storage(DType),
+    /// A storage whose elements are given by its tensors.
+    UntypedStorage,
+    TensorV2,
+    TensorV3,
+    Parameter,
+    ParameterWithState,
+    /// A tensor with attributes of its own: another function makes it.
+    FromType,
+    /// The type of such a tensor.
+    TensorType,
+}
+
+/// Bytes in the archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storage {
+    /// Text.
+    key: Item,
+    /// Of its elements, if the storage says so itself.
+    dtype: Option<DType>,
+}
+
+/// A tensor as it is described: elements of a storage. Names and sizes stay in their own objects, so that thousands of tensors
+/// that share them take no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TensorSpec {
+    storage: Storage,
+    pub dtype: DType,
+    pub offset: usize,
+    size: Item,
+    stride: Item,
+}
+
+/// What a pickle says: all objects, and the one that it is about.
+#[derive(Debug)]
+pub(super) struct Pickle {
+    pub objects: Vec<Object>,
+    pub root: Item,
+}
+
+impl Pickle {
+    /// Runs a pickle.
+    pub fn read(bytes: &[u8]) -> Result<Pickle, String> {
+        let mut machine =
+            Machine { rest: bytes, objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
+        let root = machine.run()?;
+        Ok(Pickle { objects: machine.objects, root })
+    }
+
+    pub fn object(&self, item: Item) -> Option<&Object> {
+        get(&self.objects, item)
+    }
+
+    /// The name of the file in the archive that has a tensor's bytes.
+    pub fn key(&self, spec: &TensorSpec) -> Result<&str, String> {
+        text_of(&self.objects, spec.storage.key)
+    }
+
+    /// Shape and strides of a tensor.
+    pub fn layout(&self, spec: &TensorSpec) -> Result<(Vec<usize>, Vec<usize>), String> {
+        let (shape, strides) = (sizes_of(&self.objects, spec.size)?, sizes_of(&self.objects, spec.stride)?);
+        if shape.len() != strides.len() {
+            return Err(format!("a tensor of {} sizes and {} strides", shape.len(), strides.len()));
+        }
+        Ok((shape, strides))
+    }
+}
+
+fn get(objects: &[Object], item: Item) -> Option<&Object> {
+    match item {
+        Item::Object(at) => objects.get(at),
+        _ => None,
+    }
+}
+
+fn text_of(objects: &[Object], item: Item) -> Result<&str, String> {
+    match get(objects, item) {
+        Some(Object::Text(text)) => Ok(text),
+        _ => Err("something else where text should be".to_string()),
+    }
+}
+
+fn sizes_of(objects: &[Object], item: Item) -> Result<Vec<usize>, String> {
+    // As many dimensions as PyTorch has at most.
+    const MOST: usize = 64;
+    let size = |item: &Item| match item {
+        Item::Int(size) => usize::try_from(*size).map_err(|_| format!("{size} is no size")),
+        _ => Err("something else where a size should be".to_string()),
+    };
+    match get(objects, item) {
+        Some(Object::Tuple(items)) if items.len() <= MOST => items.iter().map(size).collect(),
+        Some(Object::Tuple(items)) => Err(format!("a tensor of {} dimensions", items.len())),
+        _ => Err("something else where sizes should be".to_string()),
+    }
+}
+
+struct Machine<'b> {
+    rest: &'b [u8],
+    objects: Vec<Object>,
+    stack: Vec<Item>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Item>,
+}
+
+type Step<T> = Result<T, String>;
+
+impl Machine<'_> {
+    fn run(&mut self) -> Step<Item> {
+        loop {
+            let code = self.byte()?;
+            if code == b'.' {
+                return self.pop();
+            }
+            self.step(code)?;
+            if self.objects.len() > MOST_OBJECTS || self.stack.len() > MOST_OBJECTS {
+                return Err(format!("more than {MOST_OBJECTS} objects"));
+            }
+        }
+    }
+
+    fn step(&mut self, code: u8) -> Step<()> {
+        match code {
+            // PROTO and FRAME only announce.
+            0x80 => match self.byte()? {
+                0..=5 => {}
+                version => return Err(format!("pickles of protocol {version} are not known")),
+            },
+            0x95 => drop(self.take(8)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' => drop(self.pop()?),
+            b'1' => drop(self.above_mark()?),
+            b'N' => self.stack.push(Item::None),
+            0x88 => self.stack.push(Item::Bool(true)),
+            0x89 => self.stack.push(Item::Bool(false)),
+            b'J' => {
+                let value = i32::from_le_bytes(self.array()?);
+                self.stack.push(Item::Int(value.into()));
+            }
+            b'K' => {
+                let value = self.byte()?;
+                self.stack.push(Item::Int(value.into()));
+            }
+            b'M' => {
+                let value = u16::from_le_bytes(self.array()?);
+                self.stack.push(Item::Int(value.into()));
+            }
+            0x8a => {
+                let count = self.byte()?.into();
+                self.long(count)?;
+            }
+            b'G' => {
+                let value = f64::from_be_bytes(self.array()?);
+                self.stack.push(Item::Float(value));
+            }
+            b'X' => self.text(4)?,
+            0x8c => self.text(1)?,
+            0x8d => self.text(8)?,
+            b'U' | b'C' => self.bytes(1)?,
+            b'T' | b'B' => self.bytes(4)?,
+            0x8e => self.bytes(8)?,
+            b')' => self.make(Object::Tuple(Vec::new())),
+            b']' => self.make(Object::List(Vec::new())),
+            b'}' => self.make(Object::Dict(Vec::new())),
+            // A set is a list: nothing here asks whether something is in it.
+            0x8f => self.make(Object::List(Vec::new())),
+            0x85..=0x87 => {
+                let from = self.stack.len().checked_sub((code - 0x84).into()).ok_or(EMPTY)?;
+                self.check_mark(from)?;
+                let items = self.stack.split_off(from);
+                self.make(Object::Tuple(items));
+            }
+            b't' => {
+                let items = self.above_mark()?;
+                self.make(Object::Tuple(items));
+            }
+            b'l' => {
+                let items = self.above_mark()?;
+                self.make(Object::List(items));
+            }
+            b'd' => {
+                let items = self.above_mark()?;
+                self.make(Object::Dict(Vec::new()));
+                self.set_items(&items)?;
+            }
+            b'a' => {
+                let item = self.pop()?;
+                self.append(&[item])?;
+            }
+            b'e' | 0x90 => {
+                let items = self.above_mark()?;
+                self.append(&items)?;
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set_items(&[key, value])?;
+            }
+            b'u' => {
+                let items = self.above_mark()?;
+                self.set_items(&items)?;
+            }
+            b'q' => {
+                let at = self.byte()?.into();
+                self.remember(at)?;
+            }
+            b'r' => {
+                let at = u32::from_le_bytes(self.array()?);
+                self.remember(at)?;
+            }
+            0x94 => self.remember(self.memo.len() as u32)?,
+            b'h' => {
+                let at = self.byte()?.into();
+                self.recall(at)?;
+            }
+            b'j' => {
+                let at = u32::from_le_bytes(self.array()?);
+                self.recall(at)?;
+            }
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                self.global(&module, &name)?;
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let (module, name) = (self.text_of(module)?.to_string(), self.text_of(name)?.to_string());
+                self.global(&module, &name)?;
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = self.storage(id)?;
+                self.make(Object::Storage(storage));
+            }
+            // REDUCE and NEWOBJ: a call.
+            b'R' | 0x81 => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                self.call(function, arguments)?;
+            }
+            // BUILD: attributes of what is on the stack, such as a dictionary's `_metadata`. Values have none here.
+            b'b' => {
+                self.pop()?;
+                match self.top_object()? {
+                    Object::Dict(_) | Object::Tensor(_) => {}
+                    _ => return Err("attributes of something that has none".to_string()),
+                }
+            }
+            other => return Err(format!("instruction {other:#04x} is not one that tensors are saved with")),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, count: usize) -> Step<&[u8]> {
+        let Some((taken, rest)) = self.rest.split_at_checked(count) else {
+            return Err(format!("the pickle ends where {count} bytes should follow"));
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Step<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn byte(&mut self) -> Step<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// A length of so many bytes, and as many bytes as it says.
+    fn counted(&mut self, width: usize) -> Step<&[u8]> {
+        let mut length = [0; 8];
+        length[..width].copy_from_slice(self.take(width)?);
+        let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| "a length that cannot be")?;
+        self.take(length)
+    }
+
+    fn text(&mut self, width: usize) -> Step<()> {
+        let text = std::str::from_utf8(self.counted(width)?).map_err(|_| "text that is not UTF-8")?.to_string();
+        self.make(Object::Text(text));
+        Ok(())
+    }
+
+    fn bytes(&mut self, width: usize) -> Step<()> {
+        self.counted(width)?;
+        self.make(Object::Bytes);
+        Ok(())
+    }
+
+    fn line(&mut self) -> Step<String> {
+        let end = self.rest.iter().position(|byte| *byte == b'\n').ok_or("a name that does not end")?;
+        let line = std::str::from_utf8(&self.rest[..end]).map_err(|_| "a name that is not UTF-8")?.to_string();
+        self.rest = &self.rest[end + 1..];
+        Ok(line)
+    }
+
+    /// An integer of so many bytes.
+    fn long(&mut self, count: usize) -> Step<()> {
+        let bytes = self.take(count)?;
+        if count > 16 {
+            return Err(format!("an integer of {count} bytes"));
+        }
+        let negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
+        let mut value = [if negative { 0xff } else { 0 }; 16];
+        value[..count].copy_from_slice(bytes);
+        self.stack.push(Item::Int(i128::from_le_bytes(value)));
+        Ok(())
+    }
+
+    fn make(&mut self, object: Object) {
+        self.stack.push(Item::Object(self.objects.len()));
+        self.objects.push(object);
+    }
+
+    fn check_mark(&self, height: usize) -> Step<()> {
+        if self.marks.last().is_some_and(|mark| *mark > height) { Err(EMPTY.to_string()) } else { Ok(()) }
+    }
+
+    fn pop(&mut self) -> Step<Item> {
+        self.check_mark(self.stack.len().saturating_sub(1))?;
+        self.stack.pop().ok_or_else(|| EMPTY.to_string())
+    }
+
+    fn above_mark(&mut self) -> Step<Vec<Item>> {
+        let mark = self.marks.pop().ok_or("a mark is missing")?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn top_object(&mut self) -> Step<&mut Object> {
+        match self.stack.last() {
+            Some(Item::Object(at)) => self.objects.get_mut(*at).ok_or_else(|| EMPTY.to_string()),
+            _ => Err("something without contents is to be changed".to_string()),
+        }
+    }
+
+    fn append(&mut self, items: &[Item]) -> Step<()> {
+        match self.top_object()? {
+            Object::List(list) => list.extend(items),
+            _ => return Err("something is appended to what is no list".to_string()),
+        }
+        Ok(())
+    }
+
+    fn set_items(&mut self, items: &[Item]) -> Step<()> {
+        if items.len() % 2 != 0 {
+            return Err("a key without a value".to_string());
+        }
+        match self.top_object()? {
+            Object::Dict(dict) => dict.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1]))),
+            _ => return Err("a key is set in what is no dictionary".to_string()),
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, at: u32) -> Step<()> {
+        let item = *self.stack.last().ok_or(EMPTY)?;
+        self.memo.insert(at, item);
+        Ok(())
+    }
+
+    fn recall(&mut self, at: u32) -> Step<()> {
+        let item = *self.memo.get(&at).ok_or_else(|| format!("nothing is remembered under {at}"))?;
+        self.stack.push(item);
+        Ok(())
+    }
+
+    fn get(&self, item: Item) -> Option<&Object> {
+        get(&self.objects, item)
+    }
+
+    fn text_of(&self, item: Item) -> Step<&str> {
+        text_of(&self.objects, item)
+    }
+
+    fn tuple_of(&self, item: Item) -> Step<&[Item]> {
+        match self.get(item) {
+            Some(Object::Tuple(items)) => Ok(items),
+            _ => Err("something else where a tuple should be".to_string()),
+        }
+    }
+
+    fn global(&mut self, module: &str, name: &str) -> Step<()> {
+        match known(module, name) {
+            Some(global) => {
+                self.make(Object::Global(global));
+                Ok(())
+            }
+            None => Err(format!(
+                "it refers to {}.{}, and only tensors, containers and plain values are read",
+                printable(module),
+                printable(name)
+            )),
+        }
+    }
+
+    /// `('storage', type, key, device, count)`.
+    fn storage(&self, id: Item) -> Step<Storage> {
+        let [kind, storage, key, _device, _count] = *self.tuple_of(id)? else {
+            return Err("a storage that is not described by five things".to_string());
+        };
+        if self.text_of(kind)? != "storage" {
+            return Err("something outside of the pickle that is no storage".to_string());
+        }
+        let dtype = match self.get(storage) {
+            Some(Object::Global(Global::Storage(dtype))) => Some(*dtype),
+            Some(Object::Global(Global::UntypedStorage)) => None,
+            _ => return Err("a storage without a type".to_string()),
+        };
+        self.text_of(key)?;
+        Ok(Storage { key, dtype })
+    }
+
+    fn call(&mut self, function: Item, arguments: Item) -> Step<()> {
+        let Some(&Object::Global(global)) = self.get(function) else {
+            return Err("a call of something that is no function".to_string());
+        };
+        let items = self.tuple_of(arguments)?.to_vec();
+        let (global, items) = match (global, &items[..]) {
+            (Global::FromType, [function, class, arguments, _attributes]) => {
+                match (self.get(*function), self.get(*class)) {
+                    (Some(&Object::Global(made_by)), Some(Object::Global(Global::TensorType))) => {
+                        (made_by, self.tuple_of(*arguments)?.to_vec())
+                    }
+                    _ => return Err("a tensor of a type that is not known".to_string()),
+                }
+            }
+            _ => (global, items),
+        };
+        match (global, &items[..]) {
+            (Global::OrderedDict, []) => self.make(Object::Dict(Vec::new())),
+            (Global::Set | Global::Size, [one]) => match self.get(*one) {
+                Some(Object::List(_) | Object::Tuple(_)) => self.stack.push(*one),
+                _ => return Err("a size or a set that is made of something else than a list".to_string()),
+            },
+            (Global::Size, []) => self.make(Object::Tuple(Vec::new())),
+            (Global::Device, [name, ..]) => self.stack.push(*name),
+            (Global::Encode, _) => self.make(Object::Bytes),
+            (Global::TensorV2, [storage, offset, size, stride, _, _, more @ ..]) => {
+                let metadata = more.first().copied().unwrap_or(Item::None);
+                self.tensor([*storage, *offset, *size, *stride], None, metadata)?;
+            }
+            (Global::TensorV3, [storage, offset, size, stride, _, _, dtype, more @ ..]) => {
+                let Some(Object::Global(Global::DType(dtype))) = self.get(*dtype) else {
+                    return Err("a tensor without a dtype".to_string());
+                };
+                let (dtype, metadata) = (*dtype, more.first().copied().unwrap_or(Item::None));
+                self.tensor([*storage, *offset, *size, *stride], Some(dtype), metadata)?;
+            }
+            (Global::Parameter | Global::ParameterWithState, [tensor, ..]) => match self.get(*tensor) {
+                Some(Object::Tensor(_)) => self.stack.push(*tensor),
+                _ => return Err("a parameter that is no tensor".to_string()),
+            },
+            _ => return Err(format!("a call of {global:?} with {} arguments", items.len())),
+        }
+        Ok(())
+    }
+
+    fn tensor(&mut self, parts: [Item; 4], dtype: Option<DType>, metadata: Item) -> Step<()> {
+        let [storage, offset, size, stride] = parts;
+        let Some(Object::Storage(storage)) = self.get(storage) else {
+            return Err("a tensor without a storage".to_string());
+        };
+        // Marks such as `conj` change what the numbers mean.
+        match (metadata, self.get(metadata)) {
+            (Item::None, _) => {}
+            (_, Some(Object::Dict(marks))) if marks.iter().all(|(_, mark)| *mark == Item::Bool(false)) => {}
+            _ => return Err("a tensor with marks (conj or neg): resolve them before saving".to_string()),
+        }
+        let Some(dtype) = dtype.or(storage.dtype) else {
+            return Err("a tensor without a dtype".to_string());
+        };
+        let offset = match offset {
+            Item::Int(offset) => usize::try_from(offset).map_err(|_| format!("{offset} is no offset"))?,
+            _ => return Err("a tensor without an offset".to_string()),
+        };
+        let storage = *storage;
+        self.make(Object::Tensor(TensorSpec { storage, dtype, offset, size, stride }));
+        Ok(())
+    }
+}
+
+/// Far more than any model has; an object takes at most 64 bytes.
+const MOST_OBJECTS: usize = 1 << 22;
+
+const EMPTY: &str = "the stack is empty";
+
+fn known(module: &str, name: &str) -> Option<Global> {
+    Some(match (module, name) {
+        ("collections", "OrderedDict") => Global::OrderedDict,
+        ("__builtin__" | "builtins", "set" | "frozenset") => Global::Set,
+        ("_codecs", "encode") => Global::Encode,
+        ("torch", "Size") => Global::Size,
+        ("torch", "device") => Global::Device,
+        ("torch._utils", "_rebuild_tensor_v2") => Global::TensorV2,
+        ("torch._utils", "_rebuild_tensor_v3") => Global::TensorV3,
+        ("torch._utils", "_rebuild_parameter") => Global::Parameter,
+        ("torch._utils", "_rebuild_parameter_with_state") => Global::ParameterWithState,
+        ("torch._tensor", "_rebuild_from_type_v2") => Global::FromType,
+        ("torch", "Tensor") | ("torch.nn.parameter", "Parameter") => Global::TensorType,
+        ("torch" | "torch.storage", "UntypedStorage") => Global::UntypedStorage,
+        ("torch", name) => {
+            let known = DTYPES.iter().find(|(_, dtype, storage)| *dtype == name || *storage == Some(name));
+            known.map(|(own, dtype, _)| if *dtype == name { Global::DType(*own) } else { Global::Storage(*own) })?
+        }
+        _ => return None,
+    })
+}
+
+/// Our dtypes, with their names and those of their storages.
+pub(super) const DTYPES: [(DType, &str, Option<&str>); 15] = [
+    (DType::Bool, "bool", Some("BoolStorage")),
+    (DType::U8, "uint8", Some("ByteStorage")),
+    (DType::U16, "uint16", None),
+    (DType::U32, "uint32", None),
+    (DType::U64, "uint64", None),
+    (DType::I8, "int8", Some("CharStorage")),
+    (DType::I16, "int16", Some("ShortStorage")),
+    (DType::I32, "int32", Some("IntStorage")),
+    (DType::I64, "int64", Some("LongStorage")),
+    (DType::F16, "float16", Some("HalfStorage")),
+    (DType::BF16, "bfloat16", Some("BFloat16Storage")),
+    (DType::F32, "float32", Some("FloatStorage")),
+    (DType::F64, "float64", Some("DoubleStorage")),
+    (DType::C64, "complex64", Some("ComplexFloatStorage")),
+    (DType::C128, "complex128", Some("ComplexDoubleStorage")),
+];
