@@ -1,6 +1,7 @@
-"""Writes the files in tests/fixtures/io with the packages whose formats they have, and what tests/io_formats.rs expects of them.
+"""Writes the files in tests/fixtures/io with the packages whose formats they have, and what tests/io_formats.rs and tests/lora.rs
+expect of them.
 
-    pip install numpy torch gguf
+    pip install numpy torch gguf transformers peft
     python tools/io_fixtures.py
 
 Files of torch say in their archive which machine wrote them; they are otherwise the same each time.
@@ -14,7 +15,9 @@ import zipfile
 
 import gguf
 import numpy as np
+import peft
 import torch
+import transformers
 
 FOLDER = pathlib.Path(__file__).parent.parent / "tests" / "fixtures" / "io"
 KINDS = ["b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"]
@@ -184,10 +187,45 @@ def gguf_files():
     np.savez_compressed(FOLDER / "quantized.npz", **expected)
 
 
+def peft_files():
+    """Tiny models with adapters of PEFT's: weights as they are published, adapters, tokens, logits, and the gradients of the
+    adapters for the sum of squared logits."""
+    models = {
+        "gpt2": (transformers.GPT2Config(vocab_size=24, n_positions=8, n_embd=8, n_layer=2, n_head=2), transformers.GPT2LMHeadModel, ["c_attn", "c_fc"]),
+        "llama": (transformers.LlamaConfig(vocab_size=24, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+                                           num_key_value_heads=1), transformers.LlamaForCausalLM, ["q_proj", "v_proj", "down_proj"]),
+    }
+    for name, (config, kind, targets) in models.items():
+        torch.manual_seed(1)
+        folder = FOLDER / f"peft_{name}"
+        model = kind(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn_like(parameter) * 0.3)
+        model.save_pretrained(folder, max_shard_size="2KB")
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=6, target_modules=targets, fan_in_fan_out=name == "gpt2"))
+        with torch.no_grad():
+            for parameter in adapted.parameters():
+                if parameter.requires_grad:
+                    parameter.copy_(torch.randn_like(parameter) * 0.3)
+        tokens = torch.tensor([[1, 5, 9, 2], [23, 0, 7, 7]])
+        logits = adapted(tokens).logits
+        logits.square().sum().backward()
+        adapted.save_pretrained(folder)
+        found = {"tokens": tokens.numpy(), "logits": logits.detach().numpy()}
+        for key, parameter in adapted.named_parameters():
+            if parameter.requires_grad:
+                found[key.replace(".default", "")] = parameter.grad.numpy()
+        np.savez_compressed(folder / "expected.npz", **found)
+        for extra in ["README.md", "generation_config.json"]:
+            (folder / extra).unlink(missing_ok=True)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     expected = {}
     numpy_files(expected)
     torch_files(expected)
     gguf_files()
+    peft_files()
     (FOLDER / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")

@@ -74,6 +74,21 @@ impl ConfigFile {
         }
     }
 
+    /// Whether a field is missing, or an empty list or object.
+    pub fn is_empty(&self, name: &str) -> bool {
+        match self.present(name) {
+            None => true,
+            Some(Value::Array(values)) => values.is_empty(),
+            Some(Value::Object(values)) => values.is_empty(),
+            Some(_) => false,
+        }
+    }
+
+    /// A list of texts.
+    pub fn texts(&self, name: &str) -> Option<Vec<String>> {
+        self.present(name)?.as_array()?.iter().map(|value| value.as_str().map(str::to_string)).collect()
+    }
+
     /// A field inside of another.
     pub fn inside(&self, name: &str) -> ConfigFile {
         ConfigFile { fields: self.present(name).cloned().unwrap_or(Value::Null) }

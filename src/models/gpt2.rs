@@ -2,10 +2,10 @@
 
 use super::config::ConfigFile;
 use super::generate::{CausalModel, KeyValueCache};
-use super::{Published, check_tied, without_prefix};
+use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, Module, Parameter, init};
+use crate::nn::{Dropout, Embedding, Forward, LayerNorm, LayerNormOptions, LoraLinear, Module, Parameter, init};
 use crate::{Gelu, Result, Tensor};
 use std::path::Path;
 
@@ -88,34 +88,21 @@ impl Gpt2Config {
 }
 
 /// A linear layer whose weight is `[inputs, outputs]`, as GPT-2's are.
-#[derive(Debug, Module)]
-struct Conv1D {
-    weight: Parameter,
-    bias: Parameter,
-}
-
-impl Conv1D {
-    fn new(inputs: usize, outputs: usize, std: f64) -> Result<Conv1D> {
-        let weight = Parameter::new(init::normal([inputs, outputs], 0.0, std)?)?;
-        Ok(Conv1D { weight, bias: Parameter::new(Tensor::zeros([outputs])?)? })
-    }
-
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.linear(&self.weight.t()?, Some(&self.bias))
-    }
+fn conv1d(inputs: usize, outputs: usize, std: f64) -> Result<LoraLinear> {
+    let weight = Parameter::new(init::normal([inputs, outputs], 0.0, std)?)?;
+    Ok(LoraLinear::transposed(weight, Parameter::new(Tensor::zeros([outputs])?)?))
 }
 
 #[derive(Debug, Module)]
 struct Attention {
-    c_attn: Conv1D,
-    c_proj: Conv1D,
+    c_attn: LoraLinear,
+    c_proj: LoraLinear,
 }
 
 #[derive(Debug, Module)]
 struct Mlp {
-    c_fc: Conv1D,
-    c_proj: Conv1D,
+    c_fc: LoraLinear,
+    c_proj: LoraLinear,
 }
 
 #[derive(Debug, Module)]
@@ -173,12 +160,9 @@ impl Gpt2 {
         let block = |_| {
             Ok(Block {
                 ln_1: norm()?,
-                attn: Attention {
-                    c_attn: Conv1D::new(n_embd, 3 * n_embd, STD)?,
-                    c_proj: Conv1D::new(n_embd, n_embd, last)?,
-                },
+                attn: Attention { c_attn: conv1d(n_embd, 3 * n_embd, STD)?, c_proj: conv1d(n_embd, n_embd, last)? },
                 ln_2: norm()?,
-                mlp: Mlp { c_fc: Conv1D::new(n_embd, inner, STD)?, c_proj: Conv1D::new(inner, n_embd, last)? },
+                mlp: Mlp { c_fc: conv1d(n_embd, inner, STD)?, c_proj: conv1d(inner, n_embd, last)? },
             })
         };
         Ok(Gpt2 {
@@ -235,6 +219,29 @@ impl CausalModel for Gpt2 {
         }
         cache.advance(steps);
         self.ln_f.forward(&x)?.linear(&self.wte.weight, None)
+    }
+}
+
+impl Adaptable for Gpt2 {
+    fn linear_layers(&mut self) -> Vec<(String, &mut LoraLinear)> {
+        let mut layers = Vec::new();
+        for (at, Block { attn, mlp, .. }) in self.h.iter_mut().enumerate() {
+            layers.extend([
+                (format!("h.{at}.attn.c_attn"), &mut attn.c_attn),
+                (format!("h.{at}.attn.c_proj"), &mut attn.c_proj),
+                (format!("h.{at}.mlp.c_fc"), &mut mlp.c_fc),
+                (format!("h.{at}.mlp.c_proj"), &mut mlp.c_proj),
+            ]);
+        }
+        layers
+    }
+
+    fn prefix(&self) -> &'static str {
+        "transformer."
+    }
+
+    fn fan_in_fan_out(&self) -> bool {
+        true
     }
 }
 

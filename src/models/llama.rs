@@ -2,10 +2,12 @@
 
 use super::config::ConfigFile;
 use super::generate::{CausalModel, KeyValueCache};
-use super::{Published, check_tied, without_prefix};
+use super::{Adaptable, Published, check_tied, without_prefix};
 use crate::error::bail;
 use crate::io::StateDict;
-use crate::nn::{Embedding, Forward, Linear, LinearOptions, Module, Parameter, RMSNorm, RmsNormOptions, init};
+use crate::nn::{
+    Embedding, Forward, Linear, LinearOptions, LoraLinear, Module, Parameter, RMSNorm, RmsNormOptions, init,
+};
 use crate::{DType, Result, Tensor};
 use std::path::Path;
 
@@ -102,17 +104,17 @@ impl LlamaConfig {
 
 #[derive(Debug, Module)]
 struct Attention {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    o_proj: Linear,
+    q_proj: LoraLinear,
+    k_proj: LoraLinear,
+    v_proj: LoraLinear,
+    o_proj: LoraLinear,
 }
 
 #[derive(Debug, Module)]
 struct Mlp {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    gate_proj: LoraLinear,
+    up_proj: LoraLinear,
+    down_proj: LoraLinear,
 }
 
 #[derive(Debug, Module)]
@@ -193,19 +195,20 @@ impl Llama {
             layer.weight.set(&init::normal([to, from], 0.0, 0.02)?)?;
             Ok(layer)
         };
+        let lora = |from: usize, to: usize| linear(from, to).map(LoraLinear::from_linear);
         let norm = || RMSNorm::new_with(size, RmsNormOptions::new().eps(rms_norm_eps));
         let block = |_| {
             Ok(Block {
                 self_attn: Attention {
-                    q_proj: linear(size, heads * head)?,
-                    k_proj: linear(size, groups * head)?,
-                    v_proj: linear(size, groups * head)?,
-                    o_proj: linear(heads * head, size)?,
+                    q_proj: lora(size, heads * head)?,
+                    k_proj: lora(size, groups * head)?,
+                    v_proj: lora(size, groups * head)?,
+                    o_proj: lora(heads * head, size)?,
                 },
                 mlp: Mlp {
-                    gate_proj: linear(size, intermediate_size)?,
-                    up_proj: linear(size, intermediate_size)?,
-                    down_proj: linear(intermediate_size, size)?,
+                    gate_proj: lora(size, intermediate_size)?,
+                    up_proj: lora(size, intermediate_size)?,
+                    down_proj: lora(intermediate_size, size)?,
                 },
                 input_layernorm: norm()?,
                 post_attention_layernorm: norm()?,
@@ -291,6 +294,25 @@ impl CausalModel for Llama {
             Some(head) => head.forward(&x),
             None => x.linear(&self.model.embed_tokens.weight, None),
         }
+    }
+}
+
+impl Adaptable for Llama {
+    fn linear_layers(&mut self) -> Vec<(String, &mut LoraLinear)> {
+        let mut layers = Vec::new();
+        for (at, Block { self_attn, mlp, .. }) in self.model.layers.iter_mut().enumerate() {
+            let name = |layer: &str| format!("model.layers.{at}.{layer}");
+            layers.extend([
+                (name("self_attn.q_proj"), &mut self_attn.q_proj),
+                (name("self_attn.k_proj"), &mut self_attn.k_proj),
+                (name("self_attn.v_proj"), &mut self_attn.v_proj),
+                (name("self_attn.o_proj"), &mut self_attn.o_proj),
+                (name("mlp.gate_proj"), &mut mlp.gate_proj),
+                (name("mlp.up_proj"), &mut mlp.up_proj),
+                (name("mlp.down_proj"), &mut mlp.down_proj),
+            ]);
+        }
+        layers
     }
 }
 

@@ -18,11 +18,13 @@ mod config;
 mod generate;
 mod gpt2;
 mod llama;
+mod lora;
 
 pub use bert::{Bert, BertConfig, BertOutput};
 pub use generate::{CausalModel, GenerateOptions, KeyValueCache, generate, generate_with};
 pub use gpt2::{Gpt2, Gpt2Config};
 pub use llama::{Llama, LlamaConfig};
+pub use lora::{Adaptable, LoraConfig, add_lora, load_lora, merge_lora, save_lora};
 
 use crate::Result;
 use crate::error::bail;
@@ -40,7 +42,8 @@ pub trait Published: Module {
     fn own_names(&self, dict: &StateDict) -> Result<StateDict>;
 }
 
-/// Loads published weights from a safetensors file. Those of other dtypes are cast to the model's.
+/// Loads published weights from a safetensors file, the index of several, or the folder of a model. Those of other dtypes are
+/// cast to the model's.
 ///
 /// ```
 /// use cotangent::models::{Gpt2, Gpt2Config, load_weights};

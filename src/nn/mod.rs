@@ -30,6 +30,7 @@ mod conv;
 pub mod init;
 mod layers;
 mod list;
+mod lora;
 mod module;
 mod multihead;
 mod nonlinear;
@@ -56,6 +57,7 @@ pub use cotangent_macros::Module;
 pub(crate) use cotangent_macros::layer;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
+pub use lora::LoraLinear;
 pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
 pub use multihead::{AttendOptions, MultiheadAttention, MultiheadAttentionOptions};
 pub use nonlinear::{

@@ -164,7 +164,7 @@ impl Walk<'_> {
         let at = match item {
             Item::None => return Ok(Some(Value::Null)),
             Item::Bool(value) => return Ok(Some(value.into())),
-            Item::Int(value) => return Ok(Some(Value::Int(value))),
+            Item::Int(value) => return Ok(Some(value.into())),
             Item::Float(value) => return Ok(Some(value.into())),
             Item::Object(_) => item,
         };
@@ -210,6 +210,7 @@ impl Walk<'_> {
                 Ok(any.then_some(Value::List(values)))
             }
             Some(Object::Global(pickle::Global::DType(dtype))) => Ok(Some(dtype.to_string().into())),
+            Some(Object::Large(value)) => Ok(Some(Value::Int(**value))),
             Some(Object::Bytes) => Ok(Some(Value::Null)),
             Some(Object::Global(_) | Object::Storage(_)) | None => {
                 Err(format!("{} is something that is no value", printable(path)))

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub(super) enum Item {
     None,
     Bool(bool),
-    Int(i128),
+    Int(i64),
     Float(f64),
     Object(usize),
 }
@@ -22,6 +22,8 @@ pub(super) enum Item {
 #[derive(Debug)]
 pub(super) enum Object {
     Text(String),
+    /// An integer of more than 64 bits.
+    Large(Box<i128>),
     Bytes,
     Tuple(Vec<Item>),
     List(Vec<Item>),
@@ -56,8 +58,8 @@ pub(super) enum Global {
 /// Bytes in the archive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Storage {
-    /// Text.
-    key: Item,
+    /// The number of a text.
+    key: usize,
     /// Of its elements, if the storage says so itself.
     dtype: Option<DType>,
 }
@@ -69,8 +71,9 @@ pub(super) struct TensorSpec {
     storage: Storage,
     pub dtype: DType,
     pub offset: usize,
-    size: Item,
-    stride: Item,
+    /// The numbers of tuples.
+    size: usize,
+    stride: usize,
 }
 
 /// What a pickle says: all objects, and the one that it is about.
@@ -95,16 +98,20 @@ impl Pickle {
 
     /// The name of the file in the archive that has a tensor's bytes.
     pub fn key(&self, spec: &TensorSpec) -> Result<&str, String> {
-        text_of(&self.objects, spec.storage.key)
+        text_of(&self.objects, Item::Object(spec.storage.key))
     }
 
     /// Shape and strides of a tensor.
     pub fn layout(&self, spec: &TensorSpec) -> Result<(Vec<usize>, Vec<usize>), String> {
-        let (shape, strides) = (sizes_of(&self.objects, spec.size)?, sizes_of(&self.objects, spec.stride)?);
+        let (shape, strides) = (self.sizes(spec.size)?, self.sizes(spec.stride)?);
         if shape.len() != strides.len() {
             return Err(format!("a tensor of {} sizes and {} strides", shape.len(), strides.len()));
         }
         Ok((shape, strides))
+    }
+
+    fn sizes(&self, at: usize) -> Result<Vec<usize>, String> {
+        sizes_of(&self.objects, Item::Object(at))
     }
 }
 
@@ -112,6 +119,14 @@ fn get(objects: &[Object], item: Item) -> Option<&Object> {
     match item {
         Item::Object(at) => objects.get(at),
         _ => None,
+    }
+}
+
+/// The number of an object.
+fn number_of(item: Item) -> Result<usize, String> {
+    match item {
+        Item::Object(at) => Ok(at),
+        _ => Err("a plain value where text or sizes should be".to_string()),
     }
 }
 
@@ -155,8 +170,8 @@ impl Machine<'_> {
                 return self.pop();
             }
             self.step(code)?;
-            if self.objects.len() > MOST_OBJECTS || self.stack.len() > MOST_OBJECTS {
-                return Err(format!("more than {MOST_OBJECTS} objects"));
+            if self.objects.len() >= MOST_OBJECTS || self.stack.len() >= MOST_OBJECTS {
+                return Err(format!("{MOST_OBJECTS} objects are too many"));
             }
         }
     }
@@ -344,7 +359,11 @@ impl Machine<'_> {
         let negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
         let mut value = [if negative { 0xff } else { 0 }; 16];
         value[..count].copy_from_slice(bytes);
-        self.stack.push(Item::Int(i128::from_le_bytes(value)));
+        let value = i128::from_le_bytes(value);
+        match i64::try_from(value) {
+            Ok(value) => self.stack.push(Item::Int(value)),
+            Err(_) => self.make(Object::Large(Box::new(value))),
+        }
         Ok(())
     }
 
@@ -448,7 +467,7 @@ impl Machine<'_> {
             _ => return Err("a storage without a type".to_string()),
         };
         self.text_of(key)?;
-        Ok(Storage { key, dtype })
+        Ok(Storage { key: number_of(key)?, dtype })
     }
 
     fn call(&mut self, function: Item, arguments: Item) -> Step<()> {
@@ -514,14 +533,14 @@ impl Machine<'_> {
             Item::Int(offset) => usize::try_from(offset).map_err(|_| format!("{offset} is no offset"))?,
             _ => return Err("a tensor without an offset".to_string()),
         };
-        let storage = *storage;
+        let (storage, size, stride) = (*storage, number_of(size)?, number_of(stride)?);
         self.make(Object::Tensor(TensorSpec { storage, dtype, offset, size, stride }));
         Ok(())
     }
 }
 
 /// Far more than any model has; an object takes at most 64 bytes.
-const MOST_OBJECTS: usize = 1 << 22;
+const MOST_OBJECTS: usize = 1 << 21;
 
 const EMPTY: &str = "the stack is empty";
 

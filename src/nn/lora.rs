@@ -1,0 +1,196 @@
+//! Linear layers that can carry an adapter of low rank.
+#![forbid(unsafe_code)]
+
+use super::init::{self, Fan, Gain};
+use super::{Dropout, Forward, Module, Parameter, Part, PartMut, Ties, Visit, Visitor};
+use crate::error::{bail, named};
+use crate::{Result, Tensor};
+
+/// A linear layer that can carry an adapter of low rank (LoRA, Hu et al. 2021): beside the frozen weight `W` it learns two small
+/// matrices, and gives `x Wᵀ + b + scale · dropout(x) Aᵀ Bᵀ`.
+///
+/// Without an adapter it is a [`Linear`](super::Linear) layer. The adapter's parameters are called `lora_A.weight`, of shape
+/// `[rank, inputs]`, and `lora_B.weight`, of shape `[outputs, rank]`, as in PEFT. `A` begins as the weight of a linear layer does,
+/// `B` with zeros, so that the layer's values change with training alone.
+///
+/// ```
+/// use cotangent::nn::{Forward, Linear, LoraLinear, Module};
+/// use cotangent::Tensor;
+/// let mut layer = LoraLinear::from_linear(Linear::new(8, 6)?);
+/// let x = Tensor::ones([5, 8])?;
+/// let before = layer.forward(&x)?;
+/// layer.attach(2, 4.0, 0.0)?;
+/// assert!(layer.forward(&x)?.equal(&before)?);
+/// layer.forward(&x)?.sum(..)?.backward()?;
+/// let trained: Vec<String> =
+///     layer.named_parameters().into_iter().filter(|(_, p)| p.grad().is_some()).map(|(name, _)| name).collect();
+/// assert_eq!(trained, ["lora_A.weight", "lora_B.weight"]);
+/// layer.merge()?;
+/// assert!(!layer.is_adapted());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LoraLinear {
+    /// Of shape `[outputs, inputs]`, or the other way round where the layer was made so.
+    pub weight: Parameter,
+    /// Of shape `[outputs]`.
+    pub bias: Option<Parameter>,
+    /// Whether the weight is `[inputs, outputs]`.
+    transposed: bool,
+    adapter: Option<Adapter>,
+}
+
+#[derive(Debug)]
+struct Adapter {
+    a: Parameter,
+    b: Parameter,
+    scale: f64,
+    dropout: Dropout,
+}
+
+const ATTACH: &str = "LoraLinear::attach";
+const MERGE: &str = "LoraLinear::merge";
+
+impl LoraLinear {
+    /// The layer with the parameters of another, and no adapter yet.
+    pub fn from_linear(layer: super::Linear) -> LoraLinear {
+        LoraLinear { weight: layer.weight, bias: layer.bias, transposed: false, adapter: None }
+    }
+
+    /// A layer whose weight is `[inputs, outputs]`, as that of GPT-2's layers is.
+    pub(crate) fn transposed(weight: Parameter, bias: Parameter) -> LoraLinear {
+        LoraLinear { weight, bias: Some(bias), transposed: true, adapter: None }
+    }
+
+    /// The numbers of inputs and outputs.
+    pub(crate) fn features(&self) -> (usize, usize) {
+        match (self.weight.shape(), self.transposed) {
+            (&[outputs, inputs], false) | (&[inputs, outputs], true) => (inputs, outputs),
+            _ => (0, 0),
+        }
+    }
+
+    /// Freezes the layer and gives it an adapter, whose part of the result is `alpha / rank` times `dropout(x) Aᵀ Bᵀ`. It has the
+    /// dtype and the device of the weight.
+    ///
+    /// # Errors
+    /// If there is an adapter already, the rank is 0, or `alpha` or `dropout` is out of its domain; nothing is changed then.
+    #[track_caller]
+    pub fn attach(&mut self, rank: usize, alpha: f64, dropout: f64) -> Result<()> {
+        named(ATTACH, self.attach_new(rank, alpha, dropout))
+    }
+
+    fn attach_new(&mut self, rank: usize, alpha: f64, dropout: f64) -> Result<()> {
+        if self.adapter.is_some() {
+            bail!(Value, ATTACH, "there is an adapter already: merge it first");
+        }
+        if rank == 0 || !alpha.is_finite() {
+            bail!(Value, ATTACH, "rank {rank} and alpha {alpha}: the rank must be at least 1, alpha a number");
+        }
+        let (inputs, outputs) = self.features();
+        let like = (self.weight.dtype(), self.weight.device());
+        let a = init::kaiming_uniform([rank, inputs], Gain::LeakyRelu(5.0_f64.sqrt()), Fan::In)?;
+        let a = Parameter::new(a.to_dtype(like.0)?.to_device(like.1)?)?;
+        let b = Parameter::new(Tensor::zeros_with([outputs, rank], like)?)?;
+        let adapter = Adapter { a, b, scale: alpha / rank as f64, dropout: Dropout::new(dropout)? };
+        self.weight.set_requires_grad(false)?;
+        if let Some(bias) = &mut self.bias {
+            bias.set_requires_grad(false)?;
+        }
+        self.adapter = Some(adapter);
+        Ok(())
+    }
+
+    /// Whether there is an adapter.
+    pub fn is_adapted(&self) -> bool {
+        self.adapter.is_some()
+    }
+
+    /// The matrices `A` and `B`, if there is an adapter.
+    pub fn adapter(&self) -> Option<(&Parameter, &Parameter)> {
+        self.adapter.as_ref().map(|adapter| (&adapter.a, &adapter.b))
+    }
+
+    pub(crate) fn adapter_mut(&mut self) -> Option<(&mut Parameter, &mut Parameter)> {
+        self.adapter.as_mut().map(|adapter| (&mut adapter.a, &mut adapter.b))
+    }
+
+    /// Adds the adapter to the weight and takes it away: the same values at the cost of a linear layer. Weight and bias are
+    /// trained again. Without an adapter nothing happens.
+    ///
+    /// # Errors
+    /// If memory runs out; nothing is changed then.
+    #[track_caller]
+    pub fn merge(&mut self) -> Result<()> {
+        named(MERGE, self.merge_adapter())
+    }
+
+    fn merge_adapter(&mut self) -> Result<()> {
+        let Some(Adapter { a, b, scale, .. }) = &self.adapter else { return Ok(()) };
+        let delta = b.detach().matmul(&a.detach())?.mul(*scale)?;
+        let delta = if self.transposed { delta.t()? } else { delta };
+        let merged = self.weight.detach().add(&delta)?.to_dtype(self.weight.dtype())?;
+        self.weight.set(&merged)?;
+        self.adapter = None;
+        self.weight.set_requires_grad(true)?;
+        match &mut self.bias {
+            Some(bias) => bias.set_requires_grad(true),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Forward for LoraLinear {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let bias = self.bias.as_deref();
+        let plain = if self.transposed { x.linear(&self.weight.t()?, bias)? } else { x.linear(&self.weight, bias)? };
+        match &self.adapter {
+            None => Ok(plain),
+            Some(Adapter { a, b, scale, dropout }) => {
+                let low = dropout.forward(x)?.linear(a, None)?.linear(b, None)?;
+                plain.add(&low.mul(*scale)?)
+            }
+        }
+    }
+}
+
+impl Visit for LoraLinear {
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+        visitor.enter(if self.adapter.is_some() { "LoraLinear" } else { "Linear" });
+        visitor.module("weight", &self.weight);
+        visitor.module("bias", &self.bias);
+        if let Some(adapter) = &self.adapter {
+            visitor.child("lora_A", |visitor| visitor.module("weight", &adapter.a));
+            visitor.child("lora_B", |visitor| visitor.module("weight", &adapter.b));
+            visitor.module("lora_dropout", &adapter.dropout);
+        }
+    }
+
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+        visitor.enter(if self.adapter.is_some() { "LoraLinear" } else { "Linear" });
+        visitor.module("weight", &mut self.weight);
+        visitor.module("bias", &mut self.bias);
+        if let Some(Adapter { a, b, dropout, .. }) = &mut self.adapter {
+            visitor.child("lora_A", |visitor| visitor.module("weight", a));
+            visitor.child("lora_B", |visitor| visitor.module("weight", b));
+            visitor.module("lora_dropout", dropout);
+        }
+    }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<LoraLinear> {
+        let adapter = match &self.adapter {
+            None => None,
+            Some(Adapter { a, b, scale, dropout }) => Some(Adapter {
+                a: a.deep_clone_in(ties)?,
+                b: b.deep_clone_in(ties)?,
+                scale: *scale,
+                dropout: dropout.deep_clone_in(ties)?,
+            }),
+        };
+        let (weight, bias) = (self.weight.deep_clone_in(ties)?, self.bias.deep_clone_in(ties)?);
+        Ok(LoraLinear { weight, bias, transposed: self.transposed, adapter })
+    }
+}
+
+impl Module for LoraLinear {}
