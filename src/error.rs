@@ -240,8 +240,10 @@ impl Error {
 
     /// The same with something before the message: what the caller was at.
     pub(crate) fn context(mut self, context: impl fmt::Display) -> Error {
-        if let Cause::Message(message) = &mut self.0.cause {
-            *message = format!("{context}: {message}");
+        match &mut self.0.cause {
+            Cause::Message(text) | Cause::Io(text, _) => *text = format!("{context}: {text}"),
+            // It has figures in place of a message.
+            Cause::OutOfMemory(_) => {}
         }
         self
     }

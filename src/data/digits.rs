@@ -3,6 +3,7 @@
 //! "Optical Recognition of Handwritten Digits", E. Alpaydin and C. Kaynak, 1998, UCI Machine Learning Repository, under
 //! CC BY 4.0: the 1797 images of its test part, written by 13 people. Each image is 64 counts of ink from 0 to 16.
 
+use super::Dataset;
 use crate::error::bail;
 use crate::{Generator, Result, Tensor};
 use cotangent_macros::named;
@@ -118,6 +119,23 @@ impl Digits {
     #[named]
     pub fn batches(&self, size: usize, generator: &mut Generator) -> Result<Vec<Tensor>> {
         shuffled(self.len(), generator)?.split(size, 0)
+    }
+}
+
+/// The items are pairs of an image and its digit.
+impl Dataset for Digits {
+    type Item = (Tensor, Tensor);
+
+    fn len(&self) -> usize {
+        Digits::len(self)
+    }
+
+    fn get_item(&self, index: usize) -> Result<(Tensor, Tensor)> {
+        Ok((self.images.get_item(index)?, self.labels.get_item(index)?))
+    }
+
+    fn get_batch(&self, indices: &[usize]) -> Result<(Tensor, Tensor)> {
+        Ok((self.images.get_batch(indices)?, self.labels.get_batch(indices)?))
     }
 }
 

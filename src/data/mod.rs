@@ -1,17 +1,75 @@
-//! Data sets that come with the crate.
+//! Data: datasets, the loader that makes batches of them, and sources.
 //!
 //! ```
-//! use cotangent::{Generator, data};
+//! use cotangent::data::{self, DataLoader, DataLoaderOptions};
 //! let (train, test) = data::digits()?.split(360, 0)?;
-//! for batch in train.batches(32, &mut Generator::seed(1))? {
-//!     let batch = train.pick(&batch)?;
-//!     assert_eq!(batch.images.shape()[1], 64);
+//! let options = DataLoaderOptions::new().batch_size(32).shuffle(true).seed(1).num_workers(2);
+//! let loader = DataLoader::new_with(train, options)?;
+//! for batch in &loader {
+//!     let (images, labels) = batch?;
+//!     assert_eq!((images.shape()[1], images.shape()[0]), (64, labels.numel()));
 //! }
 //! # assert_eq!(test.len(), 360);
 //! # Ok::<(), cotangent::Error>(())
 //! ```
+//!
+//! A [`Dataset`] has items by index. Tensors, tuples of tensors, `Vec`s and slices are datasets; so is what
+//! [`map`](Dataset::map), [`subset`](Dataset::subset), [`zip`](Dataset::zip), [`ConcatDataset`] and [`random_split`] make
+//! of them. An [`IterableDataset`] has items one after the other. A [`DataLoader`] makes batches of either by [`Collate`]
+//! or by a function, in the order of a [`Sampler`], with threads if asked for, on a device if asked for.
+//!
+//! | from | by |
+//! | --- | --- |
+//! | memory | a [`Tensor`](crate::Tensor), a tuple of them, [`TensorDataset`], a `Vec`, [`from_fn`] |
+//! | CSV files | [`Csv`] |
+//! | lines of JSON | [`Jsonl`] |
+//! | IDX files, gzipped or not | [`idx`], [`Mnist`] |
+//! | text | [`Windows`] over [bytes](Windows::bytes), [characters](Vocabulary) or tokens |
+//! | JPEG and PNG files | `ImageFolder`, with the feature `image`, and [`transforms`] |
+//! | tokens of words and their parts | `Tokenizer`, with the feature `tokenizers` |
+//! | this crate | [`digits`] |
 #![forbid(unsafe_code)]
 
+mod collate;
+mod csv;
+mod dataset;
 mod digits;
+mod draw;
+mod files;
+pub mod idx;
+mod image;
+mod iterable;
+mod jobs;
+mod jsonl;
+mod loader;
+mod loader_options;
+mod mnist;
+mod parts;
+mod position;
+mod sampler;
+mod text;
+#[cfg(feature = "tokenizers")]
+mod tokenizer;
+mod workers;
 
+pub use collate::{Batch, Collate};
+pub use csv::{Csv, CsvColumn, CsvOptions};
+pub use dataset::{Dataset, FromFn, Map, TensorDataset, Zip, from_fn};
 pub use digits::{Digits, digits};
+#[cfg(feature = "image")]
+pub use image::ImageFolder;
+pub use image::{Image, Interpolation, transforms};
+pub use iterable::{ChainDataset, Items, IterableDataset, MapItems, ShuffleBuffer};
+pub use jsonl::{Jsonl, JsonlStream};
+pub use loader::{DataLoader, DataLoaderIter};
+pub use loader_options::DataLoaderOptions;
+pub use mnist::{Mnist, Part};
+pub use parts::{ConcatDataset, SplitSize, Subset, random_split};
+pub use position::DataLoaderState;
+pub use sampler::{
+    BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
+    WeightedRandomSampler,
+};
+pub use text::{Vocabulary, Windows};
+#[cfg(feature = "tokenizers")]
+pub use tokenizer::Tokenizer;

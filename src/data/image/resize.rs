@@ -1,0 +1,281 @@
+//! Resizing, by the filters and the arithmetic of PIL: first along rows, then along columns, in integers with 22 bits after
+//! the point, rounded to bytes after each pass. The filter is as wide as the pixels it goes over, so nothing aliases.
+
+use super::{Image, MOST_BYTES};
+use crate::Result;
+use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::error::bail;
+use cotangent_macros::named;
+use std::ops::Range;
+
+/// How pixels of another size are made of those of an image.
+///
+/// ```
+/// use cotangent::data::{Image, Interpolation};
+/// let image = Image::new(vec![0, 100, 200, 255], 2, 2, 1)?;
+/// assert_eq!(image.resize(1, 1, Interpolation::Bilinear)?.pixels(), [139]);
+/// assert_eq!(image.resize(1, 4, Interpolation::Nearest)?.pixels(), [200, 200, 255, 255]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interpolation {
+    /// The pixel that is there.
+    Nearest,
+    /// By distance, over 2 pixels each way.
+    #[default]
+    Bilinear,
+    /// A cubic, over 4 pixels each way.
+    Bicubic,
+    /// A windowed sinc, over 6 pixels each way.
+    Lanczos,
+}
+
+impl Interpolation {
+    /// How far the filter reaches to each side, in pixels of the larger of the two sizes.
+    fn support(self) -> f64 {
+        match self {
+            Interpolation::Nearest => 0.0,
+            Interpolation::Bilinear => 1.0,
+            Interpolation::Bicubic => 2.0,
+            Interpolation::Lanczos => 3.0,
+        }
+    }
+
+    /// The weight of a pixel at a distance.
+    fn weight(self, distance: f64) -> f64 {
+        let x = distance.abs();
+        match self {
+            _ if x >= self.support() => 0.0,
+            Interpolation::Nearest => 1.0,
+            Interpolation::Bilinear => 1.0 - x,
+            // With a = -0.5.
+            Interpolation::Bicubic if x < 1.0 => (1.5 * x - 2.5) * x * x + 1.0,
+            Interpolation::Bicubic => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
+            Interpolation::Lanczos => sinc(x) * sinc(x / 3.0),
+        }
+    }
+}
+
+fn sinc(x: f64) -> f64 {
+    let x = x * std::f64::consts::PI;
+    if x == 0.0 { 1.0 } else { x.sin() / x }
+}
+
+/// Bits after the point of a weight: a sum of bytes times weights fits 32 bits.
+const FRACTION: u32 = 22;
+
+/// For each new pixel the old ones it is made of, and their weights.
+struct Filter {
+    ranges: Vec<Range<usize>>,
+    /// As many for each pixel as the widest range has.
+    weights: Vec<i32>,
+    most: usize,
+}
+
+impl Filter {
+    fn new(interpolation: Interpolation, from: usize, to: usize) -> Filter {
+        let scale = from as f64 / to as f64;
+        let stretch = scale.max(1.0);
+        let support = interpolation.support() * stretch;
+        let most = support.ceil() as usize * 2 + 1;
+        let (mut ranges, mut weights) = (Vec::with_capacity(to), vec![0; to * most]);
+        let mut exact = Vec::with_capacity(most);
+        for (at, weights) in weights.chunks_exact_mut(most).enumerate() {
+            let center = (at as f64 + 0.5) * scale;
+            // Towards zero, as below zero there is nothing.
+            let start = (center - support + 0.5) as usize;
+            let end = ((center + support + 0.5) as usize).min(from).min(start + most);
+            exact.clear();
+            exact.extend((start..end).map(|x| interpolation.weight((x as f64 - center + 0.5) / stretch)));
+            let total: f64 = exact.iter().sum();
+            for (weight, exact) in weights.iter_mut().zip(&exact) {
+                let exact = if total == 0.0 { *exact } else { exact / total };
+                let scaled = exact * f64::from(1 << FRACTION);
+                *weight = if scaled < 0.0 { (scaled - 0.5) as i32 } else { (scaled + 0.5) as i32 };
+            }
+            ranges.push(start..end);
+        }
+        Filter { ranges, weights, most }
+    }
+
+    fn of(&self, at: usize) -> (Range<usize>, &[i32]) {
+        let range = self.ranges[at].clone();
+        let weights = &self.weights[at * self.most..][..range.len()];
+        (range, weights)
+    }
+}
+
+#[inline(always)]
+fn to_byte(sum: i32) -> u8 {
+    (sum >> FRACTION).clamp(0, 255) as u8
+}
+
+/// A part of an image.
+#[derive(Clone, Copy)]
+pub(super) struct Crop {
+    pub(super) top: usize,
+    pub(super) left: usize,
+    pub(super) height: usize,
+    pub(super) width: usize,
+}
+
+impl Image {
+    /// The image in another size.
+    ///
+    /// # Errors
+    /// If a size is 0, or the result has more than 2³⁰ bytes.
+    #[named("resize")]
+    pub fn resize(&self, height: usize, width: usize, interpolation: Interpolation) -> Result<Image> {
+        let all = Crop { top: 0, left: 0, height: self.height, width: self.width };
+        self.resize_part(all, height, width, interpolation)
+    }
+
+    /// A part of the image, which must lie in it, in another size.
+    pub(super) fn resize_part(
+        &self,
+        crop: Crop,
+        height: usize,
+        width: usize,
+        interpolation: Interpolation,
+    ) -> Result<Image> {
+        let bytes = height.checked_mul(width).and_then(|n| n.checked_mul(self.channels));
+        let rows = crop.height.checked_mul(width).and_then(|n| n.checked_mul(self.channels));
+        if height == 0 || width == 0 || bytes.max(rows).is_none_or(|bytes| bytes > MOST_BYTES) || bytes.is_none() {
+            let from = (crop.height, crop.width);
+            bail!(Value, "resize", "an image of {from:?} pixels is not resized to {:?}", (height, width));
+        }
+        if (height, width) == (crop.height, crop.width) {
+            return Ok(self.part(crop));
+        }
+        if interpolation == Interpolation::Nearest {
+            return Ok(self.nearest(crop, height, width));
+        }
+        let columns = (width != crop.width).then(|| Filter::new(interpolation, crop.width, width));
+        let rows = (height != crop.height).then(|| Filter::new(interpolation, crop.height, height));
+        // Only rows that the second pass reads go through the first.
+        let needed = rows.as_ref().map_or(0..crop.height, |rows| {
+            let start = rows.ranges.iter().map(|range| range.start).min().unwrap_or(0);
+            start..rows.ranges.iter().map(|range| range.end).max().unwrap_or(0)
+        });
+        let part = Crop { top: crop.top + needed.start, height: needed.len(), ..crop };
+        let narrow = match &columns {
+            Some(columns) => dispatch(AlongRows { image: self, part, filter: columns, width }),
+            None => self.part(part),
+        };
+        Ok(match &rows {
+            Some(rows) => dispatch(AlongColumns { image: &narrow, first: needed.start, filter: rows, height }),
+            None => narrow,
+        })
+    }
+
+    /// The pixels of a part that lies in the image.
+    pub(super) fn part(&self, crop: Crop) -> Image {
+        let (start, line) = (crop.left * self.channels, crop.width * self.channels);
+        let rows = (crop.top..crop.top + crop.height).flat_map(|y| &self.row(y)[start..start + line]);
+        Image::made(rows.copied().collect(), crop.height, crop.width, self.channels)
+    }
+
+    fn nearest(&self, crop: Crop, height: usize, width: usize) -> Image {
+        let c = self.channels;
+        let at = |to: usize, from: usize, size: usize| {
+            (((to as f64 + 0.5) * (from as f64 / size as f64)) as usize).min(from - 1)
+        };
+        let columns: Vec<usize> = (0..width).map(|x| (crop.left + at(x, crop.width, width)) * c).collect();
+        let mut pixels = Vec::with_capacity(height * width * c);
+        for y in 0..height {
+            let row = self.row(crop.top + at(y, crop.height, height));
+            columns.iter().for_each(|&x| pixels.extend_from_slice(&row[x..x + c]));
+        }
+        Image::made(pixels, height, width, c)
+    }
+}
+
+struct AlongRows<'a> {
+    image: &'a Image,
+    part: Crop,
+    filter: &'a Filter,
+    width: usize,
+}
+
+impl Job for AlongRows<'_> {
+    type Output = Image;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Image {
+        let AlongRows { image, part, filter, width } = self;
+        let (c, start) = (image.channels, part.left * image.channels);
+        let mut pixels = vec![0; part.height * width * c];
+        // A pixel of three channels is read with a fourth byte, which the last of the image has not: so rows are copied.
+        let mut line = vec![0; part.width * c + 1];
+        for (y, out) in pixels.chunks_exact_mut(width * c).enumerate() {
+            let bytes = part.width * c;
+            line[..bytes].copy_from_slice(&image.row(part.top + y)[start..start + bytes]);
+            if c == 3 {
+                rgb_row(&line, filter, out);
+            } else {
+                gray_row(&line, filter, out);
+            }
+        }
+        Image::made(pixels, part.height, width, c)
+    }
+}
+
+/// `out` is (width, 3), `line` (old width, 3) and a byte.
+#[inline(always)]
+fn rgb_row(line: &[u8], filter: &Filter, out: &mut [u8]) {
+    for (at, out) in out.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+        let (range, weights) = filter.of(at);
+        let mut sums = [1_i32 << (FRACTION - 1); 4];
+        // Pixels begin three bytes after each other, so that windows of four overlap.
+        let bytes = line[3 * range.start..].windows(4).step_by(3);
+        for (pixel, &weight) in bytes.zip(weights) {
+            for lane in 0..4 {
+                sums[lane] += i32::from(pixel[lane]) * weight;
+            }
+        }
+        *out = [to_byte(sums[0]), to_byte(sums[1]), to_byte(sums[2])];
+    }
+}
+
+#[inline(always)]
+fn gray_row(line: &[u8], filter: &Filter, out: &mut [u8]) {
+    for (at, out) in out.iter_mut().enumerate() {
+        let (range, weights) = filter.of(at);
+        let sum: i32 = line[range].iter().zip(weights).map(|(&x, weight)| i32::from(x) * weight).sum();
+        *out = to_byte(sum + (1 << (FRACTION - 1)));
+    }
+}
+
+struct AlongColumns<'a> {
+    /// Rows of the whole image from `first` on.
+    image: &'a Image,
+    first: usize,
+    filter: &'a Filter,
+    height: usize,
+}
+
+impl Job for AlongColumns<'_> {
+    type Output = Image;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Image {
+        let AlongColumns { image, first, filter, height } = self;
+        let line = image.width * image.channels;
+        let mut pixels = vec![0; height * line];
+        let mut sums = vec![0; line];
+        for (at, out) in pixels.chunks_exact_mut(line).enumerate() {
+            let (range, weights) = filter.of(at);
+            sums.fill(1_i32 << (FRACTION - 1));
+            for (y, &weight) in range.zip(weights) {
+                for (sum, &x) in sums.iter_mut().zip(image.row(y - first)) {
+                    *sum += i32::from(x) * weight;
+                }
+            }
+            for (out, &sum) in out.iter_mut().zip(&sums) {
+                *out = to_byte(sum);
+            }
+        }
+        Image::made(pixels, height, image.width, image.channels)
+    }
+}

@@ -1,0 +1,64 @@
+//! Where a loader is, to be saved.
+
+use crate::Result;
+use crate::error::err;
+use cotangent_macros::named;
+use serde_json::{Value, json};
+
+/// Where a [`DataLoader`](super::DataLoader) is: what [`state`](super::DataLoader::state) gives and
+/// [`restore`](super::DataLoader::restore) takes. As text it is a line of JSON.
+///
+/// ```
+/// use cotangent::data::{DataLoader, DataLoaderState};
+/// let state = DataLoader::new(vec![1, 2, 3], 2)?.state();
+/// assert_eq!(DataLoaderState::from_json(&state.to_json())?, state);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataLoaderState {
+    /// The seed of the loader, from which the order of each epoch follows.
+    pub seed: u64,
+    /// The epoch, counted from 0.
+    pub epoch: usize,
+    /// How many batches of the epoch were handed out.
+    pub position: usize,
+    /// Items in a batch.
+    pub batch_size: usize,
+    /// Items in the dataset, where that is known.
+    pub items: Option<usize>,
+}
+
+impl DataLoaderState {
+    /// The state as text.
+    pub fn to_json(&self) -> String {
+        let DataLoaderState { seed, epoch, position, batch_size, items } = self;
+        json!({"seed": seed, "epoch": epoch, "position": position, "batch_size": batch_size, "items": items})
+            .to_string()
+    }
+
+    /// The state that [`to_json`](Self::to_json) wrote.
+    ///
+    /// # Errors
+    /// If the text is something else.
+    #[named("DataLoaderState::from_json")]
+    pub fn from_json(text: &str) -> Result<DataLoaderState> {
+        const OP: &str = "DataLoaderState::from_json";
+        let value: Value = serde_json::from_str(text).map_err(|e| err!(Format, OP, "{e}"))?;
+        let number = |name: &str| {
+            let wrong = || err!(Format, OP, "{name:?} is {}, not a number of it", value[name]);
+            value[name].as_u64().ok_or_else(wrong)
+        };
+        let size = |name: &str| {
+            let number = number(name)?;
+            usize::try_from(number).map_err(|_| err!(Format, OP, "{name:?} is too large: {number}"))
+        };
+        Ok(DataLoaderState {
+            seed: number("seed")?,
+            epoch: size("epoch")?,
+            position: size("position")?,
+            batch_size: size("batch_size")?,
+            items: if value["items"].is_null() { None } else { Some(size("items")?) },
+        })
+    }
+}
