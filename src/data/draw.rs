@@ -50,6 +50,11 @@ pub(super) fn item<T>(index: usize, f: impl FnOnce() -> Result<T>) -> Result<T> 
     made.map_err(|error| of_item(index, error))
 }
 
+/// Makes a batch by `f`, under a generator that belongs to its number. Those of its items are others.
+pub(super) fn batch<T>(key: u64, number: usize, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    with_generator(&mut Generator::seed(mix(!key, number as u64)), f)
+}
+
 /// An error as one of an item.
 pub(super) fn of_item(index: usize, error: Error) -> Error {
     error.inside().context(format_args!("item {index}"))

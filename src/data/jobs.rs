@@ -93,15 +93,18 @@ pub(super) fn batches(items: usize, batch_size: usize, drop_last: bool) -> usize
 pub(super) struct IndexedJobs<B> {
     pub(super) dataset: Arc<dyn Indexed<B>>,
     pub(super) order: Order,
+    /// The seed of the epoch.
+    pub(super) key: u64,
+    /// The number of the next batch.
     pub(super) at: usize,
 }
 
 impl<B: 'static> Jobs<B> for IndexedJobs<B> {
     fn next(&mut self) -> Option<Job<B>> {
-        let indices = self.order.batch(self.at)?.to_vec();
+        let (key, number, dataset) = (self.key, self.at, self.dataset.clone());
+        let indices = self.order.batch(number)?.to_vec();
         self.at += 1;
-        let dataset = self.dataset.clone();
-        Some(Box::new(move || dataset.fetch(&indices)))
+        Some(Box::new(move || draw::batch(key, number, || dataset.fetch(&indices))))
     }
 }
 
@@ -122,7 +125,8 @@ where
         let mut generator = Generator::seed(epoch.key);
         let items = with_generator(&mut generator, || self.0.iter())?;
         let (epoch, collate) = (epoch.clone(), self.1.clone());
-        Ok(Box::new(IterableJobs { items, collate, epoch, generator, batch_size, drop_last, taken: 0, ended: false }))
+        let (taken, batches, ended) = (0, 0, false);
+        Ok(Box::new(IterableJobs { items, collate, epoch, generator, batch_size, drop_last, taken, batches, ended }))
     }
 }
 
@@ -134,7 +138,9 @@ struct IterableJobs<T, F> {
     generator: Generator,
     batch_size: usize,
     drop_last: bool,
+    /// Items and batches that were taken.
     taken: usize,
+    batches: usize,
     ended: bool,
 }
 
@@ -159,8 +165,9 @@ impl<T: 'static, B, F: Fn(Vec<T>) -> Result<B> + Send + Sync + 'static> Jobs<B> 
         if batch.is_empty() || (self.drop_last && batch.len() < self.batch_size) {
             return None;
         }
-        let collate = self.collate.clone();
-        // A batch of items that are not Send is made by the thread that has taken them.
-        Some(Box::new(move || collate(batch)))
+        let (key, number, collate) = (self.epoch.key, self.batches, self.collate.clone());
+        self.batches += 1;
+        // Made by the thread that has taken the items, as they need not be `Send`.
+        Some(Box::new(move || draw::batch(key, number, || collate(batch))))
     }
 }

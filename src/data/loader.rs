@@ -368,7 +368,7 @@ impl<B: Send + 'static> DataLoader<B> {
             Source::Indexed(dataset) => {
                 let order = self.order(dataset.len(), number, &mut Generator::seed(epoch.key))?;
                 left = Some(order.len().saturating_sub(position));
-                Box::new(IndexedJobs { dataset: dataset.clone(), order, at: position })
+                Box::new(IndexedJobs { dataset: dataset.clone(), order, key: epoch.key, at: position })
             }
             Source::Iterable(dataset) => {
                 let mut jobs = dataset.open(&epoch, self.batch_size(), self.options.drop_last)?;

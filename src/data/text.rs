@@ -76,7 +76,7 @@ impl Windows {
         Ok(self)
     }
 
-    /// Whether all tokens fit: the number of windows is of those that are full.
+    /// The tokens of a window, or those `after` later.
     fn at(&self, index: usize, after: usize) -> Result<Tensor> {
         let part = self.tokens.narrow(0, (index * self.stride + after) as isize, self.length)?;
         part.to_dtype(DType::I64)
@@ -119,7 +119,6 @@ pub struct Vocabulary {
 impl Vocabulary {
     /// The characters of a text.
     pub fn of(text: &str) -> Vocabulary {
-        // A set would be larger than the text for short ones, and sorting a copy of long ones takes longer.
         let mut characters: Vec<char> = Vec::new();
         for c in text.chars() {
             if let Err(at) = characters.binary_search(&c) {
