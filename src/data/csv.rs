@@ -5,7 +5,6 @@ use crate::error::{bail, err};
 use crate::{Error, Result, Tensor};
 use cotangent_macros::named;
 use std::fmt::{self, Display};
-use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -83,7 +82,8 @@ pub struct Csv {
     from: String,
     names: Vec<String>,
     missing: Vec<String>,
-    rows: Vec<csv::StringRecord>,
+    /// Each with its line.
+    rows: Vec<(usize, csv::StringRecord)>,
     columns: usize,
 }
 
@@ -145,7 +145,7 @@ impl Csv {
     #[named("Csv::open")]
     pub fn open_with(path: impl AsRef<Path>, options: impl Into<CsvOptions>) -> Result<Csv> {
         let path = path.as_ref();
-        read(files::open(OP, path)?.reader, &options.into(), path.display().to_string())
+        read(&files::read_all(OP, path)?, &options.into(), path.display().to_string())
     }
 
     /// The table in a text.
@@ -190,9 +190,9 @@ impl Csv {
     pub fn column<'a, T: FromStr<Err: Display>>(&self, column: impl Into<CsvColumn<'a>>) -> Result<Vec<T>> {
         let column = column.into();
         let at = self.find(column)?;
-        let cells = self.rows.iter().map(|row| {
+        let cells = self.rows.iter().map(|(line, row)| {
             let cell = row.get(at).unwrap_or("");
-            cell.parse().map_err(|e| self.wrong(row, column, cell, &e))
+            cell.parse().map_err(|e| self.wrong(*line, column, cell, &e))
         });
         cells.collect()
     }
@@ -205,9 +205,9 @@ impl Csv {
     pub fn integers<'a>(&self, column: impl Into<CsvColumn<'a>>) -> Result<Tensor> {
         let column = column.into();
         let at = self.find(column)?;
-        let cells = self.rows.iter().map(|row| {
+        let cells = self.rows.iter().map(|(line, row)| {
             let cell = row.get(at).unwrap_or("");
-            cell.trim().parse().map_err(|e| self.wrong(row, column, cell, &e))
+            cell.trim().parse().map_err(|e| self.wrong(*line, column, cell, &e))
         });
         Tensor::from_vec(cells.collect::<Result<Vec<i64>>>()?, [self.len()])
     }
@@ -221,20 +221,20 @@ impl Csv {
         let columns = columns.into_iter().map(Into::into).map(|column| Ok((column, self.find(column)?)));
         let columns: Vec<(CsvColumn, usize)> = columns.collect::<Result<_>>()?;
         let mut numbers = Vec::with_capacity(self.len() * columns.len());
-        for row in &self.rows {
+        for (line, row) in &self.rows {
             for &(column, at) in &columns {
-                numbers.push(self.number(row, column, row.get(at).unwrap_or(""))?);
+                numbers.push(self.number(*line, column, row.get(at).unwrap_or(""))?);
             }
         }
         Tensor::from_vec(numbers, [self.len(), columns.len()])
     }
 
-    fn number(&self, row: &csv::StringRecord, column: CsvColumn<'_>, cell: &str) -> Result<f32> {
+    fn number(&self, line: usize, column: CsvColumn<'_>, cell: &str) -> Result<f32> {
         let cell = cell.trim();
         if self.missing.iter().any(|missing| missing == cell) {
             return Ok(f32::NAN);
         }
-        cell.parse().map_err(|e| self.wrong(row, column, cell, &e))
+        cell.parse().map_err(|e| self.wrong(line, column, cell, &e))
     }
 
     /// A column of words: the number of each, `[rows]` as `i64`, and the words in their order.
@@ -244,7 +244,7 @@ impl Csv {
     #[named("Csv::categories")]
     pub fn categories<'a>(&self, column: impl Into<CsvColumn<'a>>) -> Result<(Tensor, Vec<String>)> {
         let at = self.find(column.into())?;
-        let cells = || self.rows.iter().map(|row| row.get(at).unwrap_or(""));
+        let cells = || self.rows.iter().map(|(_, row)| row.get(at).unwrap_or(""));
         let mut words: Vec<&str> = cells().collect();
         words.sort_unstable();
         words.dedup();
@@ -271,36 +271,68 @@ impl Csv {
         }
     }
 
-    fn wrong(&self, row: &csv::StringRecord, column: CsvColumn<'_>, cell: &str, why: &dyn Display) -> Error {
-        let line = row.position().map_or(0, csv::Position::line);
+    fn wrong(&self, line: usize, column: CsvColumn<'_>, cell: &str, why: &dyn Display) -> Error {
         err!(Format, "Csv", "{}, line {line}, {column}: {cell:?}: {why}", self.from)
     }
 }
 
-fn read(reader: impl Read, options: &CsvOptions, from: String) -> Result<Csv> {
+fn read(text: &[u8], options: &CsvOptions, from: String) -> Result<Csv> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(options.delimiter)
         .has_headers(options.header)
         .comment(options.comment)
-        .from_reader(reader);
-    let failed = |e: csv::Error| err!(Format, OP, "{from}: {}", said(&e));
+        .from_reader(text);
+    let mut lines = Lines { text, comment: options.comment, at: 0, line: 1 };
     let mut names = Vec::new();
     if options.header {
-        names = reader.headers().map_err(failed)?.iter().map(str::to_string).collect();
+        let header = reader.headers().map_err(|e| err!(Format, OP, "{from}: {}", said(&e, &mut lines)))?;
+        names = header.iter().map(str::to_string).collect();
     }
-    let rows: Vec<csv::StringRecord> = reader.records().collect::<csv::Result<_>>().map_err(failed)?;
-    let columns = if options.header { names.len() } else { rows.first().map_or(0, csv::StringRecord::len) };
+    let mut rows = Vec::new();
+    for row in reader.records() {
+        let row = row.map_err(|e| err!(Format, OP, "{from}: {}", said(&e, &mut lines)))?;
+        rows.push((row.position().map_or(0, |position| lines.of(position)), row));
+    }
+    let columns = if options.header { names.len() } else { rows.first().map_or(0, |(_, row)| row.len()) };
     Ok(Csv { from, names, missing: options.missing.clone(), rows, columns })
 }
 
+/// The lines of rows, which are asked for in their order. The reader's own position of a row is before the empty lines and
+/// comments that come before it.
+struct Lines<'a> {
+    text: &'a [u8],
+    comment: Option<u8>,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    fn of(&mut self, position: &csv::Position) -> usize {
+        let mut start = usize::try_from(position.byte()).unwrap_or(usize::MAX).min(self.text.len());
+        while let Some(&byte) = self.text.get(start) {
+            match byte {
+                b'\n' | b'\r' => start += 1,
+                _ if Some(byte) == self.comment => {
+                    start +=
+                        self.text[start..].iter().position(|&byte| byte == b'\n').unwrap_or(self.text.len() - start);
+                }
+                _ => break,
+            }
+        }
+        self.line += self.text[self.at.min(start)..start].iter().filter(|&&byte| byte == b'\n').count();
+        self.at = start;
+        self.line
+    }
+}
+
 /// An error of the reader, with the line first.
-fn said(error: &csv::Error) -> String {
+fn said(error: &csv::Error, lines: &mut Lines<'_>) -> String {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { pos: Some(pos), expected_len, len } => {
-            format!("line {} has {len} cells, and the first line has {expected_len}", pos.line())
+            format!("line {} has {len} cells, and the first line has {expected_len}", lines.of(pos))
         }
         csv::ErrorKind::Utf8 { pos: Some(pos), err } => {
-            format!("line {}, column {}: {err}", pos.line(), err.field())
+            format!("line {}, column {}: {err}", lines.of(pos), err.field())
         }
         _ => error.to_string(),
     }

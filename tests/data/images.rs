@@ -193,9 +193,10 @@ mod files {
         assert_eq!(Image::decode(PNG)?, image(&decoded["small.png"])?);
         let (got, expected) = (Image::decode(JPEG)?, image(&decoded["small.jpg"])?);
         assert_eq!((got.height(), got.width()), (expected.height(), expected.width()));
-        // Decoders may round differently.
-        let off = got.pixels().iter().zip(expected.pixels()).map(|(a, b)| a.abs_diff(*b)).max();
-        assert!(off <= Some(4), "off by {off:?}");
+        // Decoders round differently, and fill in colors of which there is one for four pixels in ways of their own.
+        let off = got.pixels().iter().zip(expected.pixels()).map(|(a, b)| f64::from(a.abs_diff(*b)));
+        let (most, mean) = (off.clone().fold(0.0, f64::max), off.sum::<f64>() / got.pixels().len() as f64);
+        assert!(most <= 12.0 && mean < 1.0, "off by {most} at most, {mean} on average");
         Ok(())
     }
 

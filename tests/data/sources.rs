@@ -164,6 +164,9 @@ fn csv_errors_have_lines() -> Result<()> {
     assert_fails_with(table.numbers(["depth"]), &["\"depth\"", "\"length\""]);
     assert_fails_with(table.numbers([4]), &["no column 4 among 4"]);
     assert_fails_with(Csv::parse("a,b\n1,2\n\n3\n4,5\n", CsvOptions::new()), &["line 4 has 1 cells", "2"]);
+    let text = "# one\r\na,b\r\n\r\n\"1\n\",2\r\n# five\r\nx,3\r\n";
+    let table = Csv::parse(text, CsvOptions::new().comment(b'#'))?;
+    assert_fails_with(table.numbers(["a"]).and(table.numbers(["a"])), &["line 7", "\"x\""]);
     assert_fails_with(Csv::parse("a,a\n1,2\n", CsvOptions::new())?.numbers(["a"]), &["several columns", "\"a\""]);
     let folder = Folder::new("bad-csv");
     assert_fails_with(Csv::open(folder.file("bytes.csv", b"a,b\n1,\xff\n")), &["Csv::open", "bytes.csv", "line 2"]);

@@ -131,16 +131,18 @@ fn to_hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     }
     let range = f32::from(most - least);
     let [red, green, blue] = [r, g, b].map(|x| f32::from(most - x) / range);
+    // In double precision, but each result is kept in single, as in PIL.
+    let (red, green, blue) = (f64::from(red), f64::from(green), f64::from(blue));
     let hue = if r == most {
         blue - green
     } else if g == most {
         2.0 + red - blue
     } else {
         4.0 + green - red
-    };
-    let hue = (f64::from(hue) / 6.0 + 1.0) % 1.0;
+    } as f32;
+    let hue = ((f64::from(hue) / 6.0 + 1.0) % 1.0) as f32;
     let saturation = range / f32::from(most);
-    [(hue * 255.0) as u8, (f64::from(saturation) * 255.0) as u8, most]
+    [(f64::from(hue) * 255.0) as u8, (f64::from(saturation) * 255.0) as u8, most]
 }
 
 fn to_rgb([h, s, v]: [u8; 3]) -> [u8; 3] {

@@ -1,5 +1,6 @@
-//! Resizing, by the filters and the arithmetic of PIL: first along rows, then along columns, in integers with 22 bits after
-//! the point, rounded to bytes after each pass. The filter is as wide as the pixels it goes over, so nothing aliases.
+//! Resizing, by the filters and the arithmetic of PIL: first along rows, then along columns, but the other way round where rows
+//! get longer and columns shorter; in integers with 22 bits after the point, rounded to bytes after each pass. The filter
+//! is as wide as the pixels it goes over, so nothing aliases.
 
 use super::{Image, MOST_BYTES};
 use crate::Result;
@@ -127,8 +128,7 @@ impl Image {
     /// If a size is 0, or the result has more than 2³⁰ bytes.
     #[named("resize")]
     pub fn resize(&self, height: usize, width: usize, interpolation: Interpolation) -> Result<Image> {
-        let all = Crop { top: 0, left: 0, height: self.height, width: self.width };
-        self.resize_part(all, height, width, interpolation)
+        self.resize_part(self.all(), height, width, interpolation)
     }
 
     /// A part of the image, which must lie in it, in another size.
@@ -151,22 +151,37 @@ impl Image {
         if interpolation == Interpolation::Nearest {
             return Ok(self.nearest(crop, height, width));
         }
-        let columns = (width != crop.width).then(|| Filter::new(interpolation, crop.width, width));
-        let rows = (height != crop.height).then(|| Filter::new(interpolation, crop.height, height));
-        // Only rows that the second pass reads go through the first.
-        let needed = rows.as_ref().map_or(0..crop.height, |rows| {
-            let start = rows.ranges.iter().map(|range| range.start).min().unwrap_or(0);
-            start..rows.ranges.iter().map(|range| range.end).max().unwrap_or(0)
-        });
-        let part = Crop { top: crop.top + needed.start, height: needed.len(), ..crop };
-        let narrow = match &columns {
-            Some(columns) => dispatch(AlongRows { image: self, part, filter: columns, width }),
-            None => self.part(part),
-        };
-        Ok(match &rows {
-            Some(rows) => dispatch(AlongColumns { image: &narrow, first: needed.start, filter: rows, height }),
-            None => narrow,
+        let along_rows = (width != crop.width).then(|| Filter::new(interpolation, crop.width, width));
+        let along_columns = (height != crop.height).then(|| Filter::new(interpolation, crop.height, height));
+        Ok(match (along_rows, along_columns) {
+            (None, None) => self.part(crop),
+            (Some(rows), None) => self.along_rows(crop, &rows),
+            (None, Some(columns)) => self.along_columns(crop, &columns, 0),
+            (Some(rows), Some(columns)) if width > crop.width && height < crop.height => {
+                let low = self.along_columns(crop, &columns, 0);
+                low.along_rows(low.all(), &rows)
+            }
+            (Some(rows), Some(columns)) => {
+                // Only rows that the second pass reads go through the first.
+                let start = columns.ranges.iter().map(|range| range.start).min().unwrap_or(0);
+                let end = columns.ranges.iter().map(|range| range.end).max().unwrap_or(0);
+                let narrow = self.along_rows(Crop { top: crop.top + start, height: end - start, ..crop }, &rows);
+                narrow.along_columns(narrow.all(), &columns, start)
+            }
         })
+    }
+
+    fn all(&self) -> Crop {
+        Crop { top: 0, left: 0, height: self.height, width: self.width }
+    }
+
+    fn along_rows(&self, part: Crop, filter: &Filter) -> Image {
+        dispatch(AlongRows { image: self, part, filter })
+    }
+
+    /// The filter counts the rows of the part from `first` on.
+    fn along_columns(&self, part: Crop, filter: &Filter, first: usize) -> Image {
+        dispatch(AlongColumns { image: self, part, filter, first })
     }
 
     /// The pixels of a part that lies in the image.
@@ -178,13 +193,16 @@ impl Image {
 
     fn nearest(&self, crop: Crop, height: usize, width: usize) -> Image {
         let c = self.channels;
-        let at = |to: usize, from: usize, size: usize| {
-            (((to as f64 + 0.5) * (from as f64 / size as f64)) as usize).min(from - 1)
+        // Added up step by step, as PIL does: it decides which of two pixels is the nearer one.
+        let places = |from: usize, to: usize| {
+            let scale = from as f64 / to as f64;
+            let places = std::iter::successors(Some(0.5 * scale), move |at| Some(at + scale));
+            places.take(to).map(move |at| (at as usize).min(from - 1))
         };
-        let columns: Vec<usize> = (0..width).map(|x| (crop.left + at(x, crop.width, width)) * c).collect();
+        let columns: Vec<usize> = places(crop.width, width).map(|x| (crop.left + x) * c).collect();
         let mut pixels = Vec::with_capacity(height * width * c);
-        for y in 0..height {
-            let row = self.row(crop.top + at(y, crop.height, height));
+        for y in places(crop.height, height) {
+            let row = self.row(crop.top + y);
             columns.iter().for_each(|&x| pixels.extend_from_slice(&row[x..x + c]));
         }
         Image::made(pixels, height, width, c)
@@ -195,7 +213,6 @@ struct AlongRows<'a> {
     image: &'a Image,
     part: Crop,
     filter: &'a Filter,
-    width: usize,
 }
 
 impl Job for AlongRows<'_> {
@@ -203,8 +220,8 @@ impl Job for AlongRows<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Image {
-        let AlongRows { image, part, filter, width } = self;
-        let (c, start) = (image.channels, part.left * image.channels);
+        let AlongRows { image, part, filter } = self;
+        let (c, start, width) = (image.channels, part.left * image.channels, filter.ranges.len());
         let mut pixels = vec![0; part.height * width * c];
         // A pixel of three channels is read with a fourth byte, which the last of the image has not: so rows are copied.
         let mut line = vec![0; part.width * c + 1];
@@ -248,11 +265,10 @@ fn gray_row(line: &[u8], filter: &Filter, out: &mut [u8]) {
 }
 
 struct AlongColumns<'a> {
-    /// Rows of the whole image from `first` on.
     image: &'a Image,
-    first: usize,
+    part: Crop,
     filter: &'a Filter,
-    height: usize,
+    first: usize,
 }
 
 impl Job for AlongColumns<'_> {
@@ -260,15 +276,16 @@ impl Job for AlongColumns<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Image {
-        let AlongColumns { image, first, filter, height } = self;
-        let line = image.width * image.channels;
+        let AlongColumns { image, part, filter, first } = self;
+        let (start, line, height) = (part.left * image.channels, part.width * image.channels, filter.ranges.len());
         let mut pixels = vec![0; height * line];
         let mut sums = vec![0; line];
         for (at, out) in pixels.chunks_exact_mut(line).enumerate() {
             let (range, weights) = filter.of(at);
             sums.fill(1_i32 << (FRACTION - 1));
             for (y, &weight) in range.zip(weights) {
-                for (sum, &x) in sums.iter_mut().zip(image.row(y - first)) {
+                let row = &image.row(part.top + y - first)[start..start + line];
+                for (sum, &x) in sums.iter_mut().zip(row) {
                     *sum += i32::from(x) * weight;
                 }
             }
@@ -276,6 +293,6 @@ impl Job for AlongColumns<'_> {
                 *out = to_byte(sum);
             }
         }
-        Image::made(pixels, height, image.width, image.channels)
+        Image::made(pixels, height, part.width, image.channels)
     }
 }
