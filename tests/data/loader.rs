@@ -222,7 +222,7 @@ fn what_is_drawn_for_an_item_depends_on_seed_epoch_and_index_alone() -> Result<(
     let draws = |workers, batch_size, seed: u64| -> Result<[Vec<f32>; 2]> {
         let noise = from_fn(12, |_| Tensor::rand([]));
         let loader = DataLoader::new_with(noise, options(batch_size, workers).seed(seed))?;
-        let mut epoch = || Ok(loader.iter().map(|x| x?.to_vec::<f32>()).collect::<Result<Vec<_>>>()?.concat());
+        let epoch = || Ok(loader.iter().map(|x| x?.to_vec::<f32>()).collect::<Result<Vec<_>>>()?.concat());
         Ok([epoch()?, epoch()?])
     };
     let expected = draws(0, 1, 5)?;
