@@ -173,7 +173,7 @@ fn no_thread_outlives_its_iterator() -> Result<()> {
     // The loader goes first, and the iterator goes on.
     let mut iterator = loader.iter();
     drop(loader);
-    assert_eq!(iterator.by_ref().filter(|batch| batch.is_ok()).count(), 500);
+    assert_eq!(iterator.by_ref().filter(Result::is_ok).count(), 500);
     assert_eq!(alive.load(Ordering::SeqCst), 0, "at its end an iterator has no threads");
     assert!(iterator.next().is_none());
     // Nothing holds the dataset but this test.

@@ -238,7 +238,8 @@ fn tokens_of_a_bpe() -> Result<()> {
         serde_json::from_str(include_str!("../fixtures/data/tokens.json")).unwrap_or_default();
     for case in expected.as_array().into_iter().flatten() {
         let text = case["text"].as_str().unwrap_or_default();
-        let ids: Vec<i64> = case["ids"].as_array().into_iter().flatten().filter_map(|id| id.as_i64()).collect();
+        let ids: Vec<i64> =
+            case["ids"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_i64).collect();
         let tokens = tokenizer.encode(text)?;
         assert_eq!((tokens.dtype(), tokens.to_vec::<i64>()?), (DType::I64, ids));
         assert_eq!(tokenizer.decode(&tokens)?, text);

@@ -215,52 +215,50 @@ struct AlongRows<'a> {
     filter: &'a Filter,
 }
 
+/// As many numbers as the widest vectors hold: the channels of several rows at the same place.
+const LANES: usize = 16;
+
 impl Job for AlongRows<'_> {
     type Output = Image;
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Image {
+        if self.image.channels == 3 { self.with_channels::<3>() } else { self.with_channels::<1>() }
+    }
+}
+
+impl AlongRows<'_> {
+    #[inline(always)]
+    fn with_channels<const C: usize>(self) -> Image {
         let AlongRows { image, part, filter } = self;
-        let (c, start, width) = (image.channels, part.left * image.channels, filter.ranges.len());
+        let (c, width) = (C, filter.ranges.len());
+        let (start, line) = (part.left * c, part.width * c);
         let mut pixels = vec![0; part.height * width * c];
-        // A pixel of three channels is read with a fourth byte, which the last of the image has not: so rows are copied.
-        let mut line = vec![0; part.width * c + 1];
-        for (y, out) in pixels.chunks_exact_mut(width * c).enumerate() {
-            let bytes = part.width * c;
-            line[..bytes].copy_from_slice(&image.row(part.top + y)[start..start + bytes]);
-            if c == 3 {
-                rgb_row(&line, filter, out);
-            } else {
-                gray_row(&line, filter, out);
+        let mut columns = vec![[0_i32; LANES]; part.width];
+        for (group, out) in pixels.chunks_mut(LANES / c * width * c).enumerate() {
+            for at in 0..out.len() / (width * c) {
+                let row = image.row(part.top + group * (LANES / c) + at);
+                for (column, pixel) in columns.iter_mut().zip(row[start..start + line].chunks_exact(c)) {
+                    for (channel, &x) in pixel.iter().enumerate() {
+                        column[at * c + channel] = i32::from(x);
+                    }
+                }
+            }
+            for x in 0..width {
+                let (range, weights) = filter.of(x);
+                let mut sums = [1_i32 << (FRACTION - 1); LANES];
+                for (column, &weight) in columns[range].iter().zip(weights) {
+                    for lane in 0..LANES {
+                        sums[lane] += column[lane] * weight;
+                    }
+                }
+                let bytes = sums.map(to_byte);
+                for (row, pixel) in out.chunks_exact_mut(width * c).zip(bytes.chunks_exact(c)) {
+                    row[x * c..(x + 1) * c].copy_from_slice(pixel);
+                }
             }
         }
         Image::made(pixels, part.height, width, c)
-    }
-}
-
-/// `out` is (width, 3), `line` (old width, 3) and a byte.
-#[inline(always)]
-fn rgb_row(line: &[u8], filter: &Filter, out: &mut [u8]) {
-    for (at, out) in out.as_chunks_mut::<3>().0.iter_mut().enumerate() {
-        let (range, weights) = filter.of(at);
-        let mut sums = [1_i32 << (FRACTION - 1); 4];
-        // Pixels begin three bytes after each other, so that windows of four overlap.
-        let bytes = line[3 * range.start..].windows(4).step_by(3);
-        for (pixel, &weight) in bytes.zip(weights) {
-            for lane in 0..4 {
-                sums[lane] += i32::from(pixel[lane]) * weight;
-            }
-        }
-        *out = [to_byte(sums[0]), to_byte(sums[1]), to_byte(sums[2])];
-    }
-}
-
-#[inline(always)]
-fn gray_row(line: &[u8], filter: &Filter, out: &mut [u8]) {
-    for (at, out) in out.iter_mut().enumerate() {
-        let (range, weights) = filter.of(at);
-        let sum: i32 = line[range].iter().zip(weights).map(|(&x, weight)| i32::from(x) * weight).sum();
-        *out = to_byte(sum + (1 << (FRACTION - 1)));
     }
 }
 
