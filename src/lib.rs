@@ -149,6 +149,7 @@ pub mod data;
 mod device;
 mod dtype;
 mod error;
+mod hooks;
 pub mod io;
 mod layout;
 pub mod memory;
@@ -160,12 +161,14 @@ pub mod ops;
 pub mod optim;
 mod options;
 mod place;
+pub mod profile;
 mod random;
 mod scalar;
 mod storage;
 #[cfg(feature = "cuda")]
 mod stream;
 mod tensor;
+pub mod train;
 mod vmap;
 
 pub use autocast::{AutocastLists, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast};
@@ -181,6 +184,7 @@ pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepd
 pub use ops::signatures::*;
 pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
 pub use place::{Name, Place, with_place};
+pub use profile::profile;
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};
 pub use scalar::Scalar;
 #[cfg(feature = "cuda")]

@@ -270,11 +270,23 @@ impl Op {
             });
             quote! {
                 #cast
-                if crate::vmap::is_used() {
-                    #batched
+                let mut __scope = 0;
+                if crate::hooks::any() {
+                    if crate::vmap::is_used() {
+                        #batched
+                    }
+                    __scope = crate::profile::enter(#name);
                 }
             }
         });
+        let finished = match entry {
+            Some(_) => quote! {
+                let __done = crate::error::named(#name, Self::#inner(#this #(#names),*));
+                crate::profile::leave(__scope);
+                __done
+            },
+            None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
+        };
         let body_params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner));
         let body = quote! {
             #[track_caller]
@@ -292,7 +304,7 @@ impl Op {
                 #vis fn #ident #generics (#receiver #(#declared),*) #output {
                     #(#passed)*
                     #intercepted
-                    crate::error::named(#name, Self::#inner(#this #(#names),*))
+                    #finished
                 }
             }
         };

@@ -5,7 +5,7 @@ use super::mode;
 use super::node::{NodeKind, NodeRef};
 use crate::error::{bail, err, named};
 use crate::options::options;
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, profile};
 use std::collections::{HashMap, HashSet};
 
 options! {
@@ -148,9 +148,11 @@ impl Tensor {
             }
             Ok(true)
         })?;
+        let scope = profile::enter_pass("accumulate_grad");
         // What was deferred would keep the saved values alive.
-        Tensor::materialize(found.iter().map(|(_, grad)| grad))?;
-        store(found)
+        let stored = Tensor::materialize(found.iter().map(|(_, grad)| grad)).and_then(|()| store(found));
+        profile::leave(scope);
+        stored
     }
 
     /// The gradient that backward passes have added up for this leaf (or for a result with

@@ -96,6 +96,40 @@ pub fn to_dot(tensor: &Tensor) -> Result<String> {
     Ok(dot)
 }
 
+/// A node as it is drawn: what it is, and the positions of its inputs among those before it.
+pub(crate) struct DrawnNode {
+    pub seq: u64,
+    pub name: String,
+    pub shape: Vec<usize>,
+    /// What else is known of it.
+    pub detail: String,
+    pub is_leaf: bool,
+    pub inputs: Vec<usize>,
+}
+
+/// The graph behind a tensor, oldest node first.
+///
+/// # Errors
+/// If there is none, or it was freed.
+pub(crate) fn drawn(op: &'static str, tensor: &Tensor) -> Result<Vec<DrawnNode>> {
+    let root = root(op, tensor)?;
+    let nodes = reachable(root);
+    if let Some((node, _)) = nodes.values().find(|(node, edges)| is_freed(node, edges)) {
+        return Err(node.freed(op));
+    }
+    let number: HashMap<u64, usize> = nodes.keys().enumerate().map(|(number, &seq)| (seq, number)).collect();
+    let place = |edge: &Option<NodeRef>| edge.as_ref().and_then(|edge| number.get(&edge.seq)).copied();
+    let draw = |(node, edges): &(NodeRef, Edges)| DrawnNode {
+        seq: node.seq,
+        name: node.name.to_string(),
+        shape: node.shape.to_vec(),
+        detail: format!("{} {:?}, saves {} B, {}", node.dtype, node.shape, node.saved_bytes, node.place),
+        is_leaf: node.kind == NodeKind::Leaf,
+        inputs: edges.iter().filter_map(place).collect(),
+    };
+    Ok(nodes.values().map(draw).collect())
+}
+
 /// Everything behind a node and itself, oldest first, each with its edges.
 fn reachable(root: &NodeRef) -> BTreeMap<u64, (NodeRef, Edges)> {
     let mut seen = BTreeMap::new();

@@ -7,7 +7,7 @@ use super::mode::{GradMode, is_grad_enabled};
 use super::node::{BackwardContext, Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
 use super::{anomaly, failures};
 use crate::error::bail;
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, profile};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -124,7 +124,9 @@ impl Pass<'_> {
         mut sink: impl FnMut(&NodeRef, &Tensor) -> Result<bool>,
     ) -> Result<()> {
         let pass = failures::next_pass();
+        let scope = profile::enter_pass(self.op);
         let done = self.go_back(pass, roots, &mut sink);
+        profile::leave(scope);
         if let (Err(error), false) = (&done, self.retain_graph) {
             failures::note(pass, error);
         }
@@ -188,7 +190,10 @@ impl Pass<'_> {
         let last = !self.retain_graph && rule.is_sole();
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: false, accumulated };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
-        let grads = anomaly::suspended(|| rule(&ctx, &cotangent)).map_err(|error| in_rule(error, node))?;
+        let scope = profile::enter_rule(&node.name);
+        let grads = anomaly::suspended(|| rule(&ctx, &cotangent)).map_err(|error| in_rule(error, node));
+        profile::leave(scope);
+        let grads = grads?;
         // With it go the saved values.
         drop(rule);
         if let Some(extras) = node.extras.get() {
@@ -222,7 +227,10 @@ impl Pass<'_> {
         };
         let last = !self.retain_graph && rule.is_sole();
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: true, accumulated: None };
-        let grads = anomaly::suspended(|| rule(&ctx, cotangents)).map_err(|error| in_rule(error, node))?;
+        let scope = profile::enter_rule(&node.name);
+        let grads = anomaly::suspended(|| rule(&ctx, cotangents)).map_err(|error| in_rule(error, node));
+        profile::leave(scope);
+        let grads = grads?;
         drop(rule);
         if let Some(extras) = node.extras.get() {
             extras.notify(node, cotangents, &grads);

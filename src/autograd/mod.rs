@@ -36,6 +36,7 @@ pub use anomaly::{AnomalyGuard, detect_anomaly};
 pub use backward::{BackwardOptions, GradOptions, derivative, grad, grad_with};
 pub use checkpoint::checkpoint;
 pub use dot::{GraphStats, graph_stats, to_dot};
+pub(crate) use dot::{DrawnNode, drawn};
 pub use function::{ForwardContext, Function, FunctionContext, apply, apply_all};
 pub use gradcheck::{GradCheckOptions, gradcheck, gradcheck_with, gradgradcheck, gradgradcheck_with};
 pub use hooks::{HookHandle, NodeEvent};

@@ -22,7 +22,7 @@ use super::cpu::runtime::threads::GRAIN;
 use super::spec::Kernel;
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::{DType, Device, Result, Scalar};
+use crate::{DType, Device, Result, Scalar, profile};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,6 +74,7 @@ impl Step {
             materialize(&pending)?;
         }
         let bytes = self.numel * self.dtype.size();
+        profile::note_deferred();
         Ok(Storage::deferred(self, bytes))
     }
 
@@ -402,6 +403,17 @@ impl Inside {
 
 /// Has `pass` compute steps of one size and compute dtype. Nothing has changed if this fails.
 fn compute_chain(
+    chain: &mut [Taken],
+    wanted: &[&Storage],
+    pass: impl FnOnce(&Step, &[ChainPart<'_>]) -> Result<()>,
+) -> Result<()> {
+    let scope = profile::enter_chain(|| chain.iter().map(|taken| taken.step.op).collect());
+    let done = run_chain(chain, wanted, pass);
+    profile::leave(scope);
+    done
+}
+
+fn run_chain(
     chain: &mut [Taken],
     wanted: &[&Storage],
     pass: impl FnOnce(&Step, &[ChainPart<'_>]) -> Result<()>,

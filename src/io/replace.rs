@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes a file so that at any time the old or the new one is at `path`. A symbolic link stays, and the file it leads to is
 /// replaced; on Unix the new file has the old one's mode and, where the system allows it, owner and group.
-pub(super) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
     let target = follow_links(path)?;
     if target.file_name().is_none() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "the path names no file"));

@@ -104,6 +104,11 @@ impl Counter {
         self.peak.fetch_max(self.counted.load(SeqCst), SeqCst);
     }
 
+    /// Makes the peak at least this, after it was reset for a part of what it speaks of.
+    pub(crate) fn raise_peak(&self, bytes: usize) {
+        self.peak.fetch_max(bytes, SeqCst);
+    }
+
     fn accounts(&self) -> MutexGuard<'_, Vec<Arc<Account>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }

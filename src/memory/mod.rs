@@ -261,6 +261,36 @@ pub(crate) fn free_bytes() -> Option<usize> {
     CPU.pool().free_bytes()
 }
 
+/// Watches the peak of what is in use on a device from now on: what is in use, and the peak so far.
+pub(crate) fn begin_peak(device: Device) -> (usize, usize) {
+    let watch = |counter: &Counter| {
+        let before = counter.peak();
+        counter.reset_peak();
+        (counter.current(), before)
+    };
+    match device {
+        Device::Cpu => {
+            magazine::materialize();
+            watch(&CPU.counter)
+        }
+        Device::Cuda(n) => on_gpu("memory", n, |arena| watch(&arena.counter)).unwrap_or_default(),
+    }
+}
+
+/// Ends what [`begin_peak`] began, which gave `before` as the peak: what is in use, and the peak since. The device's own peak is
+/// again what it would be had nobody watched.
+pub(crate) fn end_peak(device: Device, before: usize) -> (usize, usize) {
+    let end = |counter: &Counter| {
+        let (current, peak) = (counter.current(), counter.peak());
+        counter.raise_peak(before);
+        (current, peak.max(current))
+    };
+    match device {
+        Device::Cpu => end(&CPU.counter),
+        Device::Cuda(n) => on_gpu("memory", n, |arena| end(&arena.counter)).unwrap_or_default(),
+    }
+}
+
 pub(crate) fn cpu_stats() -> Stats {
     CPU.stats()
 }

@@ -41,7 +41,7 @@ mod recurrent;
 mod sequential;
 mod shapes;
 mod state;
-mod summary;
+pub(crate) mod summary;
 pub(crate) mod tied;
 mod transformer;
 

@@ -3,8 +3,8 @@
 use super::{Module, Parameter, Part, Visitor};
 use std::collections::HashSet;
 
-/// Rows of name, kind, shape and number of parameters, with rules and totals.
-pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
+/// Rows of name, kind, shape and number of parameters, and the totals.
+pub(crate) fn rows<M: Module + ?Sized>(module: &M) -> (Vec<[String; 4]>, String) {
     let (mut rows, mut totals, mut seen) = (Vec::new(), Totals::default(), HashSet::new());
     module.visit(&mut Visitor::new(&mut |name, part| {
         let row = match part {
@@ -21,6 +21,12 @@ pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
         };
         rows.push(row);
     }));
+    (rows, totals.text())
+}
+
+/// The same as text, with a head and rules.
+pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
+    let (rows, totals) = rows(module);
     let head = ["name", "kind", "shape", "parameters"].map(str::to_string);
     let widths: [usize; 4] =
         std::array::from_fn(|k| rows.iter().chain([&head]).map(|row| row[k].chars().count()).max().unwrap_or(0));
@@ -31,7 +37,7 @@ pub(crate) fn table<M: Module + ?Sized>(module: &M) -> String {
     let rule = "-".repeat(widths.iter().sum::<usize>() + 6);
     let mut lines = vec![line(&head), rule.clone()];
     lines.extend(rows.iter().map(line));
-    lines.extend([rule, totals.text()]);
+    lines.extend([rule, totals]);
     lines.join("\n")
 }
 

@@ -409,6 +409,9 @@ impl Op {
         {
             return done;
         }
-        crate::error::named(self.name, (self.call)(args))
+        let scope = crate::profile::enter(self.name);
+        let done = crate::error::named(self.name, (self.call)(args));
+        crate::profile::leave(scope);
+        done
     }
 }

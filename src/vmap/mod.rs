@@ -9,10 +9,10 @@ pub(crate) use call::{check_own_generator, intercept};
 
 use crate::error::{bail, named};
 use crate::layout::resolve_dim;
-use crate::{Result, Tensor};
+use crate::{Result, Tensor, hooks};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether random draws inside [`vmap`](crate::vmap) are the same for all examples.
@@ -132,8 +132,6 @@ struct Running {
     fallback: VmapFallback,
 }
 
-/// Whether there has been any `vmap`. Until then operations need not look for batched tensors.
-static USED: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The numbers of all that are running. A derivative inside of one may be taken on another thread.
@@ -144,9 +142,10 @@ thread_local! {
     static RUNNING: RefCell<Vec<Running>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Whether there has been any. Until then operations need not look for batched tensors.
 #[inline(always)]
 pub(crate) fn is_used() -> bool {
-    USED.load(Ordering::Relaxed)
+    hooks::has(hooks::VMAP)
 }
 
 /// Whether the function of a `vmap` is running on this thread.
@@ -254,7 +253,7 @@ pub fn vmap_all(
     options: impl Into<VmapOptions>,
 ) -> Result<Vec<Tensor>> {
     let options = options.into();
-    USED.store(true, Ordering::Relaxed);
+    hooks::set(hooks::VMAP);
     let (entries, level) = named("vmap", entries(inputs, &options))?;
     let VmapOptions { randomness, fallback, .. } = options;
     let results = {

@@ -8,7 +8,7 @@ use crate::backend::cuda::runtime::stream::{self, STREAMS, Streams};
 use crate::error::{bail, err};
 use crate::memory::Arena;
 use crate::storage::Storage;
-use crate::{Error, Result};
+use crate::{Error, Result, hooks};
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -213,6 +213,9 @@ impl Gpu {
 
     /// Where this thread's work goes.
     pub fn stream(&self) -> sys::CUstream {
+        if hooks::has(hooks::PROFILE) {
+            crate::profile::note_gpu(self.ordinal);
+        }
         capture::stream(self.ordinal).unwrap_or_else(|| self.own_stream())
     }
 

@@ -6,3 +6,4 @@ pub(crate) mod compile;
 pub(crate) mod gpu;
 pub(crate) mod memory;
 pub(crate) mod stream;
+pub(crate) mod timing;

@@ -1,0 +1,154 @@
+//! Metrics: figures of how well a model does, over any number of batches.
+//!
+//! A metric keeps counts and sums, not means: what it says after many batches, of whatever sizes, is what it would say of all
+//! examples at once. The values are scikit-learn's.
+//!
+//! ```
+//! use cotangent::tensor;
+//! use cotangent::train::{Accuracy, Metric};
+//! let mut accuracy = Accuracy::new();
+//! accuracy.update(&tensor!([[0.1, 0.9], [0.8, 0.2]])?, &tensor!([1, 1])?)?;
+//! accuracy.update(&tensor!([[0.3, 0.7]])?, &tensor!([1])?)?;
+//! assert_eq!(accuracy.compute()?, 2.0 / 3.0);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+
+mod auc;
+mod classes;
+mod confusion;
+mod regression;
+
+pub use auc::RocAuc;
+pub(crate) use classes::counted;
+pub use classes::{Accuracy, Average, F1, Precision, Recall, TopKAccuracy};
+pub use confusion::ConfusionMatrix;
+pub use regression::{Mean, MeanAbsoluteError, MeanSquaredError, Perplexity, R2Score, RootMeanSquaredError};
+
+use crate::autograd::no_grad;
+use crate::error::{bail, err};
+use crate::{DType, Device, Error, Result, Tensor};
+
+/// A figure of how well predictions fit their targets, gathered over batches.
+///
+/// One's own is a struct with these methods: a [`Trainer`](crate::train::Trainer) takes it like those of the crate.
+///
+/// ```
+/// use cotangent::train::{Metric, MeanAbsoluteError};
+/// use cotangent::tensor;
+/// let mut metrics: Vec<Box<dyn Metric>> = vec![Box::new(MeanAbsoluteError::new())];
+/// for metric in &mut metrics {
+///     metric.update(&tensor!([1.0, 2.0])?, &tensor!([1.5, 2.0])?)?;
+///     println!("{}: {}", metric.name(), metric.compute()?);
+///     metric.reset();
+/// }
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub trait Metric {
+    /// The name under which it is logged.
+    fn name(&self) -> String;
+
+    /// Counts a batch of predictions and their targets.
+    ///
+    /// # Errors
+    /// If they do not fit each other or the metric; nothing is counted then.
+    fn update(&mut self, prediction: &Tensor, target: &Tensor) -> Result<()>;
+
+    /// The figure over all that was counted since the last [`reset`](Self::reset).
+    ///
+    /// # Errors
+    /// If nothing was counted, or the figure is not defined for what was.
+    fn compute(&self) -> Result<f64>;
+
+    /// Forgets what was counted.
+    fn reset(&mut self);
+
+    /// Whether a higher figure is a better one. Losses and errors say no.
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+}
+
+/// The error of a figure over nothing.
+fn nothing(op: &'static str) -> Error {
+    err!(Value, op, "nothing was counted yet: call update first")
+}
+
+/// Values on the CPU as `f64`, apart from the graph.
+fn numbers(op: &'static str, what: &str, values: &Tensor) -> Result<Vec<f64>> {
+    if values.dtype().is_complex() {
+        bail!(DType, op, "the {what} are of {}: real numbers are needed", values.dtype());
+    }
+    no_grad(|| values.detach().to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec())
+}
+
+/// The classes of targets, as they were given: no range is checked.
+fn target_classes(op: &'static str, target: &Tensor) -> Result<Vec<i64>> {
+    if !target.dtype().is_int() && target.dtype() != DType::Bool {
+        bail!(DType, op, "the targets are of {}: they are numbers of classes, which are integers", target.dtype());
+    }
+    target.to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec()
+}
+
+/// The classes that predictions name: those with the highest score in dimension 1, or, where a prediction has its target's
+/// own shape, the classes themselves, or whether the probability of class 1 is above a threshold.
+fn predicted_classes(
+    op: &'static str,
+    prediction: &Tensor,
+    target: &Tensor,
+    threshold: Option<f64>,
+) -> Result<Vec<i64>> {
+    if prediction.shape() == target.shape() {
+        if !prediction.dtype().is_float() {
+            return target_classes(op, prediction);
+        }
+        let scores = numbers(op, "predictions", prediction)?;
+        if threshold.is_none()
+            && let Some(score) = scores.iter().find(|score| !(0.0..=1.0).contains(*score))
+        {
+            bail!(
+                Value,
+                op,
+                "a prediction of {score} is no probability: set a threshold for scores of another kind (0.0 for logits)"
+            );
+        }
+        let threshold = threshold.unwrap_or(0.5);
+        return Ok(scores.into_iter().map(|score| i64::from(score > threshold)).collect());
+    }
+    check_scores(op, prediction, target)?;
+    no_grad(|| target_classes(op, &prediction.detach().argmax(1)?))
+}
+
+/// Refuses scores that are not `[n, classes, ..]` beside targets `[n, ..]`.
+fn check_scores(op: &'static str, prediction: &Tensor, target: &Tensor) -> Result<()> {
+    let (scores, classes) = (prediction.shape(), target.shape());
+    let fits = scores.len() == classes.len() + 1
+        && scores.len() >= 2
+        && scores[0] == classes[0]
+        && scores[2..] == classes[1..]
+        && (scores[1] > 0 || classes.contains(&0));
+    if fits {
+        return Ok(());
+    }
+    bail!(
+        Shape,
+        op,
+        "predictions of shape {scores:?} do not fit targets of shape {classes:?}: for targets [n, ..] predictions are scores \
+         [n, classes, ..], or classes of the targets' shape"
+    )
+}
+
+/// Refuses a target that is no class, and says where it is.
+fn check_range(op: &'static str, what: &str, classes: usize, found: &[i64]) -> Result<()> {
+    match found.iter().position(|&class| class < 0 || class as u64 >= classes as u64) {
+        Some(at) => bail!(Index, op, "{what} {at} is class {}, and there are {classes} classes", found[at]),
+        None => Ok(()),
+    }
+}
+
+/// The part of two lists that an ignored target leaves.
+fn without(ignored: Option<i64>, predicted: Vec<i64>, target: Vec<i64>) -> (Vec<i64>, Vec<i64>) {
+    match ignored {
+        Some(ignored) => predicted.into_iter().zip(target).filter(|&(_, target)| target != ignored).unzip(),
+        None => (predicted, target),
+    }
+}
