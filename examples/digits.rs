@@ -1,28 +1,26 @@
-//! Trains a classifier of handwritten digits: `cargo run --release --example digits`.
+//! Trains a classifier of handwritten digits, and writes a report: `cargo run --release --example digits`.
 //!
-//! The data set comes with the crate: 1797 images of 8×8 pixels, of which 360 are held out for the test.
+//! The data set comes with the crate: 1797 images of 8×8 pixels, of which 360 are held out for the test. A number after `--`
+//! is that of epochs, 80 unless it is given.
 
-use cotangent::autograd::no_grad;
 use cotangent::data::{Digits, digits};
 use cotangent::nn::{Dropout, Forward, Linear, Module, ReLU, Sequential};
-use cotangent::optim::{AdamW, Optimizer};
-use cotangent::{CrossEntropyOptions, DType, Generator, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use cotangent::optim::AdamW;
+use cotangent::train::{Accuracy, ConfusionMatrix, Examples, Metric, Report, Trainer, evaluate, in_eval};
+use cotangent::{CrossEntropyOptions, Generator, Result, Tensor};
 use std::time::Instant;
 
-const EPOCHS: usize = 80;
+const EPOCHS: u64 = 80;
 const RATE: f64 = 3e-3;
 const BATCH: usize = 64;
 
-/// The share of images whose digit the model names.
-fn accuracy(model: &mut Sequential, data: &Digits) -> Result<f64> {
-    model.eval();
-    let guessed = no_grad(|| model.forward(&data.images)?.argmax(1))?;
-    model.train();
-    guessed.eq(&data.labels)?.to_dtype(DType::F32)?.mean(..)?.item::<f64>()
+/// What the model says of images, and what they are.
+fn predict(model: &Sequential, data: &Digits) -> Result<(Tensor, Tensor)> {
+    Ok((model.forward(&data.images)?, data.labels.clone()))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let epochs = std::env::args().nth(1).map_or(Ok(EPOCHS), |text| text.parse())?;
     cotangent::manual_seed(42);
     let (train, test) = digits()?.split(360, 42)?;
     let mut model = Sequential::new()
@@ -36,42 +34,44 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .add(Linear::new(256, 10)?);
     println!("{}", model.summary());
 
-    let mut optimizer = AdamW::new(RATE);
     let options = CrossEntropyOptions::new().label_smoothing(0.1);
-    let mut shuffle = Generator::seed(7);
-    let bar = ProgressBar::new(EPOCHS as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:40} epoch {pos}/{len}  loss {msg}  {elapsed}")?);
-    let start = Instant::now();
-    for epoch in 0..EPOCHS {
-        optimizer.set_lr(RATE * (1.0 - epoch as f64 / EPOCHS as f64));
-        let mut total = 0.0;
-        for positions in train.batches(BATCH, &mut shuffle)? {
-            let batch = train.pick(&positions)?;
-            let loss = model.forward(&batch.images)?.cross_entropy_with(&batch.labels, options.clone())?;
-            model.zero_grad();
-            loss.backward()?;
-            optimizer.step(&mut model)?;
-            total += loss.item::<f64>()? * batch.len() as f64;
-        }
-        bar.set_message(format!("{:.4}", total / train.len() as f64));
-        bar.inc(1);
-    }
-    bar.finish();
+    let steps = epochs as f64 * train.len().div_ceil(BATCH) as f64;
+    let (mut report, start) = (Report::new("Handwritten digits"), Instant::now());
+    Trainer::new(|model: &Sequential, batch: &Digits| {
+        model.forward(&batch.images)?.cross_entropy_with(&batch.labels, &options)
+    })
+    .epochs(epochs)
+    .lr(|step| RATE * (1.0 - step as f64 / steps))
+    .validate(|| Ok([Ok(test.clone())]), predict)
+    .metric(Accuracy::new())
+    .report(&mut report)
+    .fit(&mut model, &mut AdamW::new(RATE), |epoch| {
+        let order = train.batches(BATCH, &mut Generator::seed(epoch))?;
+        Ok(order.into_iter().map(|positions| train.pick(&positions)))
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
 
-    let (on_train, on_test) = (accuracy(&mut model, &train)?, accuracy(&mut model, &test)?);
-    println!("trained on {} digits in {:.1} s", train.len(), start.elapsed().as_secs_f64());
-    println!(
-        "accuracy: {:.2} % of those, {:.2} % of {} held-out digits",
-        100.0 * on_train,
-        100.0 * on_test,
-        test.len()
-    );
-    if on_test < 0.97 {
-        return Err(format!(
-            "{:.2} % of the held-out digits is less than the 97 % this example promises",
-            100.0 * on_test
-        )
-        .into());
+    let (mut on_train, mut on_test) = (Accuracy::new(), ConfusionMatrix::new(10)?);
+    evaluate(&mut model, [Ok(train.clone())], &mut [&mut on_train], predict)?;
+    evaluate(&mut model, [Ok(test.clone())], &mut [&mut on_test], predict)?;
+    let (on_train, accuracy) = (100.0 * on_train.compute()?, 100.0 * on_test.compute()?);
+    println!("trained on {} digits in {seconds:.1} s", train.len());
+    println!("accuracy: {on_train:.2} % of those, {accuracy:.2} % of {} held-out digits", test.len());
+
+    let mut examples = Examples::new(10)?;
+    let guesses = in_eval(&mut model, |model| model.forward(&test.images))?;
+    examples.update(&test.images.reshape([-1, 8, 8])?, &guesses, &test.labels)?;
+    report.confusion(&on_test, &[])?;
+    report.examples(examples)?;
+    report.fact("held-out accuracy", format!("{accuracy:.2} %"));
+    report.fact("training accuracy", format!("{on_train:.2} %"));
+    report.fact("epochs", epochs.to_string());
+    report.fact("training time", format!("{seconds:.1} s"));
+    let path = std::env::current_exe()?.with_file_name("digits.html");
+    report.save(&path)?;
+    println!("report: {}", path.display());
+    if epochs >= EPOCHS && accuracy < 97.0 {
+        return Err(format!("{accuracy:.2} % of the held-out digits is less than the 97 % this example promises").into());
     }
     Ok(())
 }

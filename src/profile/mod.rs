@@ -495,55 +495,7 @@ impl fmt::Display for Profile {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::Tensor;
-
-    /// One profile at a time: tests of this file take turns.
-    static TURN: Mutex<()> = Mutex::new(());
-
-    #[test]
-    fn selves_add_up_and_chains_are_rows() -> Result<()> {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let x = Tensor::randn([128, 128])?.requires_grad_(true)?;
-        let (_, profile) = profile(|| x.mul(&x)?.add(1)?.tanh()?.sum(..)?.backward())?;
-        let rows = profile.rows();
-        let own: Duration = rows.iter().map(Row::self_time).sum();
-        assert!(own <= profile.wall_time() && own > Duration::ZERO, "{own:?} of {:?}", profile.wall_time());
-        let deferred = rows.iter().find(|row| row.name() == "mul" && row.pass() == Pass::Forward);
-        assert_eq!(deferred.map(|row| (row.calls(), row.deferred())), Some((1, 1)), "{profile}");
-        assert!(rows.iter().any(|row| row.name().starts_with("fused(mul, add, tanh")), "{profile}");
-        assert!(rows.iter().any(|row| row.name() == "grad of tanh" && row.pass() == Pass::Backward), "{profile}");
-        assert!(rows.iter().any(|row| row.name() == "accumulate_grad"), "{profile}");
-        Ok(())
-    }
-
-    #[test]
-    fn memory_is_that_of_the_op_and_the_peak_of_the_device_stays() -> Result<()> {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let x = Tensor::ones([64, 64])?;
-        drop(Tensor::zeros([1 << 20])?);
-        let before = memory::stats(Device::Cpu)?.peak();
-        let (y, profile) = profile(|| x.matmul(&x))?;
-        let row = profile.rows().into_iter().find(|row| row.name() == "matmul");
-        let (grown, peak) = row.map(|row| (row.memory(), row.peak_memory())).unwrap_or_default();
-        // Other tests allocate, too: nothing is said of an upper bound.
-        assert!(peak >= 4 * 64 * 64, "{grown} {peak}");
-        assert!(memory::stats(Device::Cpu)?.peak() >= before);
-        drop(y);
-        Ok(())
-    }
-
-    #[test]
-    fn a_second_profile_is_refused_and_a_failed_one_ends() -> Result<()> {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let nested = profile(|| profile(|| Ok(())).map(|_| ()));
-        assert!(nested.is_err_and(|error| error.to_string().contains("one at a time")));
-        assert!(std::panic::catch_unwind(|| profile::<()>(|| std::panic::panic_any("inside"))).is_err());
-        assert!(!hooks::has(hooks::PROFILE));
-        let failed = profile(|| Tensor::ones([2])?.reshape([3]));
-        assert!(failed.is_err_and(|error| error.op() == "reshape"));
-        profile(|| Ok(())).map(|_| ())
-    }
+    use super::chain_name;
 
     #[test]
     fn names_of_chains_are_short() {

@@ -45,6 +45,15 @@ impl Mean {
     pub fn reset(&mut self) {
         *self = Mean::new();
     }
+
+    /// The sum and the weight, for a checkpoint.
+    pub(crate) fn parts(&self) -> (f64, f64) {
+        (self.sum, self.weight)
+    }
+
+    pub(crate) fn from_parts(sum: f64, weight: f64) -> Mean {
+        Mean { sum, weight }
+    }
 }
 
 /// Both sides of a batch as numbers, of one shape: `[n, 1]` beside `[n]` would be compared each with each.

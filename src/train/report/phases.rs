@@ -60,15 +60,26 @@ impl Phases {
         let waited = if self.device == Device::Cpu { Ok(()) } else { self.device.synchronize() };
         let time = start.elapsed();
         let (_, peak) = memory::end_peak(self.device, before);
-        let at = self.all.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
-            self.all.push(Phase { name: name.into(), calls: 0, time: Duration::ZERO, peak: 0 });
-            self.all.len() - 1
-        });
-        let phase = &mut self.all[at];
+        let phase = self.phase(name);
         phase.calls += 1;
         phase.time += time;
         phase.peak = phase.peak.max(peak);
         waited.and(done)
+    }
+
+    /// Counts a time that was measured otherwise.
+    pub fn add(&mut self, name: &str, time: Duration) {
+        let phase = self.phase(name);
+        phase.calls += 1;
+        phase.time += time;
+    }
+
+    fn phase(&mut self, name: &str) -> &mut Phase {
+        let at = self.all.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
+            self.all.push(Phase { name: name.into(), calls: 0, time: Duration::ZERO, peak: 0 });
+            self.all.len() - 1
+        });
+        &mut self.all[at]
     }
 
     /// The phases' names with the time of each, in the order in which they first came.

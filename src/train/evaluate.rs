@@ -1,0 +1,131 @@
+//! Models in evaluation, and what a batch is.
+
+use super::metrics::Metric;
+use crate::autograd::no_grad;
+use crate::nn::{Module, Part, PartMut, Visitor};
+use crate::{Result, Tensor};
+
+/// Something that a step is done with. It says how many examples it has, so that means over batches of uneven sizes are those
+/// over examples.
+///
+/// ```
+/// use cotangent::{Tensor, train::Batch};
+///
+/// /// One's own.
+/// struct Sentences {
+///     words: Tensor,
+/// }
+///
+/// impl Batch for Sentences {
+///     fn size(&self) -> usize {
+///         self.words.shape()[0]
+///     }
+/// }
+///
+/// assert_eq!((Tensor::zeros([8, 3])?, Tensor::zeros([8])?).size(), 8);
+/// assert_eq!(Sentences { words: Tensor::zeros([2, 5])? }.size(), 2);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub trait Batch {
+    /// The number of examples.
+    fn size(&self) -> usize;
+}
+
+/// The size of the first dimension; a number by itself is one example.
+impl Batch for Tensor {
+    fn size(&self) -> usize {
+        self.shape().first().copied().unwrap_or(1)
+    }
+}
+
+/// As many as the first has.
+impl<A: Batch, B> Batch for (A, B) {
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+/// As many as the first has.
+impl<A: Batch, B, C> Batch for (A, B, C) {
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+/// As many as the first has.
+impl<A: Batch> Batch for Vec<A> {
+    fn size(&self) -> usize {
+        self.first().map_or(0, Batch::size)
+    }
+}
+
+impl Batch for crate::data::Digits {
+    fn size(&self) -> usize {
+        self.len()
+    }
+}
+
+/// Runs `f` with the model in evaluation and without a graph. Afterwards every part of the model is in the mode that it was in,
+/// those that were in evaluation included.
+///
+/// ```
+/// use cotangent::nn::{Dropout, Forward, Module};
+/// use cotangent::{Tensor, train::in_eval};
+/// let mut model = Dropout::new(0.5)?;
+/// let y = in_eval(&mut model, |model| model.forward(&Tensor::ones([4])?))?;
+/// assert_eq!(y.to_vec::<f32>()?, [1.0; 4]);
+/// assert!(model.is_training());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As `f`'s.
+pub fn in_eval<M: Module, R>(model: &mut M, f: impl FnOnce(&M) -> Result<R>) -> Result<R> {
+    let mut modes = Vec::new();
+    model.visit(&mut Visitor::new(&mut |_, part| {
+        if let Part::Training(mode) = part {
+            modes.push(mode);
+        }
+    }));
+    model.eval();
+    let done = no_grad(|| f(model));
+    let mut modes = modes.into_iter();
+    model.visit_mut(&mut Visitor::new(&mut |_, part| {
+        if let PartMut::Training(mode) = part {
+            *mode = modes.next().unwrap_or(*mode);
+        }
+    }));
+    done
+}
+
+/// Counts the metrics of a model over batches, from the beginning. `predict` gives the predictions and the targets of a batch;
+/// the model is in evaluation meanwhile.
+///
+/// ```
+/// use cotangent::nn::{Forward, Linear};
+/// use cotangent::train::{Accuracy, evaluate};
+/// use cotangent::{Tensor, tensor};
+/// let mut model = Linear::new(3, 2)?;
+/// let batches = [(Tensor::randn([4, 3])?, tensor!([0, 1, 0, 1])?), (Tensor::randn([1, 3])?, tensor!([1])?)];
+/// let mut accuracy = Accuracy::new();
+/// evaluate(&mut model, batches.into_iter().map(Ok), &mut [&mut accuracy], |model, (x, y)| Ok((model.forward(x)?, y.clone())))?;
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As those of the batches, of `predict`, and of the metrics.
+pub fn evaluate<M: Module, B>(
+    model: &mut M,
+    batches: impl IntoIterator<Item = Result<B>>,
+    metrics: &mut [&mut dyn Metric],
+    mut predict: impl FnMut(&M, &B) -> Result<(Tensor, Tensor)>,
+) -> Result<()> {
+    metrics.iter_mut().for_each(|metric| metric.reset());
+    in_eval(model, |model| {
+        for batch in batches {
+            let (prediction, target) = predict(model, &batch?)?;
+            metrics.iter_mut().try_for_each(|metric| metric.update(&prediction, &target))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,91 @@
+//! Ctrl-C as a wish to end well.
+
+use crate::Result;
+use cotangent_macros::named;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+/// While one lives, the first Ctrl-C (or the signal to terminate, as schedulers send it) is noted for the program to end after
+/// its step; the second ends the program at once. On a platform without signals nothing is ever noted.
+///
+/// ```
+/// use cotangent::train::Interrupt;
+/// let interrupt = Interrupt::new()?;
+/// for step in 0..100 {
+///     // .. a step of training ..
+///     if interrupt.is_set() {
+///         // .. save a checkpoint ..
+///         break;
+///     }
+/// }
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Interrupt(());
+
+/// What the handlers of the signals look at and set.
+struct Signals {
+    /// There was a signal.
+    noted: Arc<AtomicBool>,
+    /// The next signal ends the program.
+    ends: Arc<AtomicBool>,
+    alive: AtomicUsize,
+}
+
+static SIGNALS: LazyLock<Signals> = LazyLock::new(|| Signals {
+    noted: Arc::default(),
+    ends: Arc::new(AtomicBool::new(true)),
+    alive: AtomicUsize::new(0),
+});
+
+/// Handlers stay for good: to take one away would not bring back what the system did before.
+#[cfg(any(unix, windows))]
+fn install(signals: &Signals) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag::{register, register_conditional_shutdown};
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: a signal that is the first does not yet find what it sets.
+        register_conditional_shutdown(signal, 128 + signal, signals.ends.clone())?;
+        register(signal, signals.noted.clone())?;
+        register(signal, signals.ends.clone())?;
+    }
+    Ok(())
+}
+
+#[cfg(not(any(unix, windows)))]
+fn install(_: &Signals) -> std::io::Result<()> {
+    Ok(())
+}
+
+impl Interrupt {
+    /// From now on a signal is noted.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    #[named("Interrupt::new")]
+    pub fn new() -> Result<Interrupt> {
+        static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+        let signals = &*SIGNALS;
+        if let Err(error) = INSTALLED.get_or_init(|| install(signals).map_err(|error| error.to_string())) {
+            crate::error::bail!(Backend, "Interrupt::new", "the system does not let signals be watched: {error}");
+        }
+        if signals.alive.fetch_add(1, Ordering::SeqCst) == 0 {
+            signals.noted.store(false, Ordering::SeqCst);
+            signals.ends.store(false, Ordering::SeqCst);
+        }
+        Ok(Interrupt(()))
+    }
+
+    /// Whether there was a signal since.
+    pub fn is_set(&self) -> bool {
+        SIGNALS.noted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        if SIGNALS.alive.fetch_sub(1, Ordering::SeqCst) == 1 {
+            SIGNALS.ends.store(true, Ordering::SeqCst);
+        }
+    }
+}
