@@ -69,9 +69,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     report.fact("training time", format!("{seconds:.1} s"));
     let path = std::env::current_exe()?.with_file_name("digits.html");
     report.save(&path)?;
-    println!("report: {}", path.display());
+    println!("report: {}", path.strip_prefix(std::env::current_dir()?).unwrap_or(&path).display());
     if epochs >= EPOCHS && accuracy < 97.0 {
-        return Err(format!("{accuracy:.2} % of the held-out digits is less than the 97 % this example promises").into());
+        return Err(
+            format!("{accuracy:.2} % of the held-out digits is less than the 97 % this example promises").into()
+        );
     }
     Ok(())
 }

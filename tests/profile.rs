@@ -99,3 +99,33 @@ fn a_trace_is_of_nested_bars() -> Result<(), Box<dyn Error>> {
     assert!(json::list(&trace["traceEvents"]).iter().any(|event| event["ph"] == "C"));
     Ok(())
 }
+
+#[test]
+fn the_time_on_a_gpu_is_measured_there() -> Result<()> {
+    let _turn = TURN.lock();
+    let gpu = Device::cuda(0);
+    if !gpu.is_available() {
+        println!("skipped: there is no GPU");
+        return Ok(());
+    }
+    let x = Tensor::randn([2048, 2048])?.to_device(gpu)?.requires_grad_(true)?;
+    let step = || {
+        let loss = x.matmul(&x)?.mul(2)?.tanh()?.sum(..)?;
+        loss.backward()?;
+        loss.item::<f64>()
+    };
+    // The first time compiles kernels.
+    step()?;
+    let (_, profile) = profile(step)?;
+    println!("{profile}");
+    let rows = profile.rows();
+    let on_gpu = |name: &str| rows.iter().find(|row| row.name() == name).and_then(Row::gpu_time).unwrap_or_default();
+    // 17 GFLOP: more than 10 µs on whatever GPU there is, and less than the whole.
+    assert!(on_gpu("matmul") > Duration::from_micros(10), "{profile}");
+    let all: Duration = rows.iter().filter_map(Row::gpu_time).sum();
+    assert!(all <= profile.wall_time() + Duration::from_millis(1), "{profile}");
+    assert!(rows.iter().any(|row| row.name().starts_with("fused(mul") && row.gpu_time().is_some()), "{profile}");
+    let memory = rows.iter().find(|row| row.name() == "matmul" && row.pass() == Pass::Forward).map(Row::memory);
+    assert!(memory.is_some_and(|bytes| bytes >= 4 * 2048 * 2048), "{profile}");
+    Ok(())
+}

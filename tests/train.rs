@@ -222,7 +222,10 @@ fn jsonl_is_json_on_every_line() -> Result<(), Box<dyn Error>> {
     let text = fs::read_to_string(&path)?;
     let lines: Vec<Option<Value>> = text.lines().map(|line| serde_json::from_str(line).ok()).collect();
     let first = lines[0].as_ref().ok_or("a whole line")?;
-    assert_eq!((first["step"].as_u64(), first["a \"b\"\u{1}"].as_f64(), first["x"].as_str()), (Some(1), Some(0.1), Some("Infinity")));
+    assert_eq!(
+        (first["step"].as_u64(), first["a \"b\"\u{1}"].as_f64(), first["x"].as_str()),
+        (Some(1), Some(0.1), Some("Infinity"))
+    );
     assert!(lines[1].is_none() && lines[2].as_ref().is_some_and(|line| line["step"] == 2));
     Ok(())
 }
@@ -262,10 +265,14 @@ fn tensorboard_reads_its_own_events() -> Result<(), Box<dyn Error>> {
     let losses: Vec<f64> = json::list(&read["scalars"]["loss"]).iter().map(|point| json::float(&point[1])).collect();
     assert_eq!(losses, [1.0, 0.5, f64::from(1.0_f32 / 3.0), 0.25, f64::from(0.2_f32)]);
     let histogram = &read["histograms"]["weights"];
-    assert_eq!((histogram["num"].as_f64(), histogram["sum"].as_f64(), histogram["min"].as_f64()), (Some(5.0), Some(7.0), Some(0.0)));
+    assert_eq!(
+        (histogram["num"].as_f64(), histogram["sum"].as_f64(), histogram["min"].as_f64()),
+        (Some(5.0), Some(7.0), Some(0.0))
+    );
     assert_eq!(json::list(&histogram["bucket"]).iter().map(json::float).sum::<f64>(), 5.0);
     // The pixels, decoded by another program's reader of PNG files.
-    let pixels: Vec<i64> = json::list(&read["images"]["picture"]["pixels"]).iter().map(|p| json::integer(p) as i64).collect();
+    let pixels: Vec<i64> =
+        json::list(&read["images"]["picture"]["pixels"]).iter().map(|p| json::integer(p) as i64).collect();
     let expected = image.permute([1, 2, 0])?.mul(255)?.round()?.to_dtype(DType::I64)?.to_vec::<i64>()?;
     assert_eq!(pixels, expected);
     assert_eq!(read["texts"]["notes"], "a *first* try, ünïcode");
@@ -353,7 +360,11 @@ fn resumed_and_not() -> Result<(), Box<dyn Error>> {
         }
         Ok(())
     };
-    let stopped = trainer().checkpoints(&folder.0).save_every(5).callback(stopping).resume(&mut first, &mut optimizer, batches)?;
+    let stopped = trainer().checkpoints(&folder.0).save_every(5).callback(stopping).resume(
+        &mut first,
+        &mut optimizer,
+        batches,
+    )?;
     assert_eq!((stopped.stop(), stopped.epochs(), stopped.steps()), (Stop::Callback, 2, 5));
     // Another program, with other weights and random numbers.
     let (mut second, mut optimizer) = (model()?.add(Dropout::new(0.2)?), AdamW::new(0.5));
@@ -368,7 +379,8 @@ fn resumed_and_not() -> Result<(), Box<dyn Error>> {
     // A checkpoint of another model changes nothing.
     let mut other = Linear::new(6, 3)?;
     let before = other.weight.to_vec::<f32>()?;
-    let mut misfit = Trainer::new(|model: &Linear, (x, y): &(Tensor, Tensor)| model.forward(x)?.cross_entropy(y)).checkpoints(&folder.0);
+    let mut misfit = Trainer::new(|model: &Linear, (x, y): &(Tensor, Tensor)| model.forward(x)?.cross_entropy(y))
+        .checkpoints(&folder.0);
     let error = misfit.resume(&mut other, &mut AdamW::new(0.5), batches).err().ok_or("it does not fit")?;
     assert!(error.to_string().contains("last.safetensors"), "{error}");
     assert_eq!(other.weight.to_vec::<f32>()?, before);
@@ -385,11 +397,15 @@ fn gathered_and_not() -> Result<()> {
     let part = |from: isize, to: isize| Ok((x.index(s![from..to])?, y.index(s![from..to])?));
     let mut weights = Vec::new();
     // The third way leaves a batch over, which is a step with all of its gradient.
-    for (accumulate, pieces) in [(1, vec![(0, 6)]), (3, vec![(0, 2), (2, 4), (4, 6)]), (4, vec![(0, 2), (2, 4), (4, 6)])] {
+    for (accumulate, pieces) in
+        [(1, vec![(0, 6)]), (3, vec![(0, 2), (2, 4), (4, 6)]), (4, vec![(0, 2), (2, 4), (4, 6)])]
+    {
         cotangent::manual_seed(5);
         let (mut model, mut optimizer) = (model()?, Sgd::new(0.1));
         let mut trainer = Trainer::new(loss).accumulate(accumulate).quiet();
-        let fit = trainer.fit(&mut model, &mut optimizer, |_| Ok(pieces.iter().map(|&(from, to)| part(from, to)).collect::<Vec<_>>()))?;
+        let fit = trainer.fit(&mut model, &mut optimizer, |_| {
+            Ok(pieces.iter().map(|&(from, to)| part(from, to)).collect::<Vec<_>>())
+        })?;
         assert_eq!(fit.steps(), 1);
         weights.push(model.parameters()[0].to_vec::<f32>()?);
     }
@@ -442,7 +458,8 @@ fn validation_stops_early_and_keeps_the_best() -> Result<(), Box<dyn Error>> {
 fn a_trainer_refuses_what_cannot_be_meant() -> Result<()> {
     let refused = |mut trainer: Trainer<'_, Sequential, (Tensor, Tensor)>, part: &str| {
         let (mut model, mut optimizer) = with_dropout()?;
-        let error = trainer.fit(&mut model, &mut optimizer, batches).err().map(|error| error.to_string()).unwrap_or_default();
+        let error =
+            trainer.fit(&mut model, &mut optimizer, batches).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains(part), "{error:?} should say {part:?}");
         Result::Ok(())
     };
@@ -451,10 +468,20 @@ fn a_trainer_refuses_what_cannot_be_meant() -> Result<()> {
     refused(Trainer::new(loss).metric(Accuracy::new()), "nothing to measure")?;
     refused(Trainer::new(loss).monitor("val_loss"), "`val_loss` cannot be monitored: there are loss")?;
     refused(Trainer::new(|model, batch| loss(model, batch)?.mul(f64::NAN)), "the loss is NaN, at step 1 of epoch 1")?;
-    refused(Trainer::new(|model: &Sequential, (x, _): &(Tensor, Tensor)| model.forward(x)), "one number, not of shape [5, 3]")?;
-    refused(Trainer::new(loss).callback(|_| Err(cotangent::Error::new(ErrorKind::Value, "mine", "enough"))), "mine: enough")?;
+    refused(
+        Trainer::new(|model: &Sequential, (x, _): &(Tensor, Tensor)| model.forward(x)),
+        "one number, not of shape [5, 3]",
+    )?;
+    refused(
+        Trainer::new(loss).callback(|_| Err(cotangent::Error::new(ErrorKind::Value, "mine", "enough"))),
+        "mine: enough",
+    )?;
     let (mut model, mut optimizer) = with_dropout()?;
-    assert!(Trainer::new(loss).resume(&mut model, &mut optimizer, batches).is_err_and(|e| e.to_string().contains("checkpoints")));
+    assert!(
+        Trainer::new(loss)
+            .resume(&mut model, &mut optimizer, batches)
+            .is_err_and(|e| e.to_string().contains("checkpoints"))
+    );
     Ok(())
 }
 
@@ -466,7 +493,8 @@ fn trains_until_it_is_interrupted() -> Result<(), Box<dyn Error>> {
     let (mut model, mut optimizer) = with_dropout()?;
     let mut trainer = Trainer::new(loss).epochs(u64::MAX).checkpoints(&folder).callback(|moment| {
         if moment.step == 2 {
-            fs::write(Path::new(&folder).join("started"), "").map_err(|e| cotangent::Error::new(ErrorKind::Value, "test", e.to_string()))?;
+            fs::write(Path::new(&folder).join("started"), "")
+                .map_err(|e| cotangent::Error::new(ErrorKind::Value, "test", e.to_string()))?;
         }
         Ok(())
     });

@@ -108,8 +108,9 @@ try {
       await cell.scrollIntoViewIfNeeded();
       await (options.hasTouch ? cell.tap() : cell.click());
       check(`${name}: a cell says what it is`, /\d+ of \d+/.test(await page.locator("#cell").textContent()));
-      const loaded = await page.locator("#cell img").evaluateAll((all) => all.map((image) => image.decode().then(() => image.naturalWidth, () => 0)));
-      check(`${name}: the examples are pictures (${loaded})`, (await Promise.all(loaded)).every((width) => width > 0));
+      const loaded = await page.locator("#cell img").evaluateAll((all) =>
+        Promise.all(all.map((image) => image.decode().then(() => image.naturalWidth, () => 0))));
+      check(`${name}: the examples are pictures (${loaded})`, loaded.every((width) => width > 0));
     }
     const nodes = await page.locator("svg.graph g").evaluateAll((all) => all.map((g) => {
       const { x, y, width, height } = g.querySelector("rect").getBBox();

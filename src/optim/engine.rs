@@ -252,7 +252,10 @@ impl<A: Algorithm> Engine<A> {
 
     #[track_caller]
     pub fn step(&mut self, model: &mut dyn Module) -> Result<()> {
-        named("step", self.run(Some(model)).map_err(|error| error.context(A::OP)))
+        let scope = crate::profile::enter(A::OP);
+        let done = self.run(Some(model));
+        crate::profile::leave(scope);
+        named("step", done.map_err(|error| error.context(A::OP)))
     }
 
     #[track_caller]

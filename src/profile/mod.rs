@@ -78,7 +78,7 @@ pub(crate) struct Event {
     start: Duration,
     /// `None` until it ends.
     time: Option<Duration>,
-    /// In bytes, of the CPU and of all GPUs: how much more is in use afterwards, and the most meanwhile.
+    /// In bytes, of the CPU and of the first GPU that is used: how much more is in use afterwards, and the most meanwhile.
     grown: [i64; 2],
     peak: [usize; 2],
     in_use: [usize; 2],
@@ -105,10 +105,18 @@ struct UsedGpu {
     /// A place in its stream, and when that was.
     base: TimedEvent,
     at: Duration,
-    /// Bytes in use when it was first seen.
+    /// Bytes in use when it was first seen, and their peak until then.
     in_use: usize,
+    peak: usize,
     /// Places before and after the work of events.
     marks: Vec<(usize, TimedEvent, Option<TimedEvent>)>,
+}
+
+#[cfg(feature = "cuda")]
+impl Drop for UsedGpu {
+    fn drop(&mut self) {
+        memory::end_peak(Device::Cuda(self.gpu.ordinal), self.peak);
+    }
 }
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
@@ -361,11 +369,11 @@ impl Session {
         })
     }
 
-    /// For the CPU and for all GPUs: what is in use, and the peak before.
+    /// For the CPU and for the first GPU that is used: what is in use, and the peak before.
     fn begin_memory(&self) -> [(usize, usize); 2] {
         let cpu = memory::begin_peak(Device::Cpu);
         #[cfg(feature = "cuda")]
-        if let [used] = &self.gpus[..] {
+        if let Some(used) = self.gpus.first() {
             let (current, peak) = memory::begin_peak(Device::Cuda(used.gpu.ordinal));
             return [cpu, (current.saturating_sub(used.in_use), peak)];
         }
@@ -377,7 +385,7 @@ impl Session {
         #[cfg_attr(not(feature = "cuda"), allow(unused_mut))]
         let mut memory = [(cpu.0, memory::end_peak(Device::Cpu, cpu.1)), (gpu.0, (gpu.0, gpu.0))];
         #[cfg(feature = "cuda")]
-        if let [used] = &self.gpus[..] {
+        if let Some(used) = self.gpus.first() {
             let (current, peak) = memory::end_peak(Device::Cuda(used.gpu.ordinal), gpu.1);
             memory[1].1 = (current.saturating_sub(used.in_use), peak.saturating_sub(used.in_use));
         }
@@ -429,8 +437,9 @@ impl Session {
         gpu.synchronize_all("profile").ok()?;
         let base = TimedEvent::now(gpu)?;
         gpu.synchronize_all("profile").ok()?;
-        let (at, in_use) = (self.start.elapsed(), gpu.arena.counter.current());
-        self.gpus.push(UsedGpu { gpu, base, at, in_use, marks: Vec::new() });
+        let at = self.start.elapsed();
+        let (in_use, peak) = memory::begin_peak(Device::Cuda(gpu.ordinal));
+        self.gpus.push(UsedGpu { gpu, base, at, in_use, peak, marks: Vec::new() });
         Some(self.gpus.len() - 1)
     }
 }

@@ -91,7 +91,8 @@ impl Row {
         self.gpu
     }
 
-    /// By how many bytes the memory in use grew by it, on the CPU and on GPUs, without the operations inside. Where several
+    /// By how many bytes the memory in use grew by it, on the CPU and on the first GPU that is used, without the operations
+    /// inside. Where several
     /// threads run at once it is that of all.
     pub fn memory(&self) -> i64 {
         self.grown.iter().sum()
@@ -247,7 +248,9 @@ pub(super) fn table(rows: &[Row], wall: Duration) -> String {
     let (own, all) = (milliseconds(own), milliseconds(wall));
     text.push_str(&format!("{own} ms in operations{on_gpu}, of {all} ms from beginning to end"));
     if rows.iter().any(|row| row.deferred > 0) {
-        text.push_str("\n(deferred): the call alone; its work is in a row fused(..), in the pass that needed the values");
+        text.push_str(
+            "\n(deferred): the call alone; its work is in a row fused(..), in the pass that needed the values",
+        );
     }
     text
 }

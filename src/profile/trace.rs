@@ -49,7 +49,9 @@ fn events(profile: &Profile) -> Vec<Value> {
         if !gpus.is_empty() {
             args["GPU"] = json!(on_gpus);
         }
-        all.push(json!({"ph": "C", "name": "bytes in use", "pid": 1, "ts": microseconds(event.start + time), "args": args}));
+        all.push(
+            json!({"ph": "C", "name": "bytes in use", "pid": 1, "ts": microseconds(event.start + time), "args": args}),
+        );
     }
     all
 }

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! [`Trainer`] is that loop with validation, early stopping, checkpoints and resumption. How well a model does say
-//! [metrics](Metric); where the time goes says the [profiler](crate::profile).
+//! [metrics](Metric); where the time goes says the [profiler](mod@crate::profile).
 #![forbid(unsafe_code)]
 
 mod evaluate;

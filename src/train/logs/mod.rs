@@ -64,3 +64,24 @@ pub trait Log {
         Ok(())
     }
 }
+
+/// A log that is used again afterwards.
+impl<L: Log + ?Sized> Log for &mut L {
+    fn log(&mut self, step: u64, values: &[(&str, f64)]) -> Result<()> {
+        (**self).log(step, values)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        (**self).flush()
+    }
+}
+
+impl<L: Log + ?Sized> Log for Box<L> {
+    fn log(&mut self, step: u64, values: &[(&str, f64)]) -> Result<()> {
+        (**self).log(step, values)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        (**self).flush()
+    }
+}

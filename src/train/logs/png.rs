@@ -22,7 +22,11 @@ pub(crate) fn encode(op: &'static str, image: &Tensor) -> Result<Png> {
     let shape = match image.shape() {
         &[height, width] => [1, height, width],
         &[channels @ 1..=4, height, width] => [channels, height, width],
-        other => bail!(Shape, op, "an image is [height, width] or [channels, height, width] of 1 to 4 channels, not {other:?}"),
+        other => bail!(
+            Shape,
+            op,
+            "an image is [height, width] or [channels, height, width] of 1 to 4 channels, not {other:?}"
+        ),
     };
     let [channels, height, width] = shape;
     if height == 0 || width == 0 || height.checked_mul(width).is_none_or(|pixels| pixels > MOST_PIXELS) {

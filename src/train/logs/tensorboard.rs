@@ -85,8 +85,7 @@ impl TensorBoard {
         if values.dtype().is_complex() {
             bail!(DType, OP, "values of {} have no order", values.dtype());
         }
-        let mut values: Vec<f64> =
-            no_grad(|| values.detach().to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec())?;
+        let mut values: Vec<f64> = no_grad(|| values.detach().to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec())?;
         let all = values.len();
         values.retain(|value| value.is_finite());
         if values.is_empty() {

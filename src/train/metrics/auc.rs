@@ -101,7 +101,8 @@ impl Metric for RocAuc {
             let all = (0..classes).flat_map(|class| of(class).zip(is(class)));
             return area(OP, 0, all);
         }
-        let areas = (0..classes).map(|class| area(OP, class, of(class).zip(is(class)))).collect::<Result<Vec<f64>>>()?;
+        let areas =
+            (0..classes).map(|class| area(OP, class, of(class).zip(is(class)))).collect::<Result<Vec<f64>>>()?;
         Ok(match average {
             Average::Weighted => {
                 let counts = (0..classes).map(|class| is(class).filter(|&is| is).count() as f64);

@@ -255,9 +255,7 @@ impl ClassCounts {
                 let present: Vec<f64> = (0..each.len()).filter(occurs).map(|k| each[k]).collect();
                 present.iter().sum::<f64>() / present.len() as f64
             }
-            Average::Weighted => {
-                each.iter().zip(&self.actual).map(|(x, &n)| x * n as f64).sum::<f64>() / all as f64
-            }
+            Average::Weighted => each.iter().zip(&self.actual).map(|(x, &n)| x * n as f64).sum::<f64>() / all as f64,
         })
     }
 }

@@ -65,7 +65,11 @@ impl ConfusionMatrix {
 
     /// How often `predicted` was predicted for examples of `target`; 0 for what is no class.
     pub fn count(&self, target: usize, predicted: usize) -> u64 {
-        if target < self.classes && predicted < self.classes { self.counts[target * self.classes + predicted] } else { 0 }
+        if target < self.classes && predicted < self.classes {
+            self.counts[target * self.classes + predicted]
+        } else {
+            0
+        }
     }
 
     /// The whole matrix as a tensor of integers, `[classes, classes]`.

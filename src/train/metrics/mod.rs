@@ -68,6 +68,37 @@ pub trait Metric {
     }
 }
 
+/// Hands everything on.
+macro_rules! metric_behind {
+    ($pointer:ty) => {
+        impl<M: Metric + ?Sized> Metric for $pointer {
+            fn name(&self) -> String {
+                (**self).name()
+            }
+
+            fn update(&mut self, prediction: &Tensor, target: &Tensor) -> Result<()> {
+                (**self).update(prediction, target)
+            }
+
+            fn compute(&self) -> Result<f64> {
+                (**self).compute()
+            }
+
+            fn reset(&mut self) {
+                (**self).reset();
+            }
+
+            fn higher_is_better(&self) -> bool {
+                (**self).higher_is_better()
+            }
+        }
+    };
+}
+
+// The first for a metric that is looked at afterwards, such as a confusion matrix.
+metric_behind!(&mut M);
+metric_behind!(Box<M>);
+
 /// The error of a figure over nothing.
 fn nothing(op: &'static str) -> Error {
     err!(Value, op, "nothing was counted yet: call update first")

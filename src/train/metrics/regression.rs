@@ -212,7 +212,12 @@ impl Metric for R2Score {
         let outputs: usize = target.shape()[1..].iter().product();
         if outputs == 0 || (self.examples > 0 && outputs != self.outputs.len()) {
             let before = self.outputs.len();
-            bail!(Shape, OP, "targets of shape {:?} have {outputs} numbers each, those before {before}", target.shape());
+            bail!(
+                Shape,
+                OP,
+                "targets of shape {:?} have {outputs} numbers each, those before {before}",
+                target.shape()
+            );
         }
         self.outputs.resize(outputs, Output::default());
         for (example, (prediction, target)) in

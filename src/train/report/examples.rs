@@ -57,7 +57,11 @@ impl Examples {
         const OP: &str = "Examples::update";
         if target.rank() != 1 || !matches!(images.rank(), 3 | 4) || images.shape()[0] != target.shape()[0] {
             let (images, targets) = (images.shape(), target.shape());
-            bail!(Shape, OP, "images of shape {images:?} for targets of shape {targets:?}: they are [n, .., height, width]");
+            bail!(
+                Shape,
+                OP,
+                "images of shape {images:?} for targets of shape {targets:?}: they are [n, .., height, width]"
+            );
         }
         let (predicted, actual) = counted(OP, self.classes, prediction, target, None, None)?;
         for (at, (predicted, actual)) in predicted.into_iter().zip(actual).enumerate() {
@@ -99,6 +103,9 @@ mod tests {
     #[test]
     fn bytes_in_base64() {
         let text = |bytes: &[u8]| data_address(bytes).trim_start_matches("data:image/png;base64,").to_string();
-        assert_eq!([text(b""), text(b"f"), text(b"fo"), text(b"foo"), text(b"foob")], ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
+        assert_eq!(
+            [text(b""), text(b"f"), text(b"fo"), text(b"foo"), text(b"foob")],
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
     }
 }

@@ -36,9 +36,7 @@ struct Layout {
 pub(super) fn svg(nodes: &[DrawnNode], names: &HashMap<u64, String>) -> String {
     let label = |node: &DrawnNode| names.get(&node.seq).cloned().unwrap_or_else(|| node.name.clone());
     let shape = |node: &DrawnNode| format!("{:?}", node.shape);
-    let width = |node: &DrawnNode| {
-        label(node).chars().count().max(shape(node).chars().count()) as f64 * LETTER + 20.0
-    };
+    let width = |node: &DrawnNode| label(node).chars().count().max(shape(node).chars().count()) as f64 * LETTER + 20.0;
     let mut layout = Layout::new(nodes, &nodes.iter().map(width).collect::<Vec<_>>());
     layout.sort();
     layout.place();
@@ -57,10 +55,8 @@ pub(super) fn svg(nodes: &[DrawnNode], names: &HashMap<u64, String>) -> String {
                 let from = middle(layer) + if layout.spots[spot].node.is_some() { HEIGHT / 2.0 } else { 0.0 };
                 let to = middle(layer + 1) - if layout.spots[below].node.is_some() { HEIGHT / 2.0 } else { 0.0 };
                 let (x, end, half) = (at(spot), at(below), (from + to) / 2.0);
-                let _ = write!(
-                    svg,
-                    "<path d=\"M{x:.1} {from:.1}C{x:.1} {half:.1} {end:.1} {half:.1} {end:.1} {to:.1}\"/>"
-                );
+                let _ =
+                    write!(svg, "<path d=\"M{x:.1} {from:.1}C{x:.1} {half:.1} {end:.1} {half:.1} {end:.1} {to:.1}\"/>");
             }
         }
     }

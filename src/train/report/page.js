@@ -27,7 +27,9 @@
     if (size >= 1e6 || size < 1e-4) return value.toExponential(3);
     return String(+value.toPrecision(5));
   };
-  const color = (k) => `var(--c${k % 8})`;
+  // The parts of the data have the same color in every chart.
+  const parts = { train: 0, val: 1, test: 2 };
+  const color = (name, k) => `var(--c${(parts[name] ?? k) % 8})`;
 
   // Numbers at even steps of 1, 2 or 5 times a power of ten.
   const ticks = (low, high, count) => {
@@ -83,12 +85,18 @@
     return row;
   };
 
+  // The chart that is pointed at.
+  let pointed = null;
+  addEventListener("pointerdown", (event) => {
+    if (pointed && !pointed.picture.contains(event.target)) pointed.leave();
+  });
+
   const smooth = document.getElementById("smooth"), log = document.getElementById("log");
 
   const drawChart = (box, chart) => {
     const weight = smooth ? +smooth.value : 0;
     const width = Math.max(box.clientWidth - 24, 120), height = 210, left = 50, right = 10, top = 10, bottom = 24;
-    const curves = chart.series.map((s, k) => ({ ...s, tone: color(k), line: weight > 0 ? smoothed(s.y, weight) : s.y }));
+    const curves = chart.series.map((s, k) => ({ ...s, tone: color(s.name, k), line: weight > 0 ? smoothed(s.y, weight) : s.y }));
     const every = curves.flatMap((c) => c.y.filter((v) => v !== null)), steps = curves.flatMap((c) => c.x);
     const logarithmic = log && log.checked && every.length > 0 && every.every((v) => v > 0);
     const scale = (v) => (logarithmic ? Math.log10(v) : v);
@@ -141,6 +149,7 @@
       }
       if (step === null) return;
       at = step;
+      pointed = { picture, leave };
       cross.replaceChildren(svg("line", { class: "cross", x1: px(step), x2: px(step), y1: top, y2: height - bottom }));
       const rows = [tipRow("step", String(step))];
       for (const c of curves) {
@@ -153,12 +162,19 @@
       const box = picture.getBoundingClientRect();
       showTip(rows, place ? place[0] : box.left + px(step), place ? place[1] : box.top + 40);
     };
-    const leave = () => { cross.setAttribute("visibility", "hidden"); hideTip(); at = null; };
-    picture.addEventListener("pointermove", (event) => {
+    const leave = (event) => {
+      // A finger that is lifted leaves what it has pointed at; the next touch elsewhere hides it.
+      if (event && event.pointerType === "touch") return;
+      cross.setAttribute("visibility", "hidden");
+      hideTip();
+      at = null;
+    };
+    const point = (event) => {
       const box = picture.getBoundingClientRect();
       const x = ((event.clientX - box.left) / box.width) * width;
       look(first + ((x - left) / (width - left - right)) * (last - first), [event.clientX, event.clientY]);
-    });
+    };
+    for (const event of ["pointermove", "pointerdown"]) picture.addEventListener(event, point);
     picture.addEventListener("pointerleave", leave);
     picture.addEventListener("blur", leave);
     picture.addEventListener("keydown", (event) => {
@@ -211,12 +227,14 @@
     });
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: from ${figure(low)} to ${figure(high)}` });
     picture.append(svg("path", { d, "vector-effect": "non-scaling-stroke" }));
-    picture.addEventListener("pointermove", (event) => {
+    const point = (event) => {
       const bounds = picture.getBoundingClientRect();
       const k = Math.max(0, Math.min(x.length - 1, Math.round(((event.clientX - bounds.left) / bounds.width) * (x.length - 1))));
       showTip([tipRow("step", String(x[k])), tipRow(name, figure(y[k]))], event.clientX, event.clientY);
-    });
-    picture.addEventListener("pointerleave", hideTip);
+      event.stopPropagation();
+    };
+    for (const event of ["pointermove", "pointerdown"]) picture.addEventListener(event, point);
+    picture.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideTip(); });
     box.append(picture);
   }
 

@@ -69,9 +69,13 @@ fn curves_section(body: &mut String, report: &Report) {
          <div id=\"charts\" class=\"charts\"></div>",
     );
     if report.series.iter().any(curves::Series::is_thinned) {
-        body.push_str("<p class=\"dim\">Of long curves the lowest and the highest point of each stretch are drawn.</p>");
+        body.push_str(
+            "<p class=\"dim\">Of long curves the lowest and the highest point of each stretch are drawn.</p>",
+        );
     }
-    body.push_str("<noscript><p>The curves are drawn by a script, which is turned off here.</p></noscript></section>\n");
+    body.push_str(
+        "<noscript><p>The curves are drawn by a script, which is turned off here.</p></noscript></section>\n",
+    );
 }
 
 /// What a cell says when it is looked at.
@@ -99,7 +103,9 @@ fn confusion_section(body: &mut String, confusion: &Confusion) -> Value {
     body.push_str("<section id=\"confusion\"><h2>Confusion matrix</h2>");
     let mut cells = serde_json::Map::new();
     if classes <= MOST_CLASSES {
-        body.push_str("<p class=\"dim\">Rows are targets, columns predictions. Point at a cell, or tap it, for examples.</p>");
+        body.push_str(
+            "<p class=\"dim\">Rows are targets, columns predictions. Point at a cell, or tap it, for examples.</p>",
+        );
         body.push_str("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><td></td>");
         labels.iter().for_each(|label| body.push_str(&format!("<th scope=\"col\">{}</th>", escape(label))));
         body.push_str("<th scope=\"col\" class=\"recall\">recall</th></tr></thead><tbody>");
@@ -166,12 +172,8 @@ fn norms_section(body: &mut String, norms: &[Norms]) -> Value {
     );
     let mut sparks = Vec::new();
     for row in norms {
-        let _ = write!(
-            body,
-            "<tr><th scope=\"row\">{}</th><td class=\"wide dim\">{:?}</td>",
-            escape(&row.name),
-            row.shape
-        );
+        let _ =
+            write!(body, "<tr><th scope=\"row\">{}</th><td class=\"wide dim\">{:?}</td>", escape(&row.name), row.shape);
         for series in [&row.weight, &row.grad] {
             let last = series.last().map_or_else(|| "–".into(), figure);
             let _ = write!(body, "<td class=\"number\">{last}</td><td>");
@@ -192,7 +194,7 @@ fn phases_section(body: &mut String, phases: &Phases) {
     let whole: Duration = phases.all().iter().map(|phase| phase.time).sum();
     body.push_str(
         "<section id=\"phases\"><h2>Time and memory</h2><div class=\"scroll\"><table><thead><tr><th>phase</th><th class=\"share\">share</th>\
-         <th class=\"number\">time</th><th class=\"number wide\">calls</th><th class=\"number\">each</th>\
+         <th class=\"number\">time</th><th class=\"number wide\">calls</th><th class=\"number wide\">each</th>\
          <th class=\"number\">peak</th></tr></thead><tbody>",
     );
     for phase in phases.all() {
@@ -201,7 +203,7 @@ fn phases_section(body: &mut String, phases: &Phases) {
         let _ = write!(
             body,
             "<tr><th scope=\"row\">{}</th><td class=\"share\"><span class=\"bar\" style=\"--v:{share:.1}%\" title=\"{share:.1} %\"></span></td>\
-             <td class=\"number\">{}</td><td class=\"number wide\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+             <td class=\"number\">{}</td><td class=\"number wide\">{}</td><td class=\"number wide\">{}</td><td class=\"number\">{}</td></tr>",
             escape(&phase.name),
             time(phase.time),
             phase.calls,

@@ -3,7 +3,7 @@
 use super::save::Position;
 use super::{Fit, Moment, Stop, Trainer};
 use crate::autograd::no_grad;
-use crate::error::bail;
+use crate::error::{bail, placed};
 use crate::nn::Module;
 use crate::optim::{Optimizer, clip_grad_norm};
 use crate::train::{Batch, Interrupt, Mean, Phases, Progress, in_eval};
@@ -30,13 +30,14 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
     ///
     /// # Errors
     /// If a setting does not fit, a batch, the loss, the optimiser, a metric, a log or a callback fails, or the loss is NaN.
+    #[track_caller]
     pub fn fit<I: IntoIterator<Item = Result<B>>>(
         &mut self,
         model: &mut M,
         optimizer: &mut dyn Optimizer,
         batches: impl FnMut(u64) -> Result<I>,
     ) -> Result<Fit> {
-        self.run(model, optimizer, batches, Position::default())
+        placed(self.run(model, optimizer, batches, Position::default()))
     }
 
     /// As [`fit`](Self::fit), going on from the last checkpoint in the folder of [`checkpoints`](Self::checkpoints), if there is
@@ -44,18 +45,24 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
     ///
     /// # Errors
     /// As [`fit`](Self::fit); also if there is no folder set, or the checkpoint does not fit the model or the optimiser.
+    #[track_caller]
     pub fn resume<I: IntoIterator<Item = Result<B>>>(
         &mut self,
         model: &mut M,
         optimizer: &mut dyn Optimizer,
         batches: impl FnMut(u64) -> Result<I>,
     ) -> Result<Fit> {
+        let at = placed(self.position(model, optimizer))?;
+        placed(self.run(model, optimizer, batches, at))
+    }
+
+    /// Where the last checkpoint is, which is loaded.
+    fn position(&self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Position> {
         let Some(folder) = &self.folder else {
             bail!(Value, "Trainer::resume", "there is no folder to resume from: set checkpoints(folder)");
         };
         let last = folder.join("last.safetensors");
-        let at = if last.exists() { super::save::load(&last, model, optimizer)? } else { Position::default() };
-        self.run(model, optimizer, batches, at)
+        if last.exists() { super::save::load(&last, model, optimizer) } else { Ok(Position::default()) }
     }
 
     fn check(&self) -> Result<()> {
@@ -140,7 +147,13 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         // Those that were done before the run was interrupted.
         for _ in 0..run.at.batch {
             if batches.next().transpose()?.is_none() {
-                bail!(Value, OP, "epoch {} had {} batches before it was resumed, and has fewer now", run.at.epoch, run.at.batch);
+                bail!(
+                    Value,
+                    OP,
+                    "epoch {} had {} batches before it was resumed, and has fewer now",
+                    run.at.epoch,
+                    run.at.batch
+                );
             }
         }
         let mut gathered = 0;
@@ -166,7 +179,7 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             }
             if run.stop.is_some() || self.max_steps.is_some_and(|most| run.at.step >= most) {
                 self.read(run, optimizer)?;
-                return Ok(());
+                return self.save(run, model, optimizer, "last");
             }
         }
         if gathered > 0 {
@@ -193,7 +206,9 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         if is_first {
             model.zero_grad();
         }
-        phase(&mut run.phases, "backward", || if parts > 1 { loss.div(parts as f64)?.backward() } else { loss.backward() })?;
+        phase(&mut run.phases, "backward", || {
+            if parts > 1 { loss.div(parts as f64)?.backward() } else { loss.backward() }
+        })?;
         run.unread.push((mean, batch.size()));
         Ok(())
     }
@@ -330,7 +345,8 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         let Some(&(_, value)) = run.values.iter().find(|(other, _)| other == name) else {
             bail!(Value, OP, "there was no `{name}` in epoch {}: it had no batches", run.at.epoch);
         };
-        let higher = self.metrics.iter().any(|metric| metric.higher_is_better() && name == format!("val_{}", metric.name()));
+        let higher =
+            self.metrics.iter().any(|metric| metric.higher_is_better() && name == format!("val_{}", metric.name()));
         let is_better = run.at.best.is_none_or(|best| if higher { value > best } else { value < best });
         if is_better && !value.is_nan() {
             (run.at.best, run.at.bad) = (Some(value), 0);

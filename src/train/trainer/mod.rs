@@ -253,7 +253,7 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
     }
 
     /// A report that gets the curves, the model, the graph of the first loss, norms after each epoch, and the time and memory of
-    /// each phase. Add what else there is to say, and save it.
+    /// each phase, for which a GPU is waited for. Add what else there is to say, and save it.
     #[must_use]
     pub fn report(mut self, report: &'a mut Report) -> Self {
         self.report = Some(report);
@@ -302,7 +302,7 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// Writes checkpoints to a folder: `last.safetensors` after each epoch and when the training is interrupted, and
+    /// Writes checkpoints to a folder: `last.safetensors` after each epoch and when the training ends otherwise, and
     /// `best.safetensors` when what is [monitored](Self::monitor) has become better. They hold the model, the optimiser, the state of the
     /// random numbers and the position in the data.
     #[must_use]

@@ -56,7 +56,8 @@ pub(super) fn load(path: &Path, model: &mut impl Module, optimizer: &mut dyn Opt
     let missing = || crate::error::err!(Format, OP, "{} is no checkpoint of a trainer", path.display());
     let counts: Vec<i64> = own.get("counts").ok_or_else(missing)?.to_vec()?;
     let numbers: Vec<f64> = own.get("numbers").ok_or_else(missing)?.to_vec()?;
-    let (&[epoch, batch, step, done, bad, known, seed, offset], &[best, sum, weight]) = (&counts[..], &numbers[..]) else {
+    let (&[epoch, batch, step, done, bad, known, seed, offset], &[best, sum, weight]) = (&counts[..], &numbers[..])
+    else {
         return Err(missing());
     };
     let before = optimizer.state_dict()?;
