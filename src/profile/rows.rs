@@ -92,8 +92,7 @@ impl Row {
     }
 
     /// By how many bytes the memory in use grew by it, on the CPU and on the first GPU that is used, without the operations
-    /// inside. Where several
-    /// threads run at once it is that of all.
+    /// inside. Where several threads run at once it is that of all.
     pub fn memory(&self) -> i64 {
         self.grown.iter().sum()
     }
@@ -167,7 +166,7 @@ impl<'a> Totals<'a> {
                 row.peak[k] = row.peak[k].max(event.peak[k]);
             }
         }
-        rows.sort_by(|a, b| (b.own + b.gpu.unwrap_or_default()).cmp(&(a.own + a.gpu.unwrap_or_default())));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.own + row.gpu.unwrap_or_default()));
         rows
     }
 

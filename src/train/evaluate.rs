@@ -120,7 +120,9 @@ pub fn evaluate<M: Module, B>(
     metrics: &mut [&mut dyn Metric],
     mut predict: impl FnMut(&M, &B) -> Result<(Tensor, Tensor)>,
 ) -> Result<()> {
-    metrics.iter_mut().for_each(|metric| metric.reset());
+    for metric in metrics.iter_mut() {
+        metric.reset();
+    }
     in_eval(model, |model| {
         for batch in batches {
             let (prediction, target) = predict(model, &batch?)?;

@@ -273,7 +273,7 @@ mod tests {
         bar.values = "  loss 0.5000".into();
         bar.measure(bar.start + Duration::from_secs(2));
         let line = bar.line(bar.start + Duration::from_secs(2));
-        assert_eq!(line, "epoch 1/3  ███████·····················  10/40  loss 0.5000  5.0000/s  6s left");
+        assert_eq!(line, "epoch 1/3  ███████·····················  10/40  loss 0.5000  5.000/s  6s left");
         bar.done = 11;
         assert!(bar.head().contains("███████▋····"), "{}", bar.head());
     }
@@ -283,7 +283,7 @@ mod tests {
         let mut bar = Progress::unbounded();
         bar.done = 3;
         bar.measure(bar.start + Duration::from_secs(30));
-        assert_eq!(bar.line(bar.start + Duration::from_secs(30)), "3  10.000 s each  30s");
+        assert_eq!(bar.line(bar.start + Duration::from_secs(30)), "3  10.00 s each  30s");
     }
 
     #[test]

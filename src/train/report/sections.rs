@@ -240,10 +240,10 @@ fn model_section(body: &mut String, rows: &[[String; 4]], totals: &str) {
 fn graph_section(body: &mut String, graph: &Graph) {
     let Graph { svg, nodes, drawn } = graph;
     let part = if drawn < nodes { format!(" The {drawn} next to the result are drawn.") } else { String::new() };
-    let _ = write!(
+    let _ = writeln!(
         body,
         "<section id=\"graph\"><h2>Graph</h2><p class=\"dim\">{nodes} operations and leaves.{part}</p>\
-         <div class=\"scroll graph-box\">{svg}</div></section>\n"
+         <div class=\"scroll graph-box\">{svg}</div></section>"
     );
 }
 

@@ -204,10 +204,10 @@ impl Recorded {
     pub fn replay(&mut self, op: &'static str) -> Result<()> {
         gpu(op, self.gpu.ordinal)?;
         refuse(op, self.gpu.ordinal, "it is recorded already")?;
-        // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
-        // out anew as long as this lives; the fence keeps the order with the work of all streams.
         let scope = crate::profile::enter(op);
         crate::profile::note_gpu(self.gpu.ordinal);
+        // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
+        // out anew as long as this lives; the fence keeps the order with the work of all streams.
         let launch = || unsafe { result::graph::launch(self.exec, self.gpu.first_stream()) };
         let launched = self.gpu.fenced(launch).map_err(|e| failed(op, "replaying", e));
         crate::profile::leave(scope);
