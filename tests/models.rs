@@ -8,7 +8,7 @@ mod json;
 use cotangent::autograd::BackwardOptions;
 use cotangent::io::StateDict;
 use cotangent::models::*;
-use cotangent::nn::{self, Module};
+use cotangent::nn::{self, Forward, Module};
 use cotangent::{DType, Tensor, tensor};
 use json::{compare, parse, tensor as read};
 use serde_json::Value;
@@ -55,12 +55,14 @@ fn weights_file(name: &str, case: &Value) -> Outcome<Scratch> {
 
 fn prepare<M: Published>(name: &str, mut model: M, case: &Value) -> Outcome<M> {
     model.to_dtype(DType::F64)?;
-    model.eval();
+    if case["buffers"].is_null() {
+        model.eval();
+    }
     load_weights(&mut model, &weights_file(name, case)?.0)?;
     Ok(model)
 }
 
-/// Results and gradients are the reference's; `full` gives the published name of a parameter.
+/// Results, gradients and buffers are the reference's; `full` gives the published name of a parameter.
 fn check(model: &impl Module, results: &[(&str, Tensor)], case: &Value, full: impl Fn(&str) -> String) -> Outcome {
     for (name, result) in results {
         compare(result, &case["results"][name], case).map_err(|fault| format!("{name}: {fault}"))?;
@@ -70,6 +72,11 @@ fn check(model: &impl Module, results: &[(&str, Tensor)], case: &Value, full: im
     for (name, parameter) in model.named_parameters() {
         let grad = parameter.grad().ok_or_else(|| format!("{name} has no gradient"))?;
         compare(&grad, &case["grads"][&full(&name)], case).map_err(|fault| format!("{name}: {fault}"))?;
+    }
+    if !case["buffers"].is_null() {
+        for (name, buffer) in model.named_buffers().into_iter().filter(|(_, buffer)| buffer.get().dtype().is_float()) {
+            compare(&buffer.get(), &case["buffers"][&name], case).map_err(|fault| format!("{name}: {fault}"))?;
+        }
     }
     Ok(())
 }
@@ -105,6 +112,77 @@ fn bert_is_the_published_one() -> Outcome {
     let output = model.forward(&tokens, Some(&mask), Some(&types))?;
     let hidden = output.last_hidden_state.mul(&mask.unsqueeze(-1)?)?;
     check(&model, &[("hidden", hidden), ("pooled", output.pooler_output)], &case, str::to_owned)
+}
+
+#[test]
+fn resnets_are_the_published_ones() -> Outcome {
+    for name in ["resnet_basic", "resnet_bottleneck"] {
+        let case = case(name)?;
+        let size = |name: &str, default: usize| case["config"][name].as_u64().map_or(default, |size| size as usize);
+        let layers: Vec<usize> = json::sizes(&case["config"]["layers"]);
+        let config = ResNetConfig {
+            block: if name == "resnet_basic" { ResNetBlock::Basic } else { ResNetBlock::Bottleneck },
+            layers: layers.try_into().map_err(|_| "four stages")?,
+            num_classes: size("num_classes", 1000),
+            width: size("width", 64),
+            groups: size("groups", 1),
+            width_per_group: size("width_per_group", 64),
+            ..ResNetConfig::default()
+        };
+        let model = prepare(name, ResNet::new(&config)?, &case)?;
+        let logits = model.forward(&read(&case["inputs"]["images"])?)?;
+        check(&model, &[("logits", logits)], &case, str::to_owned).map_err(|fault| format!("{name}: {fault}"))?;
+    }
+    Ok(())
+}
+
+/// With fewer channels: all but those of images and classes are less by one factor.
+#[test]
+fn resnets_have_the_published_names_and_shapes() -> Outcome {
+    let names = case("resnet_names")?;
+    for (name, config, factor) in [
+        ("resnet18", ResNetConfig::resnet18(), 16),
+        ("resnet34", ResNetConfig::resnet34(), 16),
+        ("resnet50", ResNetConfig::resnet50(), 16),
+        ("resnet101", ResNetConfig::resnet101(), 16),
+        ("resnext50_32x4d", ResNetConfig::resnext50_32x4d(), 4),
+        ("wide_resnet50_2", ResNetConfig::wide_resnet50_2(), 16),
+    ] {
+        let dict = ResNet::new(&ResNetConfig { width: 64 / factor, ..config })?.state_dict();
+        let expected = names[name].as_object().ok_or("names")?;
+        assert_eq!(dict.len(), expected.len(), "{name}");
+        for (key, shape) in expected {
+            let value = dict.get(key).ok_or_else(|| format!("{name} has no {key}"))?;
+            let mut shape = json::sizes(shape);
+            let channels = shape.iter_mut().take(2).filter(|size| ![3, 1000].contains(*size));
+            channels.for_each(|size| *size /= factor);
+            assert_eq!(value.shape(), shape, "{name}: {key}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn resnets_that_cannot_be_are_refused() -> Outcome {
+    let small = ResNetConfig { width: 2, ..ResNetConfig::resnet18() };
+    for (config, word) in [
+        (ResNetConfig { groups: 2, ..small.clone() }, "groups"),
+        (ResNetConfig { width: 0, ..small.clone() }, "a size of 0"),
+        (ResNetConfig { num_classes: usize::MAX, ..small.clone() }, "from 1 to"),
+        (
+            ResNetConfig { width: 3, block: ResNetBlock::Bottleneck, width_per_group: 32, ..small.clone() },
+            "whole number",
+        ),
+    ] {
+        let error = ResNet::new(&config).err().ok_or("refused")?.to_string();
+        assert!(error.starts_with("ResNet") && error.contains(word), "{error}");
+    }
+    let model = ResNet::new(&small)?;
+    for shape in [&[3, 32, 32][..], &[2, 1, 32, 32]] {
+        let error = model.forward(&Tensor::zeros(shape)?).err().ok_or("refused")?.to_string();
+        assert!(error.contains("[batch, 3, height, width]"), "{error}");
+    }
+    Ok(())
 }
 
 /// Token by token, with the keys and values of those before, gives what the whole sequence gives.

@@ -20,30 +20,42 @@ from fixture_cases.core import Draw, encode, encode_input
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "models"
 
 
-def draw_weights(model, draw):
+def draw_weights(model, draw, training):
     """The same numbers for every version of the libraries. Tied ones are drawn once."""
-    model.to(torch.float64).eval()
+    model.to(torch.float64).train(training)
     with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if "running" in name:
+                buffer.copy_(draw.uniform(buffer.shape, 0.5, 1.5, decimals=2))
         for name, parameter in model.named_parameters():
             is_norm = parameter.dim() == 1 and "weight" in name
             low, high = (0.5, 1.5) if is_norm else (-0.4, 0.4)
             parameter.copy_(draw.uniform(parameter.shape, low, high, decimals=2))
 
 
-def record(name, config, model, inputs, results, tolerance=None):
-    """`results` gives the tensors that are compared."""
+def short(tensor):
+    """Of large models: nine digits, where the tolerance is 1e-7."""
+    out = encode(tensor)
+    return out | {"data": [float(f"{v:.9g}") for v in tensor.detach().reshape(-1).tolist()]}
+
+
+def record(name, config, model, inputs, results, tolerance=None, training=False):
+    """`results` gives the tensors that are compared. A model in training is compared by its buffers, too."""
     draw = Draw(f"models/{name}")
-    draw_weights(model, draw)
+    draw_weights(model, draw, training)
+    write = short if tolerance == 1e-7 else encode
+    state = {k: encode_input(v) for k, v in model.state_dict().items() if v.is_floating_point()}
     found = results(model, inputs)
     weights = {k: draw.uniform(v.shape, decimals=2) for k, v in found.items()}
     sum((v * weights[k]).sum() for k, v in found.items()).backward()
     # One of two tied names has the gradient.
-    grads = {k: encode(p.grad) for k, p in model.named_parameters() if p.grad is not None}
-    state = {k: encode_input(v) for k, v in model.state_dict().items() if v.is_floating_point()}
-    case = {"config": config, "state": state, "inputs": {k: encode(v) for k, v in inputs.items()}}
+    grads = {k: write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
+    case = {"config": config, "state": state, "inputs": {k: encode_input(v) for k, v in inputs.items()}}
     case["results"] = {k: encode(v) for k, v in found.items()}
     case["cotangents"] = {k: encode_input(v) for k, v in weights.items()}
     case["grads"] = grads
+    if training:
+        case["buffers"] = {k: write(v) for k, v in model.named_buffers() if v.is_floating_point()}
     if tolerance:
         case |= {"rtol": tolerance, "atol": tolerance}
     path = FOLDER / f"{name}.json"
@@ -86,9 +98,36 @@ def bert():
     record("bert", config, BertModel(BertConfig(**config)), inputs, results)
 
 
+def resnet():
+    from torchvision.models import resnet as reference
+
+    class Narrow(reference.ResNet):
+        """The reference with 2 channels in the first stage, where it has 64."""
+
+        inplanes = property(lambda self: self.__dict__["channels"], lambda self, n: self.__dict__.update(channels=2 if n == 64 and "channels" not in self.__dict__ else n))
+
+        def _make_layer(self, block, planes, *args, **kwargs):
+            return super()._make_layer(block, planes // 32, *args, **kwargs)
+
+    images = Draw("resnet").uniform([3, 3, 20, 20], decimals=1)
+    bottleneck = {"groups": 2, "width_per_group": 32}
+    for name, block, layers, more in (("resnet_basic", "BasicBlock", [2, 1, 1, 1], {}), ("resnet_bottleneck", "Bottleneck", [1, 2, 1, 1], bottleneck)):
+        kind = getattr(reference, block)
+        model = Narrow(kind, layers, num_classes=3, **more)
+        model.fc = torch.nn.Linear(16 * kind.expansion, 3)
+        config = {"block": block, "layers": layers, "num_classes": 3, "width": 2, **more}
+        record(name, config, model, {"images": images}, lambda m, x: {"logits": m(x["images"])}, tolerance=1e-7, training=block == "BasicBlock")
+    names = {}
+    for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnext50_32x4d", "wide_resnet50_2"):
+        with torch.device("meta"):
+            state = getattr(reference, name)().state_dict()
+        names[name] = {k: list(v.shape) for k, v in state.items()}
+    (FOLDER / "resnet_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (gpt2, llama, bert):
+    for make in (gpt2, llama, bert, resnet):
         make()

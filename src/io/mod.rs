@@ -39,13 +39,10 @@ mod stateful;
 mod value;
 mod zip;
 
-<<<<<<< HEAD
 pub use checkpoint::Checkpoint;
 pub use checkpoints::{Better, Checkpoints};
 pub use load_options::LoadOptions;
-=======
 pub(crate) use replace::replace as replace_file;
->>>>>>> 9e48f7a (Metrics, logs, a report and a profiler: what a person needs to see how a training goes)
 pub use state_dict::StateDict;
 pub use stateful::{DefaultGenerator, State, Stateful};
 pub(crate) use stateful::{no_values, stateful_optimizer};

@@ -19,12 +19,14 @@ mod generate;
 mod gpt2;
 mod llama;
 mod lora;
+mod resnet;
 
 pub use bert::{Bert, BertConfig, BertOutput};
 pub use generate::{CausalModel, GenerateOptions, KeyValueCache, generate, generate_with};
 pub use gpt2::{Gpt2, Gpt2Config};
 pub use llama::{Llama, LlamaConfig};
 pub use lora::{Adaptable, LoraConfig, add_lora, load_lora, merge_lora, save_lora};
+pub use resnet::{ResNet, ResNetBlock, ResNetConfig};
 
 use crate::Result;
 use crate::error::bail;
