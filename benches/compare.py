@@ -34,11 +34,11 @@ WORKLOADS = [
 ]  # fmt: skip
 # Single operations: the rows of the table in `workloads/breadth.rs`.
 OPERATIONS = re.findall(r'\brow\(\s*"(\w+)"', (HERE / "workloads" / "breadth.rs").read_text())
-# Convolutions and pools, both ways: those in `workloads/networks.rs`.
+# Convolutions, pools, norms and recurrence, both ways: those in `workloads/networks.rs`.
 OPERATIONS += re.findall(r'name: "(\w+)"', (HERE / "workloads" / "networks.rs").read_text())
-WORKLOADS += ["cnn_step", *OPERATIONS]
+WORKLOADS += ["cnn_step", "resnet18_step", *OPERATIONS]
 # candle and Burn do not train in mixed precision, and two programs are enough to find the machine's limits.
-MISSING = {peer: {"cnn_step", "mlp_large_bf16", "gpt_tiny_bf16", "limits", *OPERATIONS} for peer in ("candle", "burn")}
+MISSING = {peer: {"cnn_step", "resnet18_step", "mlp_large_bf16", "gpt_tiny_bf16", "limits", *OPERATIONS} for peer in ("candle", "burn")}
 # A single product or an optimiser's step is the same kernel, and a thousand operations unrolled take minutes to compile.
 MISSING["torch_compile"] = {
     "overhead", "overhead_fwd_nograd", "matmul_64", "matmul_256", "matmul_1024", "matmul_2048", "adamw", "limits",
@@ -63,10 +63,10 @@ def torch_python():
     """An environment with PyTorch, made once."""
     folder = TARGET / "bench-venv"
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not output(str(python), "-c", "import torch, numpy; print(torch.__version__)"):
+    if not output(str(python), "-c", "import torch, torchvision, numpy; print(torch.__version__)"):
         say("installing PyTorch into", folder)
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "torchvision", "numpy"], check=True)
     return str(python)
 
 

@@ -53,6 +53,14 @@ fn weights_file(name: &str, case: &Value) -> Outcome<Scratch> {
     Ok(file)
 }
 
+fn option_of(config: &Value, name: &str) -> Option<usize> {
+    config[name].as_u64().map(|size| size as usize)
+}
+
+fn size(config: &Value, name: &str) -> Outcome<usize> {
+    option_of(config, name).ok_or_else(|| format!("{name} in {config}").into())
+}
+
 fn prepare<M: Published>(name: &str, mut model: M, case: &Value) -> Outcome<M> {
     model.to_dtype(DType::F64)?;
     if case["buffers"].is_null() {
@@ -62,11 +70,14 @@ fn prepare<M: Published>(name: &str, mut model: M, case: &Value) -> Outcome<M> {
     Ok(model)
 }
 
-/// Results, gradients and buffers are the reference's; `full` gives the published name of a parameter.
+/// Results, gradients and buffers are the reference's. What the reference computes without a graph has no gradient; `full` gives the published name of a parameter.
 fn check(model: &impl Module, results: &[(&str, Tensor)], case: &Value, full: impl Fn(&str) -> String) -> Outcome {
     for (name, result) in results {
         compare(result, &case["results"][name], case).map_err(|fault| format!("{name}: {fault}"))?;
         let options = BackwardOptions::new().retain_graph(true);
+        if !result.requires_grad() {
+            continue;
+        }
         result.backward_with(options.gradient(&read(&case["cotangents"][name])?))?;
     }
     for (name, parameter) in model.named_parameters() {
@@ -118,7 +129,7 @@ fn bert_is_the_published_one() -> Outcome {
 fn resnets_are_the_published_ones() -> Outcome {
     for name in ["resnet_basic", "resnet_bottleneck"] {
         let case = case(name)?;
-        let size = |name: &str, default: usize| case["config"][name].as_u64().map_or(default, |size| size as usize);
+        let size = |name: &str, default: usize| option_of(&case["config"], name).unwrap_or(default);
         let layers: Vec<usize> = json::sizes(&case["config"]["layers"]);
         let config = ResNetConfig {
             block: if name == "resnet_basic" { ResNetBlock::Basic } else { ResNetBlock::Bottleneck },
@@ -185,6 +196,115 @@ fn resnets_that_cannot_be_are_refused() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn vit_is_the_published_one() -> Outcome {
+    let case = case("vit")?;
+    let config = ViTConfig::from_file(&config_file("vit", &case)?.0)?;
+    assert_eq!(config.num_labels, 3);
+    let model = prepare("vit", ViT::new(&config)?, &case)?;
+    let images = read(&case["inputs"]["images"])?;
+    let logits = model.forward(&images)?;
+    let full = |name: &str| if name.starts_with("classifier") { name.to_owned() } else { format!("vit.{name}") };
+    check(&model, &[("logits", logits)], &case, full)?;
+    // Without a last layer it gives what that layer would get.
+    let bare = prepare("vit-bare", ViT::new(&ViTConfig { num_labels: 0, ..config })?, &case)?;
+    assert!(bare.forward(&images)?.equal(&model.hidden_state(&images)?.select(1, 0)?)?);
+    let error = model.forward(&read(&case["inputs"]["images"])?.narrow(3, 0, 4)?).err().ok_or("refused")?.to_string();
+    assert!(error.contains("[batch, 3, 6, 6]"), "{error}");
+    Ok(())
+}
+
+fn unet_config(config: &Value) -> Outcome<UNetConfig> {
+    Ok(UNetConfig {
+        in_channels: size(config, "in_channels")?,
+        out_channels: size(config, "out_channels")?,
+        channels: json::sizes(&config["channels"]),
+        norm: option_of(config, "groups").map_or(UNetNorm::Batch, UNetNorm::Group),
+        time_size: option_of(config, "time_size"),
+    })
+}
+
+#[test]
+fn unet_is_the_reference() -> Outcome {
+    let case = case("unet")?;
+    let config = unet_config(&case["config"])?;
+    let model = prepare("unet", UNet::new(&config)?, &case)?;
+    let images = read(&case["inputs"]["images"])?;
+    check(&model, &[("images", model.forward(&images)?)], &case, str::to_owned)?;
+    let error = model.forward(&images.narrow(3, 0, 10)?).err().ok_or("refused")?.to_string();
+    assert!(error.contains("multiples of 4"), "{error}");
+    assert!(model.forward_at(&images, &tensor!([1, 2])?).is_err(), "there is no time");
+    assert!(UNet::new(&UNetConfig { channels: Vec::new(), ..config.clone() }).is_err());
+    assert!(UNet::new(&UNetConfig { channels: vec![1; 100], ..config.clone() }).is_err());
+    assert!(UNet::new(&UNetConfig { norm: UNetNorm::Group(4), ..config.clone() }).is_err());
+    assert!(UNet::new(&UNetConfig { time_size: Some(3), ..config }).is_err());
+    Ok(())
+}
+
+#[test]
+fn ddpm_is_the_reference() -> Outcome {
+    for (name, schedule) in
+        [("ddpm_linear", NoiseSchedule::Linear { first: 1e-4, last: 0.02 }), ("ddpm_cosine", NoiseSchedule::Cosine)]
+    {
+        let case = case(name)?;
+        let own = &case["config"];
+        let clip = own["clip"].as_bool().ok_or("a bool")?;
+        let config = DdpmConfig { unet: unet_config(&own["unet"])?, steps: size(own, "steps")?, schedule, clip };
+        let model = prepare(name, Ddpm::new(&config)?, &case)?;
+        let [images, noise, t] = ["images", "noise", "t"].map(|name| read(&case["inputs"][name]));
+        let (images, noise, t) = (images?, noise?, t?);
+        let mut results = vec![("loss", model.loss_at(&images, &t, &noise)?)];
+        for (name, at) in [("step_0", 0), ("step_5", 5), ("step_9", 9)] {
+            results.push((name, model.step(&images, at, &noise)?));
+        }
+        check(&model, &results, &case, str::to_owned).map_err(|fault| format!("{name}: {fault}"))?;
+        assert!(model.loss_at(&images, &tensor!([0, 4, 10])?, &noise).is_err(), "there are 10 steps");
+        assert!(model.step(&images, 10, &noise).is_err());
+        let samples = model.sample([2, 1, 4, 4])?;
+        assert!(samples.isfinite()?.all(..)?.item::<bool>()? && samples.dtype() == DType::F64);
+    }
+    Ok(())
+}
+
+#[test]
+fn vae_is_the_reference() -> Outcome {
+    let case = case("vae")?;
+    let [input_size, hidden_size, latent_size] =
+        ["input_size", "hidden_size", "latent_size"].map(|name| size(&case["config"], name).unwrap_or(0));
+    let model = prepare("vae", Vae::new(&VaeConfig { input_size, hidden_size, latent_size })?, &case)?;
+    let x = read(&case["inputs"]["x"])?;
+    let output = model.forward_noise(&x, &read(&case["inputs"]["noise"])?)?;
+    let loss = output.loss(&x)?;
+    check(&model, &[("logits", output.logits), ("loss", loss)], &case, str::to_owned)?;
+    // What is drawn differs.
+    assert!(!model.forward(&x)?.logits.equal(&model.forward(&x)?.logits)?);
+    Ok(())
+}
+
+#[test]
+fn lstm_lm_is_the_reference() -> Outcome {
+    for name in ["lstm_lm", "lstm_lm_tied"] {
+        let case = case(name)?;
+        let own = &case["config"];
+        let config = LstmLmConfig {
+            vocab_size: size(own, "vocab_size")?,
+            embedding_size: size(own, "embedding_size")?,
+            hidden_size: size(own, "hidden_size")?,
+            num_layers: size(own, "num_layers")?,
+            tie_weights: own["tie_weights"] == true,
+            ..LstmLmConfig::default()
+        };
+        let model = prepare(name, LstmLm::new(&config)?, &case)?;
+        let [tokens, h, c] = ["tokens", "h", "c"].map(|name| read(&case["inputs"][name]));
+        let tokens = tokens?;
+        let (logits, (h, c)) = model.forward_state(&tokens, Some((&h?, &c?)))?;
+        check(&model, &[("logits", logits), ("h", h), ("c", c)], &case, str::to_owned)
+            .map_err(|fault| format!("{name}: {fault}"))?;
+        assert!(model.forward(&tokens.flatten(0, 1)?).is_err(), "a sequence without a batch");
+    }
+    Ok(())
+}
+
 /// Token by token, with the keys and values of those before, gives what the whole sequence gives.
 #[test]
 fn a_cache_changes_nothing() -> Outcome {
@@ -207,7 +327,10 @@ fn a_cache_changes_nothing() -> Outcome {
     let config = Gpt2Config::from_file(&config_file("cache-gpt2", &gpt)?.0)?;
     check(&prepare("cache-gpt2", Gpt2::new(&config)?, &gpt)?, &read(&gpt["inputs"]["tokens"])?)?;
     let config = LlamaConfig::from_file(&config_file("cache-llama", &llama)?.0)?;
-    check(&prepare("cache-llama", Llama::new(&config)?, &llama)?, &read(&llama["inputs"]["tokens"])?)
+    check(&prepare("cache-llama", Llama::new(&config)?, &llama)?, &read(&llama["inputs"]["tokens"])?)?;
+    let config = LstmLmConfig { vocab_size: 7, embedding_size: 3, hidden_size: 4, ..LstmLmConfig::default() };
+    let lstm = case("lstm_lm")?;
+    check(&prepare("cache-lstm", LstmLm::new(&config)?, &lstm)?, &read(&lstm["inputs"]["tokens"])?)
 }
 
 #[test]

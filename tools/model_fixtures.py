@@ -9,12 +9,14 @@ inputs, the results, and the gradients of a weighted sum of the results.
 
 import json
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
 import torch
 
 sys.dont_write_bytecode = True
+import reference_models
 from fixture_cases.core import Draw, encode, encode_input
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "models"
@@ -39,17 +41,20 @@ def short(tensor):
     return out | {"data": [float(f"{v:.9g}") for v in tensor.detach().reshape(-1).tolist()]}
 
 
-def record(name, config, model, inputs, results, tolerance=None, training=False):
-    """`results` gives the tensors that are compared. A model in training is compared by its buffers, too."""
+def record(name, config, model, inputs, results, tolerance=None, training=False, published=lambda name: name):
+    """`results` gives the tensors that are compared. A model in training is compared by its buffers, too. `published` gives
+    the names of files, where the model has others in memory."""
     draw = Draw(f"models/{name}")
     draw_weights(model, draw, training)
     write = short if tolerance == 1e-7 else encode
-    state = {k: encode_input(v) for k, v in model.state_dict().items() if v.is_floating_point()}
+    # Old files do not count batches: the ResNets are loaded from such.
+    counted = not name.startswith("resnet")
+    state = {published(k): encode_input(v) for k, v in model.state_dict().items() if counted or v.is_floating_point()}
     found = results(model, inputs)
     weights = {k: draw.uniform(v.shape, decimals=2) for k, v in found.items()}
     sum((v * weights[k]).sum() for k, v in found.items()).backward()
     # One of two tied names has the gradient.
-    grads = {k: write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
+    grads = {published(k): write(p.grad) for k, p in model.named_parameters() if p.grad is not None}
     case = {"config": config, "state": state, "inputs": {k: encode_input(v) for k, v in inputs.items()}}
     case["results"] = {k: encode(v) for k, v in found.items()}
     case["cotangents"] = {k: encode_input(v) for k, v in weights.items()}
@@ -125,9 +130,77 @@ def resnet():
     (FOLDER / "resnet_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
 
 
+def vit():
+    from safetensors import safe_open
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = {"hidden_size": 4, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 6, "image_size": 6, "patch_size": 2, "id2label": {str(i): str(i) for i in range(3)}}
+    model = ViTForImageClassification(ViTConfig(**config))
+
+    def published(name):
+        for own, other in (("vit.layers.", "vit.encoder.layer."), ("o_proj", "output.dense"), ("mlp.fc1", "intermediate.dense"), ("mlp.fc2", "output.dense")):
+            name = name.replace(own, other)
+        for own, other in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
+            name = name.replace(own, f"attention.{other}")
+        return name
+
+    # The library renames what it reads and writes.
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safe_open(f"{folder}/model.safetensors", "pt") as file:
+            assert set(file.keys()) == {published(name) for name in model.state_dict()}
+    images = Draw("vit").uniform([2, 3, 6, 6], decimals=2)
+    record("vit", config, model, {"images": images}, lambda m, x: {"logits": m(x["images"]).logits}, published=published)
+
+
+def unet():
+    images = Draw("unet").uniform([2, 3, 8, 12], decimals=2)
+    config = {"in_channels": 3, "out_channels": 2, "channels": [2, 4, 6]}
+    record("unet", config, reference_models.UNet(**config), {"images": images}, lambda m, x: {"images": m(x["images"])}, tolerance=1e-7, training=True)
+
+
+def ddpm():
+    draw = Draw("ddpm")
+    shape = [3, 1, 4, 4]
+    inputs = {"images": draw.uniform(shape, -1, 1, decimals=2), "noise": draw.uniform(shape, decimals=2), "t": torch.tensor([0, 4, 9])}
+    unet = {"in_channels": 1, "out_channels": 1, "channels": [4, 6], "groups": 2, "time_size": 6}
+    for schedule, clip in (("linear", True), ("cosine", False)):
+        config = {"unet": unet, "steps": 10, "schedule": schedule, "clip": clip}
+
+        def results(m, x):
+            steps = {f"step_{t}": m.step(x["images"], t, x["noise"], clip) for t in (0, 5, 9)}
+            return {"loss": m.loss(x["images"], x["t"], x["noise"])} | steps
+
+        record(f"ddpm_{schedule}", config, reference_models.Ddpm(unet, 10, schedule), inputs, results)
+
+
+def vae():
+    draw = Draw("vae")
+    config = {"input_size": 6, "hidden_size": 5, "latent_size": 2}
+    inputs = {"x": draw.uniform([3, 6], 0, 1), "noise": draw.uniform([3, 2])}
+
+    def results(m, x):
+        logits, loss = m(x["x"], x["noise"])
+        return {"logits": logits, "loss": loss}
+
+    record("vae", config, reference_models.Vae(**config), inputs, results)
+
+
+def lstm_lm():
+    for name, tied in (("lstm_lm", False), ("lstm_lm_tied", True)):
+        config = {"vocab_size": 7, "embedding_size": 4 if tied else 3, "hidden_size": 4, "num_layers": 2, "tie_weights": tied}
+        draw = Draw(name)
+        inputs = {"tokens": draw.integers([2, 5], 0, 7), "h": draw.uniform([2, 2, 4]), "c": draw.uniform([2, 2, 4])}
+
+        def results(m, x):
+            return dict(zip(("logits", "h", "c"), m(x["tokens"], x["h"], x["c"])))
+
+        record(name, config, reference_models.LstmLm(**config), inputs, results)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (gpt2, llama, bert, resnet):
+    for make in (gpt2, llama, bert, resnet, vit, unet, ddpm, vae, lstm_lm):
         make()

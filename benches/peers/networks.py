@@ -1,6 +1,7 @@
 """The rows of `benches/workloads/networks.rs` in PyTorch, on any device: name to a function that makes the step to be timed."""
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 
@@ -20,10 +21,25 @@ def rows(device):
 
         return make
 
+    def layer(module, shape, **work):
+        def make():
+            x, own = torch.randn(*shape, device=device).requires_grad_(), module().to(device)
+
+            def step():
+                x.grad = None
+                own.zero_grad(set_to_none=True)
+                y = own(x)
+                (y[0] if isinstance(y, tuple) else y).sum().backward()
+
+            return step, work
+
+        return make
+
     def conv(batch, c_in, c_out, output, kernel):
         return 6 * batch * c_in * c_out * output * kernel / 1e9
 
     pool = 4 * 32 * 64 * 2 * (56 * 56 + 28 * 28) / 1e9
+    norm = 4 * 5 * 32 * 64 * 56 * 56 / 1e9
     return {
         "conv": both_ways(lambda x, w: F.conv2d(x, w, padding=1), (32, 64, 32, 32), (64, 64, 3, 3), gflop=conv(32, 64, 64, 32 * 32, 9)),
         "conv_small_images": both_ways(
@@ -42,4 +58,7 @@ def rows(device):
         "conv1d": both_ways(lambda x, w: F.conv1d(x, w, padding=2), (16, 64, 4096), (64, 64, 5), gflop=conv(16, 64, 64, 4096, 5)),
         "max_pool": both_ways(lambda x: F.max_pool2d(x, 3, 2, 1), (32, 64, 56, 56), gb=pool),
         "avg_pool": both_ways(lambda x: F.avg_pool2d(x, 2), (32, 64, 56, 56), gb=pool),
+        "batch_norm": layer(lambda: nn.BatchNorm2d(64), (32, 64, 56, 56), gb=norm),
+        "group_norm": layer(lambda: nn.GroupNorm(32, 64), (32, 64, 56, 56), gb=norm),
+        "lstm": layer(lambda: nn.LSTM(256, 256), (128, 64, 256), gflop=conv(64, 256 + 256, 4 * 256, 128, 1)),
     }

@@ -249,6 +249,15 @@ def cnn_step():
     report("cnn_step", training(lambda: F.cross_entropy(model(x), y), optimizer))
 
 
+def resnet18_step():
+    from torchvision.models import resnet18
+
+    before, model = memory_mib("VmRSS"), resnet18()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    x, y = torch.randn(32, 3, 64, 64), torch.randint(1000, (32,))
+    report("resnet18_step", training(lambda: F.cross_entropy(model(x), y), optimizer), before_mib=before)
+
+
 def adamw():
     tensors = [leaf(100_000) for _ in range(100)]
     for tensor in tensors:
@@ -275,7 +284,7 @@ WORKLOADS["matmul_1024"] = lambda: matmul(1024)
 WORKLOADS["matmul_2048"] = lambda: matmul(2048)
 WORKLOADS |= {f.__name__: f for f in (matmul_1024_fb, elementwise, bias_add, xent, layernorm, attention, gpt_tiny)}
 WORKLOADS["gpt_tiny_bf16"] = lambda: gpt_tiny(bf16=True)
-WORKLOADS |= {f.__name__: f for f in (cnn_step, adamw, limits)}
+WORKLOADS |= {f.__name__: f for f in (cnn_step, resnet18_step, adamw, limits)}
 
 
 def one_operation(name, make):

@@ -33,6 +33,7 @@ const WORKLOADS: &[(&str, fn(&Timer) -> Result<()>)] = &[
     ("gpt_tiny", training::gpt_tiny),
     ("gpt_tiny_bf16", training::gpt_tiny_bf16),
     ("cnn_step", training::cnn_step),
+    ("resnet18_step", training::resnet18_step),
     ("adamw", training::adamw),
     ("limits", operations::limits),
 ];

@@ -1,13 +1,17 @@
-//! Convolutions and pools, forward and backward, one row each, on any device; `benches/peers/networks.py` has the same rows in
+//! Convolutions, pools, norms and recurrence, forward and backward, one row each, on any device; `benches/peers/networks.py` has the same rows in
 //! PyTorch.
 
 use crate::breadth::{Row, Step, Work};
+use cotangent::nn::{BatchNorm2d, Forward, GroupNorm, LSTM, Module};
 use cotangent::{ConvOptions, ConvTransposeOptions, Device, Generator, MaxPoolOptions, Result, Tensor};
 
 /// Multiplications and additions of a convolution both ways: of batch, channels, output and kernel.
 const fn flops(batch: usize, c_in: usize, c_out: usize, output: usize, kernel: usize) -> Work {
     Work::Flops(6.0 * (batch * c_in * c_out * output * kernel) as f64)
 }
+
+/// A norm reads its input and writes its result; backward it reads both and writes one gradient.
+const NORM: Work = Work::Bytes(4.0 * 5.0 * (32 * 64 * 56 * 56) as f64);
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -71,6 +75,13 @@ pub const ROWS: &[Row] = &[
         work: Work::Bytes(4.0 * 32.0 * 64.0 * 2.0 * (56.0 * 56.0 + 28.0 * 28.0)),
         make: |on| one(on, &[32, 64, 56, 56], |x| x.avg_pool2d(2)),
     },
+    Row { name: "batch_norm", work: NORM, make: |on| layer(on, &[32, 64, 56, 56], BatchNorm2d::new(64)?) },
+    Row { name: "group_norm", work: NORM, make: |on| layer(on, &[32, 64, 56, 56], GroupNorm::new(32, 64)?) },
+    Row {
+        name: "lstm",
+        work: flops(64, 256 + 256, 4 * 256, 128, 1),
+        make: |on| layer(on, &[128, 64, 256], LSTM::new(256, 256)?),
+    },
 ];
 
 fn leaf(on: Device, shape: &[usize], seed: u64) -> Result<Tensor> {
@@ -92,5 +103,16 @@ fn one(on: Device, shape: &[usize], f: impl Fn(&Tensor) -> Result<Tensor> + 'sta
     Ok(Box::new(move || {
         x.zero_grad();
         f(&x)?.sum(..)?.backward()
+    }))
+}
+
+/// The sum of what a layer gives, and the gradients of its input and its parameters.
+fn layer(on: Device, shape: &[usize], mut layer: impl Module + Forward + 'static) -> Result<Step> {
+    layer.to_device(on)?;
+    let x = leaf(on, shape, 1)?;
+    Ok(Box::new(move || {
+        x.zero_grad();
+        layer.zero_grad();
+        layer.forward(&x)?.sum(..)?.backward()
     }))
 }

@@ -2,6 +2,7 @@
 
 use crate::gpt::{Gpt, TIME, VOCABULARY};
 use crate::timing::{Timer, memory_mib};
+use cotangent::models::{ResNet, ResNetConfig};
 use cotangent::nn::{Forward, Linear, Module, Parameter, ReLU, Sequential};
 use cotangent::optim::{Adam, AdamW, Optimizer, Sgd};
 use cotangent::{MatmulPrecision, Result, Tensor, with_matmul_precision};
@@ -86,7 +87,6 @@ struct Parameters {
     tensors: Vec<Parameter>,
 }
 
-/// The optimiser alone, on 100 tensors of 100 000 numbers.
 /// Two convolutions with their pools, and two linear layers.
 #[derive(Debug, Module)]
 struct Cnn {
@@ -127,6 +127,18 @@ pub fn cnn_step(timer: &Timer) -> Result<()> {
     Ok(())
 }
 
+/// ResNet-18 on 32 images of 64 × 64, cross entropy of 1000 classes, SGD with momentum.
+pub fn resnet18_step(timer: &Timer) -> Result<()> {
+    let before = memory_mib("VmRSS");
+    let mut model = ResNet::new(&ResNetConfig::resnet18())?;
+    let mut optimizer = Sgd::new(0.01).momentum(0.9);
+    let (x, y) = (Tensor::randn([32, 3, 64, 64])?, Tensor::randint(0, 1000, [32])?);
+    let step = || step(&mut model, &mut optimizer, |model| model.forward(&x)?.cross_entropy(&y));
+    timer.time("resnet18_step", step)?.per_second("images_per_s", 32.0).memory(before).print();
+    Ok(())
+}
+
+/// The optimiser alone, on 100 tensors of 100 000 numbers.
 pub fn adamw(timer: &Timer) -> Result<()> {
     let (count, size) = (100, 100_000);
     let tensors = (0..count).map(|_| Parameter::new(Tensor::randn([size])?)).collect::<Result<Vec<_>>>()?;

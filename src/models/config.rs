@@ -89,6 +89,11 @@ impl ConfigFile {
         self.present(name)?.as_array()?.iter().map(|value| value.as_str().map(str::to_string)).collect()
     }
 
+    /// How many entries a field has.
+    pub fn entries(&self, name: &str) -> Option<usize> {
+        self.present(name)?.as_object().map(serde_json::Map::len)
+    }
+
     /// A field inside of another.
     pub fn inside(&self, name: &str) -> ConfigFile {
         ConfigFile { fields: self.present(name).cloned().unwrap_or(Value::Null) }

@@ -25,7 +25,7 @@ pub trait CausalModel {
     fn forward_cached(&self, tokens: &Tensor, cache: &mut KeyValueCache) -> Result<Tensor>;
 }
 
-/// The keys and values of all tokens so far, for each block of a model.
+/// The keys and values of all tokens so far, for each block of a model; of a recurrent one its last state.
 ///
 /// ```
 /// use cotangent::models::KeyValueCache;
@@ -64,6 +64,19 @@ impl KeyValueCache {
         if self.keeps {
             self.len += steps;
         }
+    }
+
+    /// The state of a recurrent model after the tokens so far.
+    pub(super) fn state(&self) -> Option<(&Tensor, &Tensor)> {
+        self.blocks.first().map(|(h, c)| (h, c))
+    }
+
+    /// Keeps the state of a recurrent model after `steps` more tokens.
+    pub(super) fn keep_state(&mut self, state: (Tensor, Tensor), steps: usize) {
+        if self.keeps {
+            self.blocks = vec![state];
+        }
+        self.advance(steps);
     }
 
     /// Causal attention of the block at this place: queries `[.., steps, size]` to the keys and values before them and their

@@ -15,18 +15,28 @@
 
 mod bert;
 mod config;
+mod ddpm;
 mod generate;
 mod gpt2;
 mod llama;
 mod lora;
+mod lstm_lm;
 mod resnet;
+mod unet;
+mod vae;
+mod vit;
 
 pub use bert::{Bert, BertConfig, BertOutput};
+pub use ddpm::{Ddpm, DdpmConfig, NoiseSchedule};
 pub use generate::{CausalModel, GenerateOptions, KeyValueCache, generate, generate_with};
 pub use gpt2::{Gpt2, Gpt2Config};
 pub use llama::{Llama, LlamaConfig};
 pub use lora::{Adaptable, LoraConfig, add_lora, load_lora, merge_lora, save_lora};
+pub use lstm_lm::{LstmLm, LstmLmConfig};
 pub use resnet::{ResNet, ResNetBlock, ResNetConfig};
+pub use unet::{UNet, UNetConfig, UNetNorm};
+pub use vae::{Vae, VaeConfig, VaeOutput};
+pub use vit::{ViT, ViTConfig};
 
 use crate::Result;
 use crate::error::bail;
@@ -37,11 +47,13 @@ use std::path::Path;
 /// What the names in a file are, other than those of the model.
 pub trait Published: Module {
     /// A dictionary as it is published, with the model's own names: prefixes that some files have and others lack are taken
-    /// away, and so is what belongs to no parameter.
+    /// away, and so is what belongs to no parameter. By default they are the same.
     ///
     /// # Errors
     /// If two names become one.
-    fn own_names(&self, dict: &StateDict) -> Result<StateDict>;
+    fn own_names(&self, dict: &StateDict) -> Result<StateDict> {
+        Ok(dict.clone())
+    }
 }
 
 /// Loads published weights from a safetensors file, the index of several, or the folder of a model. Those of other dtypes are
