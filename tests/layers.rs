@@ -76,27 +76,107 @@ fn same(what: &str, got: &Tensor, want: &Value, case: &Value) -> Outcome {
 
 #[test]
 fn outputs_gradients_and_buffers_are_pytorchs() -> Outcome {
-    for_all_cases(|entry, case| {
-        let layer = loaded(entry, case)?;
-        let x = tensor(&case["input"])?;
-        let x = if case["input_grad"].is_null() { x } else { x.requires_grad_(true)? };
-        let y = layer.forward(&x)?;
-        same("output", &y, &case["output"], case)?;
-        if !case["cotangent"].is_null() {
-            y.backward_with(BackwardOptions::new().gradient(&tensor(&case["cotangent"])?))?;
+    for_all_cases(|entry, case| compare_with(&loaded(entry, case)?, case))
+}
+
+/// A layer with the weights of a case gives the case's values.
+fn compare_with(layer: &(impl Module + Forward), case: &Value) -> Outcome {
+    let x = tensor(&case["input"])?;
+    let x = if case["input_grad"].is_null() { x } else { x.requires_grad_(true)? };
+    let y = layer.forward(&x)?;
+    same("output", &y, &case["output"], case)?;
+    if !case["cotangent"].is_null() {
+        y.backward_with(BackwardOptions::new().gradient(&tensor(&case["cotangent"])?))?;
+    }
+    if let Some(grad) = x.grad() {
+        same("gradient of the input", &grad, &case["input_grad"], case)?;
+    }
+    for (name, parameter) in layer.named_parameters() {
+        let grad = parameter.grad().ok_or_else(|| format!("{name} has no gradient"))?;
+        same(&name, &grad, &case["grads"][&name], case)?;
+    }
+    for (name, buffer) in layer.named_buffers() {
+        same(&name, &buffer.get(), &case["buffers"][&name], case)?;
+    }
+    Ok(())
+}
+
+/// A layer inside of a parametrization of its weight, with the weights of a case.
+fn check_around<L: nn::WeightedLayer>(layer: L, case: &Value) -> Outcome {
+    fn check(mut layer: impl Module + Forward, case: &Value) -> Outcome {
+        if case["training"] == false {
+            layer.eval();
         }
-        if let Some(grad) = x.grad() {
-            same("gradient of the input", &grad, &case["input_grad"], case)?;
+        layer.to_dtype(DType::F64)?;
+        layer.load_state_dict(&state(case)?)?;
+        let clone = layer.deep_clone()?;
+        compare_with(&layer, case)?;
+        compare_with(&clone, case).map_err(|fault| format!("the clone: {fault}").into())
+    }
+    let options = case["options"].as_object().ok_or("options")?;
+    if case["parametrization"] == "weight_norm" {
+        let mut own = nn::WeightNormOptions::new();
+        if let Some(dim) = options.get("dim") {
+            own = own.dim(dim.as_u64().map(|dim| dim as usize));
         }
-        for (name, parameter) in layer.named_parameters() {
-            let grad = parameter.grad().ok_or_else(|| format!("{name} has no gradient"))?;
-            same(&name, &grad, &case["grads"][&name], case)?;
-        }
-        for (name, buffer) in layer.named_buffers() {
-            same(&name, &buffer.get(), &case["buffers"][&name], case)?;
-        }
-        Ok(())
-    })
+        return check(nn::WeightNorm::new_with(layer, own)?, case);
+    }
+    let mut own = nn::SpectralNormOptions::new();
+    if let Some(count) = options.get("n_power_iterations").and_then(Value::as_u64) {
+        own = own.n_power_iterations(count as usize);
+    }
+    if let Some(eps) = options.get("eps").and_then(Value::as_f64) {
+        own = own.eps(eps);
+    }
+    check(nn::SpectralNorm::new_with(layer, own)?, case)
+}
+
+#[test]
+fn parametrized_layers_are_pytorchs() -> Outcome {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/parametrizations.json");
+    let file = parse(&std::fs::read_to_string(path)?);
+    for (number, case) in list(&file["cases"]).iter().enumerate() {
+        let size = |name: &str| case["args"][name].as_u64().unwrap_or(0) as usize;
+        let [from, to, kernel] = ["in_channels", "out_channels", "kernel_size"].map(size);
+        let done = match &case["layer"] {
+            name if name == "Linear" => check_around(nn::Linear::new(size("in_features"), size("out_features"))?, case),
+            name if name == "Conv2d" => {
+                let options = nn::ConvLayerOptions::new().bias(false);
+                check_around(nn::Conv2d::new_with(from, to, kernel, options)?, case)
+            }
+            name if name == "ConvTranspose1d" => check_around(nn::ConvTranspose1d::new(from, to, kernel)?, case),
+            other => Err(format!("no layer {other}").into()),
+        };
+        done.map_err(|fault| {
+            format!("#{number} {} {} {}: {fault}", case["layer"], case["parametrization"], case["options"])
+        })?;
+    }
+    Ok(())
+}
+
+/// It begins with the layer's own weight, is trained, and gives the layer back.
+#[test]
+fn a_parametrized_layer_is_trained_and_taken_out_again() -> Outcome {
+    let x = Tensor::randn([5, 3])?;
+    let layer = nn::Linear::new(3, 2)?;
+    let before = layer.forward(&x)?;
+    let mut layer = nn::WeightNorm::new(layer)?;
+    assert!(layer.forward(&x)?.allclose(&before)?);
+    for mut parameter in layer.parameters_mut() {
+        parameter.update(|values| values.mul_(1.5))?;
+    }
+    let after = layer.forward(&x)?;
+    assert!(layer.into_layer()?.forward(&x)?.allclose(&after)?);
+    let mut layer = nn::SpectralNorm::new(nn::Linear::new(3, 2)?)?;
+    for _ in 0..50 {
+        layer.forward(&x)?;
+    }
+    layer.eval();
+    let after = layer.forward(&x)?;
+    let inner = layer.into_layer()?;
+    assert!(inner.forward(&x)?.allclose(&after)?);
+    assert!((inner.weight.linalg_svdvals()?.max(..)?.item::<f32>()? - 1.0).abs() < 1e-4);
+    Ok(())
 }
 
 #[test]

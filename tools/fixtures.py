@@ -97,7 +97,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         made = [path.relative_to(scratch) for path in write_all(Path(scratch), verbose=False)]
         # Other tools write these.
-        others = {"optim", "models", "autocast.json"}
+        others = {"optim", "models", "io", "data", "train", "autocast.json"}
         there = [path.relative_to(FOLDER) for path in FOLDER.rglob("*.json") if path.relative_to(FOLDER).parts[0] not in others]
         read = lambda folder, path: (folder / path).read_text() if (folder / path).exists() else None
         stale = [str(p) for p in sorted({*made, *there}) if read(Path(scratch), p) != read(FOLDER, p)]

@@ -176,16 +176,23 @@ macro_rules! convolutions {
             }
         }
 
-        impl Forward for $name {
+        impl $name {
             #[track_caller]
-            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            pub(super) fn with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
                 let own = &self.options;
                 let options = ConvOptions::new().bias(self.bias.as_deref()).stride(own.stride.clone());
                 let options = options.dilation(own.dilation.clone()).groups(own.groups);
-                match padded(stringify!($name), x, &self.weight, own)? {
-                    Some(padded) => padded.$op(&self.weight, options),
-                    None => x.$op(&self.weight, options.padding(own.padding.clone())),
+                match padded(stringify!($name), x, weight, own)? {
+                    Some(padded) => padded.$op(weight, options),
+                    None => x.$op(weight, options.padding(own.padding.clone())),
                 }
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.with_weight(x, &self.weight)
             }
         }
     )+};
@@ -242,13 +249,20 @@ macro_rules! transposed {
             }
         }
 
-        impl Forward for $name {
+        impl $name {
             #[track_caller]
-            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            pub(super) fn with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
                 let own = &self.options;
                 let options = ConvTransposeOptions::new().bias(self.bias.as_deref()).stride(own.stride.clone());
                 let options = options.padding(own.padding.clone()).output_padding(own.output_padding.clone());
-                x.$op(&self.weight, options.dilation(own.dilation.clone()).groups(own.groups))
+                x.$op(weight, options.dilation(own.dilation.clone()).groups(own.groups))
+            }
+        }
+
+        impl Forward for $name {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                self.with_weight(x, &self.weight)
             }
         }
     )+};

@@ -16,6 +16,10 @@ use crate::{EmbeddingOptions, Result, Shape, Tensor};
 /// assert_eq!(layer.forward(&Tensor::ones([5, 3])?)?.shape(), [5, 2]);
 /// # Ok::<(), cotangent::Error>(())
 /// ```
+///
+/// There is no lazy form: [sizes that follow from others](crate::nn#sizes-that-follow-from-others) says how to find the number
+/// of inputs.
+#[doc(alias = "LazyLinear")]
 #[derive(Debug, Module)]
 pub struct Linear {
     /// Of shape `[outputs, inputs]`.
@@ -59,10 +63,17 @@ impl Linear {
     }
 }
 
+impl Linear {
+    #[track_caller]
+    pub(super) fn with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        x.linear(weight, self.bias.as_deref())
+    }
+}
+
 impl Forward for Linear {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.linear(&self.weight, self.bias.as_deref())
+        self.with_weight(x, &self.weight)
     }
 }
 

@@ -22,6 +22,54 @@
 //! assert!(model.forward(&x)?.mse_loss(&y)?.item::<f32>()? < 0.05);
 //! # Ok::<(), cotangent::Error>(())
 //! ```
+//!
+//! # Modules in modules
+//! A field can be a container, and the names are those that PyTorch's containers give:
+//!
+//! | PyTorch | here |
+//! | --- | --- |
+//! | `ModuleList` | `Vec<M>`, or `[M; N]`; of different layers `Vec<Box<dyn Layer>>` |
+//! | `ModuleDict` | `BTreeMap<String, M>`, or a struct with a field for each |
+//! | `ParameterList`, `ParameterDict` | `Vec<Parameter>`, `BTreeMap<String, Parameter>` |
+//! | `None`, or a module | `Option<M>` |
+//! | `Sequential` | [`Sequential`] |
+//! | `parametrizations.weight_norm`, `.spectral_norm` | [`WeightNorm`] and [`SpectralNorm`] around a layer |
+//!
+//! ```
+//! use cotangent::nn::{Forward, Layer, Linear, Module, ReLU};
+//! use std::collections::BTreeMap;
+//!
+//! #[derive(Module)]
+//! struct Model {
+//!     blocks: Vec<Box<dyn Layer>>,
+//!     heads: BTreeMap<String, Linear>,
+//!     extra: Option<Linear>,
+//! }
+//!
+//! let model = Model {
+//!     blocks: vec![Box::new(Linear::new(4, 8)?), Box::new(ReLU)],
+//!     heads: BTreeMap::from([("digit".to_string(), Linear::new(8, 10)?)]),
+//!     extra: None,
+//! };
+//! let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
+//! assert_eq!(names, ["blocks.0.weight", "blocks.0.bias", "heads.digit.weight", "heads.digit.bias"]);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
+//!
+//! # Sizes that follow from others
+//! A layer has its parameters from the beginning: it is a value that a call does not change, and an optimiser and a file see
+//! the same parameters before the first call as after it. So there are no lazy layers. Where a size follows from the layers
+//! before, one call tells it:
+//!
+//! ```
+//! use cotangent::nn::{Conv2d, Flatten, Forward, Linear, MaxPool2d, ReLU, Sequential};
+//! use cotangent::Tensor;
+//! let mut model = Sequential::new().add(Conv2d::new(1, 8, 3)?).add(ReLU).add(MaxPool2d::new(2)?).add(Flatten::new()?);
+//! let features = model.forward(&Tensor::zeros([1, 1, 28, 28])?)?.shape()[1];
+//! model.push(Linear::new(features, 10)?);
+//! assert_eq!(features, 8 * 13 * 13);
+//! # Ok::<(), cotangent::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod activation;
@@ -36,6 +84,7 @@ mod multihead;
 mod nonlinear;
 mod norm;
 mod parameter;
+mod parametrize;
 mod pool;
 mod recurrent;
 mod sequential;
@@ -70,6 +119,7 @@ pub use norm::{
     InstanceNorm2d, InstanceNorm3d, InstanceNormOptions, LocalResponseNorm, RMSNorm, RmsNormOptions,
 };
 pub use parameter::{Buffer, Parameter};
+pub use parametrize::{SpectralNorm, SpectralNormOptions, WeightNorm, WeightNormOptions, WeightedLayer};
 pub use pool::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
     AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d,

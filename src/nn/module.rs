@@ -261,6 +261,10 @@ pub trait Visit {
 ///     factor: Tensor,
 /// }
 /// ```
+#[doc(alias = "ModuleList")]
+#[doc(alias = "ModuleDict")]
+#[doc(alias = "ParameterList")]
+#[doc(alias = "ParameterDict")]
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a module", note = "modules are made by `#[derive(Module)]`")]
 pub trait Module: Visit {
     /// A copy with parameters and buffers of its own, trained by itself. Parameters that are tied in the module are tied in

@@ -121,13 +121,21 @@ def first(result):
     return result[0] if isinstance(result, tuple) else result
 
 
-def run(name, key, args, shape, training=True, integers=0):
+def run(name, key, args, shape, training=True, integers=0, around=None):
     draw = Draw(key)
     tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in args.items()}
-    layer = getattr(torch.nn, name)(**tuples).to(torch.float64).train(training)
+    layer = getattr(torch.nn, name)(**tuples).to(torch.float64)
+    if around:
+        parametrization, options = around
+        layer = getattr(torch.nn.utils.parametrizations, parametrization)(layer, **options)
+    layer.train(training)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(draw.uniform(parameter.shape, -1.0, 1.0))
+        if around and parametrization == "spectral_norm":
+            # What they are first is drawn by no generator of ours.
+            for vector in layer.buffers():
+                vector.copy_(draw.uniform(vector.shape, 0.1, 1.0))
     state = {k: encode_input(v.clone()) for k, v in layer.state_dict().items()}
     x = draw.integers(shape, 0, integers) if integers else draw.uniform(shape).requires_grad_()
     y = first(layer(*[x] * INPUTS.get(name, 1)))
@@ -139,6 +147,8 @@ def run(name, key, args, shape, training=True, integers=0):
         if x.requires_grad:
             case["input_grad"] = encode(x.grad)
         case["grads"] = {k: encode(p.grad) for k, p in layer.named_parameters()}
+    if around:
+        case |= {"layer": name, "parametrization": parametrization, "options": options}
     if name == "Hardsigmoid":
         # PyTorch's sixth is one of f32.
         case["rtol"] = 1e-6
@@ -149,13 +159,36 @@ def run(name, key, args, shape, training=True, integers=0):
     return case
 
 
+# Layers inside of a parametrization of their weight.
+AROUND = [
+    (name, args, shape, {"training": training, "around": around})
+    for name, args, shape in (
+        ("Linear", {"in_features": 3, "out_features": 2}, [4, 3]),
+        ("Conv2d", {**CHANNELS, "kernel_size": 2, "bias": False}, [2, 2, 3, 3]),
+        ("ConvTranspose1d", {**CHANNELS, "kernel_size": 2}, [2, 2, 3]),
+    )
+    for around in (
+        ("weight_norm", {}),
+        ("weight_norm", {"dim": None}),
+        ("weight_norm", {"dim": 1}),
+        ("spectral_norm", {}),
+        ("spectral_norm", {"n_power_iterations": 3, "eps": 0.1}),
+    )
+    for training in (True, False)
+]
+
+
+def write_cases(path, cases):
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+    return path
+
+
 def write(folder):
     (folder / "layers").mkdir(exist_ok=True)
     paths = []
     for name, cases in LAYERS.items():
         done = [run(name, f"layers/{name}/{k}", args, shape, **(more[0] if more else {})) for k, (args, shape, *more) in enumerate(cases)]
-        lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in done)
-        path = folder / "layers" / f"{name}.json"
-        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
-        paths.append(path)
-    return paths
+        paths.append(write_cases(folder / "layers" / f"{name}.json", done))
+    around = [run(name, f"parametrizations/{k}", args, shape, **more) for k, (name, args, shape, more) in enumerate(AROUND)]
+    return [*paths, write_cases(folder / "parametrizations.json", around)]

@@ -1,0 +1,428 @@
+//! Layers whose weight is computed from others: weight norm and spectral norm.
+
+use super::{
+    Buffer, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Embedding, Forward, Linear,
+    Module, Parameter, Part, PartMut, Ties, Training, Visit, Visitor,
+};
+use crate::autograd::no_grad;
+use crate::error::bail;
+use crate::options::options;
+use crate::{Dims, NormalizeOptions, Result, Tensor, keepdim};
+
+/// A layer with a weight and perhaps a bias, and nothing else, whose weight can be given for one call. [`WeightNorm`] and
+/// [`SpectralNorm`] take such layers.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear, WeightedLayer}};
+/// let (layer, x) = (Linear::new(3, 2)?, Tensor::ones([1, 3])?);
+/// let y = layer.forward_with_weight(&x, &layer.weight.mul(2.0)?)?;
+/// assert_eq!(y.shape(), [1, 2]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+pub trait WeightedLayer: Module + Sized {
+    /// The weight and the bias.
+    fn parts(&self) -> (&Parameter, Option<&Parameter>);
+
+    /// The weight and the bias, to be changed.
+    fn parts_mut(&mut self) -> (&mut Parameter, Option<&mut Parameter>);
+
+    /// The dimension of the weight that is that of the outputs.
+    fn output_dim(&self) -> usize {
+        0
+    }
+
+    /// What comes out with another weight.
+    ///
+    /// # Errors
+    /// If `x` or the weight does not fit.
+    fn forward_with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor>;
+}
+
+macro_rules! weighted {
+    ($($name:ident $dim:literal)+) => {$(
+        impl WeightedLayer for $name {
+            fn parts(&self) -> (&Parameter, Option<&Parameter>) {
+                (&self.weight, self.bias.as_ref())
+            }
+
+            fn parts_mut(&mut self) -> (&mut Parameter, Option<&mut Parameter>) {
+                (&mut self.weight, self.bias.as_mut())
+            }
+
+            fn output_dim(&self) -> usize {
+                $dim
+            }
+
+            #[track_caller]
+            fn forward_with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+                self.with_weight(x, weight)
+            }
+        }
+    )+};
+}
+weighted! { Linear 0 Conv1d 0 Conv2d 0 Conv3d 0 ConvTranspose1d 1 ConvTranspose2d 1 ConvTranspose3d 1 }
+
+impl WeightedLayer for Embedding {
+    fn parts(&self) -> (&Parameter, Option<&Parameter>) {
+        (&self.weight, None)
+    }
+
+    fn parts_mut(&mut self) -> (&mut Parameter, Option<&mut Parameter>) {
+        (&mut self.weight, None)
+    }
+
+    #[track_caller]
+    fn forward_with_weight(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        x.embedding(weight)
+    }
+}
+
+options! {
+    /// The options of [`WeightNorm::new_with`](crate::nn::WeightNorm::new_with).
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module, WeightNorm, WeightNormOptions};
+    /// let layer = WeightNorm::new_with(Linear::new(3, 2)?, WeightNormOptions::new().dim(None))?;
+    /// assert_eq!(layer.state_dict().get("parametrizations.weight.original0").ok_or("a norm")?.rank(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct WeightNormOptions {
+        /// The dimension of the weight each of whose slices has a norm; `None` for one norm of the whole weight.
+        dim: Option<usize> = Some(0),
+    }
+}
+
+/// A layer whose weight is a direction and a norm that are trained apart: `g · v / |v|` (Salimans and Kingma, 2016).
+///
+/// The names are those of `torch.nn.utils.parametrizations.weight_norm`: `parametrizations.weight.original0` is the norm,
+/// `original1` the direction.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear, Module, WeightNorm}};
+/// let (linear, x) = (Linear::new(3, 2)?, Tensor::ones([4, 3])?);
+/// let before = linear.forward(&x)?;
+/// let layer = WeightNorm::new(linear)?;
+/// // It begins with the weight that the layer has.
+/// assert!(layer.forward(&x)?.allclose(&before)?);
+/// let names: Vec<String> = layer.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "weight_norm")]
+#[derive(Debug)]
+pub struct WeightNorm<L> {
+    /// Its weight is the direction.
+    layer: L,
+    norm: Parameter,
+    dim: Option<usize>,
+}
+
+/// The norms of all slices of a weight in a dimension, or that of the whole.
+fn norm_except(weight: &Tensor, dim: Option<usize>) -> Result<Tensor> {
+    let Some(dim) = dim else { return weight.norm(..) };
+    let others = (0..weight.rank()).filter(|&other| other != dim).map(|other| other as isize);
+    weight.norm(keepdim(Dims { named: Some(others.collect()) }))
+}
+
+impl<L: WeightedLayer> WeightNorm<L> {
+    /// The layer, with one norm for each output. It computes what it did before.
+    ///
+    /// ```
+    /// use cotangent::nn::{Conv2d, WeightNorm};
+    /// let layer = WeightNorm::new(Conv2d::new(3, 8, 3)?)?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[track_caller]
+    pub fn new(layer: L) -> Result<WeightNorm<L>> {
+        WeightNorm::new_with(layer, WeightNormOptions::new())
+    }
+
+    /// As [`new`](Self::new), with options.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, WeightNorm, WeightNormOptions};
+    /// assert!(WeightNorm::new_with(Linear::new(3, 2)?, WeightNormOptions::new().dim(2)).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the weight has no such dimension, or memory runs out.
+    #[track_caller]
+    pub fn new_with(layer: L, options: impl Into<WeightNormOptions>) -> Result<WeightNorm<L>> {
+        let (dim, weight) = (options.into().dim, layer.parts().0);
+        if dim.is_some_and(|dim| dim >= weight.rank()) {
+            bail!(Shape, "WeightNorm", "dim {dim:?} of a weight of shape {:?}", weight.shape());
+        }
+        let norm = Parameter::new(norm_except(&weight.detach(), dim)?)?;
+        Ok(WeightNorm { layer, norm, dim })
+    }
+
+    /// The weight that the layer is called with.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, WeightNorm};
+    /// assert_eq!(WeightNorm::new(Linear::new(3, 2)?)?.weight()?.shape(), [2, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[track_caller]
+    pub fn weight(&self) -> Result<Tensor> {
+        let direction = self.layer.parts().0;
+        direction.mul(&self.norm.div(&norm_except(direction, self.dim)?)?)
+    }
+
+    /// The layer with the weight that it has now as its own.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module, WeightNorm};
+    /// let linear = WeightNorm::new(Linear::new(3, 2)?)?.into_layer()?;
+    /// assert_eq!(linear.parameters().len(), 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the weight is tied to another layer's, or memory runs out.
+    #[doc(alias = "remove_parametrizations")]
+    #[track_caller]
+    pub fn into_layer(mut self) -> Result<L> {
+        let weight = no_grad(|| self.weight())?;
+        self.layer.parts_mut().0.set(&weight)?;
+        Ok(self.layer)
+    }
+}
+
+impl<L: WeightedLayer> Forward for WeightNorm<L> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.layer.forward_with_weight(x, &self.weight()?)
+    }
+}
+
+impl<L: WeightedLayer> Visit for WeightNorm<L> {
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+        visitor.enter("WeightNorm");
+        let (direction, bias) = self.layer.parts();
+        bias.into_iter().for_each(|bias| visitor.module("bias", bias));
+        visitor.module("parametrizations.weight.original0", &self.norm);
+        visitor.module("parametrizations.weight.original1", direction);
+    }
+
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+        visitor.enter("WeightNorm");
+        let (direction, bias) = self.layer.parts_mut();
+        bias.into_iter().for_each(|bias| visitor.module("bias", bias));
+        visitor.module("parametrizations.weight.original0", &mut self.norm);
+        visitor.module("parametrizations.weight.original1", direction);
+    }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<WeightNorm<L>> {
+        Ok(WeightNorm { layer: self.layer.deep_clone_in(ties)?, norm: ties.clone_of(&self.norm)?, dim: self.dim })
+    }
+}
+
+impl<L: WeightedLayer> Module for WeightNorm<L> {}
+
+options! {
+    /// The options of [`SpectralNorm::new_with`](crate::nn::SpectralNorm::new_with).
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, SpectralNorm, SpectralNormOptions};
+    /// let layer = SpectralNorm::new_with(Linear::new(3, 2)?, SpectralNormOptions::new().n_power_iterations(3))?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct SpectralNormOptions {
+        /// How many steps of the power iteration a call in training takes.
+        n_power_iterations: usize = 1,
+        /// The least norm that is divided by.
+        eps: f64 = 1e-12,
+        /// The dimension of the weight that is that of the matrix's rows; by default that of the outputs.
+        dim: Option<usize> = None,
+    }
+}
+
+/// A layer whose weight is divided by its largest singular value, so that it makes no input longer (Miyato et al., 2018).
+///
+/// The singular vectors are buffers, and come nearer with every call in training. The names are those of
+/// `torch.nn.utils.parametrizations.spectral_norm`.
+///
+/// ```
+/// use cotangent::{Tensor, nn::{Forward, Linear, Module, SpectralNorm}};
+/// let layer = SpectralNorm::new(Linear::new(3, 2)?)?;
+/// let largest = layer.weight()?.linalg_svdvals()?.max(..)?.item::<f32>()?;
+/// assert!((largest - 1.0).abs() < 1e-2);
+/// let dict = layer.state_dict();
+/// let names: Vec<&str> = dict.names().collect();
+/// assert_eq!(
+///     names,
+///     ["bias", "parametrizations.weight.original", "parametrizations.weight.0._u", "parametrizations.weight.0._v"]
+/// );
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[doc(alias = "spectral_norm")]
+#[derive(Debug)]
+pub struct SpectralNorm<L> {
+    layer: L,
+    u: Buffer,
+    v: Buffer,
+    training: Training,
+    n_power_iterations: usize,
+    eps: f64,
+    dim: usize,
+}
+
+impl<L: WeightedLayer> SpectralNorm<L> {
+    /// The layer, with one step of the power iteration a call.
+    ///
+    /// ```
+    /// use cotangent::nn::{Conv2d, SpectralNorm};
+    /// let layer = SpectralNorm::new(Conv2d::new(3, 8, 3)?)?;
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[track_caller]
+    pub fn new(layer: L) -> Result<SpectralNorm<L>> {
+        SpectralNorm::new_with(layer, SpectralNormOptions::new())
+    }
+
+    /// As [`new`](Self::new), with options.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, SpectralNorm, SpectralNormOptions};
+    /// assert!(SpectralNorm::new_with(Linear::new(3, 2)?, SpectralNormOptions::new().n_power_iterations(0)).is_err());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no iteration, the weight has no such dimension or only one, or memory runs out.
+    #[track_caller]
+    pub fn new_with(layer: L, options: impl Into<SpectralNormOptions>) -> Result<SpectralNorm<L>> {
+        const OP: &str = "SpectralNorm";
+        let SpectralNormOptions { n_power_iterations, eps, dim } = options.into();
+        let (dim, weight) = (dim.unwrap_or(layer.output_dim()), layer.parts().0.detach());
+        if n_power_iterations == 0 {
+            bail!(Value, OP, "n_power_iterations must be at least 1");
+        }
+        if dim >= weight.rank() || weight.rank() < 2 {
+            bail!(Shape, OP, "dim {dim} of a weight of shape {:?}", weight.shape());
+        }
+        let matrix = rows_first(&weight, dim)?;
+        let vector = |size: usize| {
+            Tensor::randn_with([size], (weight.dtype(), weight.device()))?
+                .normalize_with(normalized(eps))
+                .map(Buffer::new)
+        };
+        let (u, v) = (vector(matrix.shape()[0])?, vector(matrix.shape()[1])?);
+        let new = SpectralNorm { layer, u, v, training: Training::default(), n_power_iterations, eps, dim };
+        // PyTorch begins with as many.
+        new.iterate(&matrix, 15)?;
+        Ok(new)
+    }
+
+    /// Steps of the power iteration.
+    fn iterate(&self, matrix: &Tensor, count: usize) -> Result<()> {
+        no_grad(|| {
+            // The second lock is always taken under the first.
+            self.v.update(|v| {
+                let mut v = v.clone();
+                for _ in 0..count {
+                    let u = matrix.mv(&v)?.normalize_with(normalized(self.eps))?;
+                    v = matrix.t()?.mv(&u)?.normalize_with(normalized(self.eps))?;
+                    self.u.set(&u)?;
+                }
+                Ok(v)
+            })
+        })
+    }
+
+    /// The weight that the layer is called with, by the singular vectors that are known.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, SpectralNorm};
+    /// assert_eq!(SpectralNorm::new(Linear::new(3, 2)?)?.weight()?.shape(), [2, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[track_caller]
+    pub fn weight(&self) -> Result<Tensor> {
+        let weight = self.layer.parts().0;
+        let sigma = self.u.get().dot(&rows_first(weight, self.dim)?.mv(&self.v.get())?)?;
+        weight.div(&sigma)
+    }
+
+    /// The layer with the weight that it has now as its own.
+    ///
+    /// ```
+    /// use cotangent::nn::{Linear, Module, SpectralNorm};
+    /// let linear = SpectralNorm::new(Linear::new(3, 2)?)?.into_layer()?;
+    /// assert_eq!(linear.state_dict().len(), 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the weight is tied to another layer's, or memory runs out.
+    #[doc(alias = "remove_parametrizations")]
+    #[track_caller]
+    pub fn into_layer(mut self) -> Result<L> {
+        let weight = no_grad(|| self.weight())?;
+        self.layer.parts_mut().0.set(&weight)?;
+        Ok(self.layer)
+    }
+}
+
+/// A weight as a matrix whose rows are the slices of a dimension.
+fn rows_first(weight: &Tensor, dim: usize) -> Result<Tensor> {
+    weight.movedim(dim, 0)?.flatten(1, -1)
+}
+
+fn normalized(eps: f64) -> NormalizeOptions {
+    NormalizeOptions::new().dim(0).eps(eps)
+}
+
+impl<L: WeightedLayer> Forward for SpectralNorm<L> {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if self.training.is_on() {
+            self.iterate(&rows_first(&self.layer.parts().0.detach(), self.dim)?, self.n_power_iterations)?;
+        }
+        self.layer.forward_with_weight(x, &self.weight()?)
+    }
+}
+
+impl<L: WeightedLayer> Visit for SpectralNorm<L> {
+    fn visit<'a>(&'a self, visitor: &mut Visitor<'_, Part<'a>>) {
+        visitor.enter("SpectralNorm");
+        let (weight, bias) = self.layer.parts();
+        bias.into_iter().for_each(|bias| visitor.module("bias", bias));
+        visitor.module("parametrizations.weight.original", weight);
+        visitor.module("parametrizations.weight.0._u", &self.u);
+        visitor.module("parametrizations.weight.0._v", &self.v);
+        visitor.module("training", &self.training);
+    }
+
+    fn visit_mut<'a>(&'a mut self, visitor: &mut Visitor<'_, PartMut<'a>>) {
+        visitor.enter("SpectralNorm");
+        let (weight, bias) = self.layer.parts_mut();
+        bias.into_iter().for_each(|bias| visitor.module("bias", bias));
+        visitor.module("parametrizations.weight.original", weight);
+        visitor.module("parametrizations.weight.0._u", &mut self.u);
+        visitor.module("parametrizations.weight.0._v", &mut self.v);
+        visitor.module("training", &mut self.training);
+    }
+
+    fn deep_clone_in(&self, ties: &mut Ties) -> Result<SpectralNorm<L>> {
+        let &SpectralNorm { training, n_power_iterations, eps, dim, .. } = self;
+        let (u, v) = (self.u.deep_clone_in(ties)?, self.v.deep_clone_in(ties)?);
+        Ok(SpectralNorm { layer: self.layer.deep_clone_in(ties)?, u, v, training, n_power_iterations, eps, dim })
+    }
+}
+
+impl<L: WeightedLayer> Module for SpectralNorm<L> {}
