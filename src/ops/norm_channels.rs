@@ -1,6 +1,7 @@
 //! Normalisation of channels: over a batch, an example, a group, or neighbours.
 
 mod norm;
+mod rows;
 
 use super::elementwise::common_dtype;
 use super::ops;

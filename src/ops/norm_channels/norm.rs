@@ -1,5 +1,6 @@
 //! A norm over some dimensions with one rule for its gradients.
 
+use super::rows::Rows;
 use crate::ops::elementwise::common_dtype;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -58,6 +59,9 @@ impl Norm {
     /// would take nine.
     #[track_caller]
     pub(super) fn run(self, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Result<Tensor> {
+        if let Some(rows) = Rows::of(&self, x, weight, bias) {
+            return self.run_rows(rows, x, weight, bias);
+        }
         let Computed { y, mean, var, dtype, wide } = self.compute(x, weight, bias)?;
         let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
         y.to_dtype(dtype)?.record(self.op, &inputs, |save| {

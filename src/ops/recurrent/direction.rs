@@ -201,16 +201,30 @@ impl Direction {
     /// The hidden states of all steps and the last state. The sequences that have ended keep theirs, and give zeros.
     #[track_caller]
     pub fn run(&self) -> Result<(Tensor, State)> {
-        let detached = self.map(Tensor::detach);
-        let steps = no_grad(|| detached.steps())?;
-        let (output, last) = no_grad(|| detached.results(&steps))?;
-        let inputs = self.operands();
+        let (detached, inputs) = (self.map(Tensor::detach), self.operands());
+        // Without a backward pass nobody asks for what the steps have computed on their way.
+        let keep = is_grad_enabled() && inputs.iter().any(|x| x.requires_grad());
+        let (mut steps, mut outputs) = (Vec::new(), Vec::new());
+        let last = no_grad(|| {
+            detached.walk(|at, step| {
+                outputs.push(detached.output(at, &step.next)?);
+                if keep {
+                    steps.push(step);
+                }
+                Ok(())
+            })
+        })?;
+        if self.reverse {
+            outputs.reverse();
+        }
+        let output = no_grad(|| Tensor::stack(&outputs, 0))?;
+        drop(outputs);
         let outputs: Vec<Tensor> = [Some(output), Some(last.hidden), last.cell].into_iter().flatten().collect();
         let outputs = Tensor::record_all(outputs, self.cell.name(), &inputs, |save| {
             let saved = self.map(|x| save.save(x));
             move |ctx: &BackwardContext, g: &[Option<Tensor>]| {
                 // A pass that is differentiated in turn needs the states as functions of the inputs.
-                if is_grad_enabled() { saved.pull(ctx, &saved.steps()?, g) } else { saved.pull(ctx, &steps, g) }
+                if is_grad_enabled() || steps.is_empty() { saved.pull(ctx, &saved.steps()?, g) } else { saved.pull(ctx, &steps, g) }
             }
         })?;
         let mut outputs = outputs.into_iter();
@@ -250,8 +264,25 @@ impl Direction {
         self.mask.as_ref().map(|mask| mask.select(0, at)).transpose()
     }
 
+    /// What is given out at a step: zeros where a sequence has ended.
+    fn output(&self, at: usize, state: &State) -> Result<Tensor> {
+        match self.mask_at(at)? {
+            Some(mask) => mask.where_(&state.hidden, 0.0),
+            None => Ok(state.hidden.clone()),
+        }
+    }
+
     fn steps(&self) -> Result<Vec<Step>> {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps = Vec::new();
+        self.walk(|_, step| {
+            steps.push(step);
+            Ok(())
+        })?;
+        Ok(steps)
+    }
+
+    /// Takes all steps, hands out what each has computed, and gives the last state.
+    fn walk(&self, mut each: impl FnMut(usize, Step) -> Result<()>) -> Result<State> {
         let mut state = self.first.clone();
         for at in self.order() {
             let hidden = state.hidden.linear(&self.weight, self.bias.as_ref())?;
@@ -263,25 +294,10 @@ impl Direction {
             if let Some(mask) = self.mask_at(at)? {
                 next = next.where_(&mask, &state)?;
             }
-            steps.push(Step { hidden, last: state, raw, next: next.clone() });
+            each(at, Step { hidden, last: state, raw, next: next.clone() })?;
             state = next;
         }
-        Ok(steps)
-    }
-
-    fn results(&self, steps: &[Step]) -> Result<(Tensor, State)> {
-        let mut outputs = Vec::with_capacity(steps.len());
-        for (step, at) in steps.iter().zip(self.order()) {
-            outputs.push(match self.mask_at(at)? {
-                Some(mask) => mask.where_(&step.next.hidden, 0.0)?,
-                None => step.next.hidden.clone(),
-            });
-        }
-        let last = steps.last().map_or(&self.first, |step| &step.next);
-        if self.reverse {
-            outputs.reverse();
-        }
-        Ok((Tensor::stack(&outputs, 0)?, last.clone()))
+        Ok(state)
     }
 
     fn pull(&self, ctx: &BackwardContext, steps: &[Step], g: &[Option<Tensor>]) -> Result<Grads> {
