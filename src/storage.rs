@@ -162,13 +162,19 @@ impl Storage {
     /// Memory of someone else, such as a mapped file: it can be read but never written, so that a writer copies it.
     ///
     /// # Safety
-    /// As long as `owner` lives, `start` must be valid for reads of `bytes` initialised bytes that nobody changes.
+    /// As long as `owner` lives, `start` must be valid on the device for reads of `bytes` bytes, and those that are read
+    /// must be initialised and not be changed meanwhile.
     /// It has whatever alignment it has: the caller checks that it suits the elements.
-    pub(crate) unsafe fn foreign(owner: Arc<dyn Any + Send + Sync>, start: *const u8, bytes: usize) -> Storage {
+    pub(crate) unsafe fn foreign(
+        owner: Arc<dyn Any + Send + Sync>,
+        start: *const u8,
+        bytes: usize,
+        device: Device,
+    ) -> Storage {
         let buffer = Buffer {
             start: NonNull::new(start.cast_mut()).unwrap_or(NonNull::dangling()),
             capacity: bytes,
-            device: Device::Cpu,
+            device,
             origin: Origin::Foreign { _owner: owner },
         };
         Self::from_buffer(Arc::new(buffer), bytes)

@@ -83,7 +83,7 @@ fn only_the_sole_owner_may_write() {
 fn foreign_memory_is_read_only_and_keeps_its_owner() {
     let owner = Arc::new(vec![1u8, 2, 3]);
     // SAFETY: the vector lives as long as its `Arc` and nobody changes it.
-    let mut storage = unsafe { Storage::foreign(owner.clone(), owner.as_ptr(), owner.len()) };
+    let mut storage = unsafe { Storage::foreign(owner.clone(), owner.as_ptr(), owner.len(), Device::Cpu) };
     assert_eq!(read(&storage), [1, 2, 3]);
     assert!(!storage.is_unique() && storage.get_mut().is_none());
     let clone = storage.clone();

@@ -10,13 +10,13 @@ impl Tensor {
     /// Takes over the result of an operation on this tensor, which has its shape and dtype. Where a gradient is required the
     /// operation is part of the graph.
     #[track_caller]
-    fn become_result(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+    pub(super) fn become_result(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         self.check_change(op)?;
         let out = f(self)?;
         self.become_tensor(op, out)
     }
 
-    fn become_tensor(&mut self, op: &'static str, out: Tensor) -> Result<()> {
+    pub(super) fn become_tensor(&mut self, op: &'static str, out: Tensor) -> Result<()> {
         if out.shape() != self.shape() {
             let (from, to) = (self.shape(), out.shape());
             bail!(Shape, op, "a tensor of shape {from:?} cannot be changed to shape {to:?}");

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod create;
+mod exchange;
 mod index;
 mod inplace;
 mod mutate;
@@ -455,15 +456,6 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_shared_view(&self) -> bool {
         self.data.view && self.data.storage.handles() > 1
-    }
-
-    /// The same values, not as a view of another tensor: a change is for this one alone, and goes to a copy of what is shared.
-    pub(crate) fn into_value(self) -> Tensor {
-        if !self.data.view || self.is_batched() {
-            return self;
-        }
-        let Data { storage, layout, dtype, .. } = &*self.data;
-        Tensor::from_parts(storage.clone(), layout.clone(), *dtype).with_node(self.node)
     }
 
     /// What kernels read. What was deferred is computed first, which can fail for want of memory. No kernel knows complex

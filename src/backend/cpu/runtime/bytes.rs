@@ -71,7 +71,7 @@ pub(crate) unsafe fn from_mapping(
     }
     // SAFETY: the mapping is the owner, so the bytes stay mapped; they are initialised, and the caller promises that
     // nobody changes them. They are aligned for the elements, and bools were checked.
-    let storage = unsafe { Storage::foreign(map.clone(), part.as_ptr(), bytes) };
+    let storage = unsafe { Storage::foreign(map.clone(), part.as_ptr(), bytes, crate::Device::Cpu) };
     Ok(Some(Tensor::from_parts(storage, Layout::contiguous(shape), dtype)))
 }
 

@@ -1,0 +1,67 @@
+"""Tensors with automatic differentiation.
+
+    >>> import cotangent as ct
+    >>> w = ct.tensor([0.5, -1.0], requires_grad=True)
+    >>> loss = (ct.tensor([[1.0, 2.0], [3.0, 4.0]]) * w).tanh().sum()
+    >>> loss.backward()
+    >>> w.grad.shape
+    (2,)
+
+Functions and methods are PyTorch's; the module is also a namespace of the Python array API standard, and where the two
+differ the functions of the module are the standard's and the methods of tensors are PyTorch's. The README has the list.
+"""
+
+from __future__ import annotations
+
+from . import _cotangent
+from ._cotangent import (
+    Tensor,
+    __version__,
+    bfloat16,
+    bool,
+    complex64,
+    complex128,
+    device,
+    dtype,
+    float16,
+    float32,
+    float64,
+    get_num_threads,
+    get_rng_state,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_grad_enabled,
+    manual_seed,
+    memory_stats,
+    promote_types,
+    set_num_threads,
+    set_rng_state,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+
+# Every operation of the list is a function of the module; what differs in the standard follows.
+globals().update(_cotangent._functions)
+
+from . import _methods  # noqa: E402
+from ._standard import *  # noqa: E402, F403
+from . import autograd, cuda, fft, func, linalg, special  # noqa: E402
+from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from .func import vmap  # noqa: E402
+
+# PyTorch's other names of dtypes.
+double, float, half, short, int, long = float64, float32, float16, int16, int32, int64
+cfloat, cdouble = complex64, complex128
+__array_api_version__ = "2025.12"
+
+
+def __getattr__(name: str):
+    if name == "array_api":
+        import importlib
+
+        return importlib.import_module("cotangent.array_api")
+    raise AttributeError(f"module 'cotangent' has no attribute {name!r}")

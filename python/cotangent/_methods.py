@@ -1,0 +1,273 @@
+"""Methods and properties of tensors that PyTorch or the standard have, and that are not operations of the list."""
+
+from __future__ import annotations
+
+from . import _cotangent as _c
+from ._cotangent import Tensor
+
+_ops = _c._functions
+
+
+class Size(int):
+    """The number of elements, as the standard has it; called, PyTorch's sizes: ``x.size``, ``x.size()``, ``x.size(0)``."""
+
+    def __new__(cls, shape):
+        count = 1
+        for size in shape:
+            count *= size
+        self = super().__new__(cls, count)
+        self._shape = shape
+        return self
+
+    def __call__(self, dim=None):
+        if dim is None:
+            return self._shape
+        try:
+            return self._shape[dim]
+        except IndexError:
+            raise IndexError(f"size: dimension {dim} is out of range for rank {len(self._shape)}") from None
+
+    def __reduce__(self):
+        return int, (int(self),)
+
+
+def _size(self):
+    """The number of elements; called, the size of one dimension or of all."""
+    return Size(self.shape)
+
+
+def _matrix_transpose(self):
+    """The tensor with its last two dimensions exchanged, as a view."""
+    if self.ndim < 2:
+        raise ValueError(f"mT: a tensor of shape {list(self.shape)} has no matrices")
+    return self.transpose(-2, -1)
+
+
+def _transposed(self):
+    """The transposed matrix, as a view."""
+    return self.t()
+
+
+def _adjoint(self):
+    """The conjugated and transposed matrices."""
+    return self.adjoint()
+
+
+def _real(self):
+    """The real parts, as a view."""
+    return _ops["real"](self)
+
+
+def _imag(self):
+    """The imaginary parts, as a view."""
+    return _ops["imag"](self)
+
+
+def _is_cuda(self):
+    """Whether the elements are on a GPU."""
+    return self.device.type == "cuda"
+
+
+def _array_namespace(self, /, *, api_version=None):
+    """The namespace of the Python array API standard."""
+    if api_version is not None and api_version not in _VERSIONS:
+        raise ValueError(f"there is no version {api_version!r} of the standard here: there are {', '.join(_VERSIONS)}")
+    from . import array_api
+
+    return array_api
+
+
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def _array(self, dtype=None, copy=None):
+    """The elements as NumPy's array, which shares the memory, read-only, unless it is a copy."""
+    import numpy
+
+    if self.dtype is _c.bfloat16:
+        raise TypeError("NumPy has no bfloat16: use to(float32) first")
+    array = numpy.asarray(memoryview(self))
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"a tensor of {self.dtype} as {dtype} is a copy")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _numpy(self, *, force=False):
+    """The elements as NumPy's array: read-only and sharing the memory, where that is possible. Copy it to change it."""
+    if force:
+        self = self.detach().cpu()
+    return _array(self)
+
+
+def _to_device(self, device, /, *, stream=None):
+    """The tensor on another device."""
+    if stream is not None:
+        raise ValueError("to_device: streams are not chosen by number here: stream should be None")
+    return _ops["to_device"](self, device)
+
+
+def _max(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
+    """The largest element; along a dimension, the largest elements and their indices, as in PyTorch.
+
+    By ``axis``, as in NumPy, the elements alone. With another tensor, the larger of each two elements.
+    """
+    return _extreme(self, dim, keepdim, axis, keepdims, "max")
+
+
+def _min(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
+    """The smallest element; along a dimension, the smallest elements and their indices, as in PyTorch.
+
+    By ``axis``, as in NumPy, the elements alone. With another tensor, the smaller of each two elements.
+    """
+    return _extreme(self, dim, keepdim, axis, keepdims, "min")
+
+
+def _median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
+    """The median, of two the lower; along a dimension, the medians and their indices, as in PyTorch.
+
+    By ``axis`` the medians alone.
+    """
+    return _extreme(self, dim, keepdim, axis, keepdims, "median")
+
+
+def _extreme(self, dim, keepdim, axis, keepdims, name):
+    if isinstance(dim, Tensor):
+        return _ops[name + "imum"](self, dim)
+    if dim is None:
+        keep = keepdim if keepdims is None else keepdims
+        return _ops[name](self, axis, keep)
+    if axis is not None or keepdims is not None:
+        raise TypeError(f"{name}() takes dim and keepdim, or axis and keepdims")
+    return _ops[name + "_with_indices"](self, dim, keepdim)
+
+
+def _cast(dtype):
+    def cast(self):
+        return self.to(dtype)
+
+    cast.__doc__ = f"The tensor as {dtype.name}."
+    return cast
+
+
+def _cpu(self):
+    """The tensor on the CPU."""
+    return self.to("cpu")
+
+
+def _cuda(self, device=None):
+    """The tensor on a GPU."""
+    return self.to("cuda" if device is None else device if isinstance(device, (str, _c.device)) else f"cuda:{device}")
+
+
+def _type(self, dtype=None):
+    """The name of the dtype; with one, the tensor as it."""
+    return f"cotangent.{self.dtype.name}" if dtype is None else self.to(dtype)
+
+
+def _type_as(self, other):
+    """The tensor in the dtype of another one."""
+    return self.to(other.dtype)
+
+
+def _element_size(self):
+    """The number of bytes of an element."""
+    return self.itemsize
+
+
+def _new(name):
+    function = _ops[name]
+
+    def new(self, *args, dtype=None, device=None, **kwargs):
+        return function(*args, dtype=dtype or self.dtype, device=device or self.device, **kwargs)
+
+    new.__doc__ = f"``{name}`` with the dtype and the device of this tensor, unless others are named."
+    return new
+
+
+def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of these values with the dtype and the device of this one, unless others are named."""
+    return _c._tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+def _split(self, split_size_or_sections, dim=0):
+    """Parts of a size, or of several sizes, along a dimension, as views."""
+    one = isinstance(split_size_or_sections, int)
+    return _ops["split" if one else "split_with_sizes"](self, split_size_or_sections, dim)
+
+
+def _equal(self, other):
+    """Whether two tensors have the same shape and the same elements."""
+    return self.shape == other.shape and bool((self == other).all())
+
+
+def _fill_diagonal(self, fill_value):
+    """Puts a number on the diagonal, in place."""
+    self.diagonal().fill_(fill_value)
+    return self
+
+
+def _astype(self, dtype, *, copy=True):
+    """The tensor as another dtype, a copy unless it need not be one."""
+    return self.to(dtype, copy=copy)
+
+
+def _install():
+    for name, function in {
+        "size": _size,
+        "mT": _matrix_transpose,
+        "T": _transposed,
+        "mH": _adjoint,
+        "H": _adjoint,
+        "real": _real,
+        "imag": _imag,
+        "is_cuda": _is_cuda,
+    }.items():
+        setattr(Tensor, name, property(function))
+    methods = {
+        "__array_namespace__": _array_namespace,
+        "__array__": _array,
+        "numpy": _numpy,
+        "to_device": _to_device,
+        "max": _max,
+        "min": _min,
+        "median": _median,
+        "cpu": _cpu,
+        "cuda": _cuda,
+        "type": _type,
+        "type_as": _type_as,
+        "element_size": _element_size,
+        "nelement": Tensor.numel,
+        "ndimension": Tensor.dim,
+        "new_tensor": _new_tensor,
+        "split": _split,
+        "equal": _equal,
+        "fill_diagonal_": _fill_diagonal,
+        "astype": _astype,
+    }
+    for name in ("zeros", "ones", "full", "empty"):
+        methods["new_" + name] = _new(name)
+    for name, dtype in {
+        "float": "float32",
+        "double": "float64",
+        "half": "float16",
+        "bfloat16": "bfloat16",
+        "byte": "uint8",
+        "char": "int8",
+        "short": "int16",
+        "int": "int32",
+        "long": "int64",
+        "bool": "bool",
+        "cfloat": "complex64",
+        "cdouble": "complex128",
+    }.items():
+        methods[name] = _cast(getattr(_c, dtype))
+    for name, method in methods.items():
+        if hasattr(method, "__code__"):
+            method.__name__ = name
+            method.__qualname__ = f"Tensor.{name}"
+        setattr(Tensor, name, method)
+
+
+_install()

@@ -1,0 +1,69 @@
+"""Whether operations are recorded: context managers that are decorators, too."""
+
+from __future__ import annotations
+
+import functools
+
+from ._cotangent import _set_grad_enabled
+
+
+class _Mode:
+    """Sets the mode of this thread, and sets it back at the end."""
+
+    def __init__(self, enabled: bool):
+        self._enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self):
+        self._before.append(_set_grad_enabled(self._enabled))
+
+    def __exit__(self, *exception):
+        _set_grad_enabled(self._before.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with _Mode(self._enabled):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+class no_grad(_Mode):
+    """Operations are not recorded: ``with no_grad():``, or a decorator."""
+
+    def __init__(self, function=None):
+        super().__init__(False)
+
+    def __new__(cls, function=None):
+        mode = super().__new__(cls)
+        return mode if function is None else _Mode(False)(function)
+
+
+class enable_grad(_Mode):
+    """Operations are recorded again, inside of ``no_grad``."""
+
+    def __init__(self, function=None):
+        super().__init__(True)
+
+    def __new__(cls, function=None):
+        mode = super().__new__(cls)
+        return mode if function is None else _Mode(True)(function)
+
+
+class inference_mode(_Mode):
+    """The same as ``no_grad``: a tensor that was made without a graph costs nothing more."""
+
+    def __init__(self, mode: bool = True):
+        super().__init__(not mode)
+
+
+class set_grad_enabled(_Mode):
+    """Sets whether operations are recorded, at once; as a context manager it sets the mode back."""
+
+    def __init__(self, mode: bool):
+        super().__init__(mode)
+        self._before.append(_set_grad_enabled(mode))
+
+    def __enter__(self):
+        _set_grad_enabled(self._enabled)

@@ -1,0 +1,37 @@
+"""The namespace that tensors name as that of the Python array API standard: all of ``cotangent``, with the standard's
+defaults where PyTorch has others.
+"""
+
+import cotangent as _ct
+from cotangent import _standard
+from cotangent import _cotangent as _c
+
+globals().update({name: value for name, value in vars(_ct).items() if not name.startswith("__")})
+__array_api_version__ = _ct.__array_api_version__
+__array_namespace_info__ = _standard.__array_namespace_info__
+_ops = _c._functions
+
+
+def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+    """The standard deviation, of the whole population unless a correction says otherwise."""
+    return _ops["std"](x, axis, keepdims, float(correction))
+
+
+def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+    """The variance, of the whole population unless a correction says otherwise."""
+    return _ops["var"](x, axis, keepdims, float(correction))
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """Coordinates of a grid, one tensor for each of the vectors."""
+    return _standard.meshgrid(*arrays, indexing=indexing)
+
+
+def squeeze(x, /, axis):
+    """The tensor without some dimensions, which have size 1."""
+    for dim in axis if isinstance(axis, tuple) else (axis,):
+        if x.shape[dim] != 1:
+            raise ValueError(f"squeeze: dimension {dim} of {list(x.shape)} has not size 1")
+    return _ops["squeeze"](x, axis)
+
+

@@ -1,0 +1,153 @@
+"""Differentiation: gradients, functions with rules of one's own, tapes, and checks."""
+
+from __future__ import annotations
+
+import functools
+
+from . import _cotangent as _c
+from ._cotangent import Gradients, RemovableHandle, Tape, Tensor  # noqa: F401
+from ._modes import enable_grad, no_grad, set_grad_enabled  # noqa: F401
+
+_ops = _c._functions
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None):
+    """Adds the gradients of tensors to those of the leaves they depend on."""
+    output, gradient = _joined(_list(tensors), grad_tensors)
+    output.backward(gradient, retain_graph)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
+         materialize_grads=False):
+    """The gradients of outputs with respect to inputs, as a tuple. Nothing is stored.
+
+    An input that they do not depend on is an error, unless ``allow_unused``: then its gradient is None.
+    """
+    output, gradient = _joined(_list(outputs), grad_outputs)
+    inputs = _list(inputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    found = _c._grad(output, inputs, gradient, retain, create_graph)
+    if materialize_grads:
+        found = [_ops["zeros_like"](x) if g is None else g for g, x in zip(found, inputs)]
+    elif not allow_unused and any(g is None for g in found):
+        at = [g is None for g in found].index(True)
+        raise RuntimeError(f"grad: the outputs do not depend on input {at}: allow_unused=True gives None for it")
+    return tuple(found)
+
+
+def _list(tensors):
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _joined(outputs, gradients):
+    """One tensor whose gradient is that of all outputs together."""
+    gradients = [None] * len(outputs) if gradients is None else _list(gradients)
+    if len(outputs) != len(gradients):
+        raise ValueError(f"grad: {len(gradients)} gradients for {len(outputs)} outputs")
+    if len(outputs) == 1:
+        return outputs[0], gradients[0]
+    terms = []
+    for output, gradient in zip(outputs, gradients):
+        if gradient is None and output.numel() != 1:
+            raise RuntimeError(f"grad: an output of shape {list(output.shape)} needs a gradient to start from")
+        terms.append((output if gradient is None else output * gradient).sum())
+    return functools.reduce(lambda a, b: a + b, terms), None
+
+
+class FunctionCtx:
+    """What ``forward`` leaves for ``backward``."""
+
+    def __init__(self):
+        self._to_save = None
+        self._saved = None
+        self._saved_count = 0
+        self._tuple = False
+        self.needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        """Saves tensors: inputs and results come back with their graph."""
+        self._to_save = tuple(x for x in tensors if x is not None)
+        self._given = tuple(x is not None for x in tensors)
+
+    @property
+    def saved_tensors(self):
+        """What was saved, inside of ``backward``."""
+        if self._saved is None:
+            raise RuntimeError("saved_tensors: there are saved tensors inside of backward alone")
+        saved = iter(self._saved)
+        return tuple(next(saved) if given else None for given in getattr(self, "_given", ()))
+
+    def mark_non_differentiable(self, *tensors):
+        """Results of integers have no gradients anyway."""
+
+    def set_materialize_grads(self, value):
+        """Results that nobody used have gradients of zeros."""
+
+
+class Function:
+    """A function with a rule of its own for the backward pass.
+
+    ``forward(ctx, *args)`` gives a tensor or a tuple of them, and ``backward(ctx, *grads)`` one gradient for each argument
+    of ``forward``, None where there is none. It is called by ``apply``.
+    """
+
+    @staticmethod
+    def forward(ctx, *args):
+        raise NotImplementedError("forward: a Function defines what it computes")
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise NotImplementedError("backward: a Function defines its rule")
+
+    @classmethod
+    def apply(cls, *args):
+        """Calls ``forward``, and records ``backward``."""
+        return _c._apply(cls, FunctionCtx(), args)
+
+
+def checkpoint(function, *args, use_reentrant=None):
+    """The result of a function whose intermediate values are not saved, but computed again in the backward pass."""
+    tensors, places = [], []
+    for at, arg in enumerate(args):
+        if isinstance(arg, Tensor):
+            tensors.append(arg)
+            places.append(at)
+
+    def of_tensors(*given):
+        full = list(args)
+        for at, x in zip(places, given):
+            full[at] = x
+        return function(*full)
+
+    return _c._checkpoint(of_tensors, tensors)
+
+
+def gradcheck(func, inputs, eps=None, atol=None, rtol=None, fast_mode=False, raise_exception=True):
+    """Compares the gradients of a function with differences; inputs are of float64."""
+    return _check(func, inputs, False, eps, atol, rtol, fast_mode, raise_exception)
+
+
+def gradgradcheck(func, inputs, eps=None, atol=None, rtol=None, fast_mode=False, raise_exception=True):
+    """Compares the second derivatives of a function with differences; inputs are of float64."""
+    return _check(func, inputs, True, eps, atol, rtol, fast_mode, raise_exception)
+
+
+def _check(func, inputs, second, eps, atol, rtol, fast_mode, raise_exception):
+    tolerances = None if atol is None and rtol is None else (1e-3 if rtol is None else rtol, 1e-5 if atol is None else atol)
+    try:
+        _c._gradcheck(func, _list(inputs), second, fast_mode, tolerances, eps)
+    except (RuntimeError, ValueError):
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+class detect_anomaly:
+    """Backward passes inside of it name the operation whose gradient is the first to be NaN."""
+
+    def __enter__(self):
+        _c._detect_anomaly(True)
+
+    def __exit__(self, *exception):
+        _c._detect_anomaly(False)

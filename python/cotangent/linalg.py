@@ -1,0 +1,112 @@
+"""Linear algebra: PyTorch's ``linalg``, and the extension of the array API standard."""
+
+from __future__ import annotations
+
+import collections
+import math
+
+from . import _cotangent as _c
+from ._standard import _COMPLEX, matrix_transpose, tensordot, vecdot  # noqa: F401
+
+_ops = _c._functions
+globals().update({name[7:]: value for name, value in _ops.items() if name.startswith("linalg_")})
+globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals", "inv")})
+
+_QR = collections.namedtuple("QRResult", "Q R")
+_SVD = collections.namedtuple("SVDResult", "U S Vh")
+_ORDERS = {math.inf: "inf", -math.inf: "-inf", 1: "1", -1: "-1", 2: "2", -2: "-2"}
+
+
+def qr(A, /, mode="reduced"):
+    """The factors of ``A = Q R``: ``Q`` has orthonormal columns, and ``R`` is upper triangular."""
+    return _QR(*_ops["linalg_qr"](A, mode))
+
+
+def svd(A, /, full_matrices=True):
+    """The singular values and vectors: ``A = U diag(S) Vh``."""
+    return _SVD(*_ops["linalg_svd"](A, full_matrices))
+
+
+def outer(x1, x2, /):
+    """The products of the elements of two vectors."""
+    return x1[:, None] * x2[None, :]
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """The sums of the diagonals of matrices."""
+    from ._standard import sum as total
+
+    return total(_ops["linalg_diagonal"](x, offset), axis=-1, dtype=dtype)
+
+
+def diagonal(x, /, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonals of matrices."""
+    return _ops["linalg_diagonal"](x, offset, dim1, dim2)
+
+
+def matrix_norm(x, /, ord="fro", dim=(-2, -1), keepdim=False, *, keepdims=False, dtype=None):
+    """A norm of matrices: ``"fro"``, ``"nuc"``, 1, 2, infinity, or the negative of these."""
+    return _ops["linalg_matrix_norm"](x, _order(ord), dim, keepdim or keepdims, dtype)
+
+
+def _order(ord):
+    if isinstance(ord, str):
+        return ord
+    if ord not in _ORDERS:
+        raise ValueError(f"matrix_norm: there is no norm of order {ord}")
+    return _ORDERS[ord]
+
+
+def vector_norm(x, /, ord=2, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):
+    """A norm of vectors along dimensions, or of all elements."""
+    axis = axis if dim is None else dim
+    return _ops["linalg_vector_norm"](x, float(ord), axis, keepdims or keepdim, dtype)
+
+
+def norm(x, /, ord=None, dim=None, keepdim=False, *, dtype=None):
+    """A norm of vectors or matrices, as PyTorch's ``linalg.norm``."""
+    pair = dim if isinstance(dim, (tuple, list)) else None
+    if ord is None:
+        return vector_norm(x, 2, dim, keepdim, dtype=dtype)
+    if (pair is not None and len(pair) == 2) or (dim is None and x.ndim == 2) or isinstance(ord, str):
+        return matrix_norm(x, ord, pair or (-2, -1), keepdim, dtype=dtype)
+    return vector_norm(x, ord, dim, keepdim, dtype=dtype)
+
+
+def matrix_rank(A, /, *, rtol=None, atol=None, hermitian=False):
+    """The number of singular values above a tolerance."""
+    if rtol is None or isinstance(rtol, (int, float)):
+        return _ops["linalg_matrix_rank"](A, atol, rtol, hermitian)
+    values = _ops["linalg_svdvals"](A)
+    return _ops["count_nonzero"](values > rtol[..., None] * _ops["max"](values, -1, True), -1)
+
+
+def pinv(A, /, *, rtol=None, atol=None, hermitian=False):
+    """The pseudoinverse of matrices."""
+    if rtol is None or isinstance(rtol, (int, float)):
+        return _ops["linalg_pinv"](A, atol, rtol, hermitian)
+    u, s, vh = _ops["linalg_svd"](A, False)
+    large = s > rtol[..., None] * _ops["max"](s, -1, True)
+    inverse = _ops["where"](large, 1 / s, _ops["zeros_like"](s))
+    return (vh.adjoint() * inverse[..., None, :].to(A.dtype)) @ u.adjoint()
+
+
+def solve(x1, x2, /, *, left=True):
+    """The solution ``x`` of ``x1 x = x2``; a vector, if ``x2`` is one."""
+    if left and x2.ndim == 1:
+        batch = x1.shape[:-2]
+        return _ops["linalg_solve"](x1, x2[:, None].expand(*batch, *x2.shape, 1))[..., 0]
+    batch = _batch(x1.shape[:-2], x2.shape[:-2])
+    x1, x2 = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
+    return _ops["linalg_solve"](x1, x2, left)
+
+
+def _batch(a, b):
+    from ._standard import broadcast_shapes
+
+    return broadcast_shapes(a, b)
+
+
+def cross(x1, x2, /, *, axis=-1, dim=None):
+    """The vector products of vectors of three elements."""
+    return _ops["linalg_cross"](x1, x2, axis if dim is None else dim)

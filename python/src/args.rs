@@ -1,0 +1,194 @@
+//! Python's values as arguments of operations.
+
+use crate::tensor::PyTensor;
+use crate::{dtype, index, number};
+use cotangent::ops::{Arg, ArgKind};
+use cotangent::{Scalar, Slice};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyList, PySequence, PySlice, PyString, PyTuple};
+
+/// An argument of the wrong type.
+pub struct Fault<'a, 'py> {
+    pub op: &'a str,
+    pub name: &'a str,
+    pub wanted: &'a str,
+    pub given: &'a Bound<'py, PyAny>,
+}
+
+impl From<Fault<'_, '_>> for PyErr {
+    fn from(fault: Fault<'_, '_>) -> PyErr {
+        let Fault { op, name, wanted, given } = fault;
+        let given = match given.cast::<PyString>() {
+            Ok(text) => format!("{:?}", text.to_string()),
+            Err(_) => type_name(given),
+        };
+        PyTypeError::new_err(format!("{op}: the argument {name} should be {wanted}, not {given}"))
+    }
+}
+
+/// The name of the type of a value, with its article.
+pub fn type_name(value: &Bound<'_, PyAny>) -> String {
+    if value.is_none() {
+        return "None".to_string();
+    }
+    let class = value.get_type();
+    let name = class.name().map_or_else(|_| "an unknown type".to_string(), |name| name.to_string());
+    match class.module() {
+        Ok(module) if module == "numpy" => {
+            format!("a numpy.{name}: cotangent.asarray makes a tensor of it")
+        }
+        _ => format!("of type {name}"),
+    }
+}
+
+/// What a kind is called in messages.
+pub fn wanted(kind: ArgKind) -> String {
+    match kind {
+        ArgKind::Tensor => "a Tensor".into(),
+        ArgKind::Tensors => "a sequence of Tensors".into(),
+        ArgKind::Operand => "a Tensor or a number".into(),
+        ArgKind::Scalar => "a number".into(),
+        ArgKind::Int => "an int".into(),
+        ArgKind::Float => "a float".into(),
+        ArgKind::Bool => "a bool".into(),
+        ArgKind::Dim => "a dimension, an int".into(),
+        ArgKind::Dims => "a dimension or several, ints".into(),
+        ArgKind::Sizes | ArgKind::Ints => "an int or a sequence of ints".into(),
+        ArgKind::Floats => "a number or a sequence of numbers".into(),
+        ArgKind::Slice => "a slice".into(),
+        ArgKind::DType => "a dtype".into(),
+        ArgKind::Device => "a device".into(),
+        ArgKind::Choice(words) => format!("one of {}", words.join(", ")),
+        ArgKind::Text => "a str".into(),
+        _ => kind.to_string(),
+    }
+}
+
+/// The type of a parameter in stubs.
+pub fn annotation(kind: ArgKind) -> String {
+    match kind {
+        ArgKind::Tensor => "Tensor".into(),
+        ArgKind::Tensors => "Sequence[Tensor]".into(),
+        ArgKind::Operand => "Tensor | Number".into(),
+        ArgKind::Scalar => "Number".into(),
+        ArgKind::Int | ArgKind::Dim => "SupportsIndex".into(),
+        ArgKind::Float => "float".into(),
+        ArgKind::Bool => "builtins.bool".into(),
+        ArgKind::Dims | ArgKind::Sizes | ArgKind::Ints => "SupportsIndex | Sequence[SupportsIndex]".into(),
+        ArgKind::Floats => "float | Sequence[float]".into(),
+        ArgKind::Slice => "slice".into(),
+        ArgKind::DType => "DTypeLike".into(),
+        ArgKind::Device => "DeviceLike".into(),
+        ArgKind::Choice(words) => {
+            format!("Literal[{}]", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "))
+        }
+        ArgKind::Text => "str".into(),
+        _ => "Any".into(),
+    }
+}
+
+/// A value for a parameter. `None` is let through: it stands for the default.
+pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) -> PyResult<Arg> {
+    let fault = || PyErr::from(Fault { op, name, wanted: &wanted(kind), given: value });
+    if value.is_none() {
+        return Ok(Arg::None);
+    }
+    Ok(match kind {
+        ArgKind::Tensor | ArgKind::Operand | ArgKind::Scalar | ArgKind::Float => match value.cast::<PyTensor>() {
+            Ok(tensor) => Arg::Tensor(tensor.get().get()?),
+            Err(_) => Arg::Scalar(number::scalar(value)?.ok_or_else(fault)?),
+        },
+        ArgKind::Tensors => {
+            let all = items(value).ok_or_else(fault)?;
+            let tensor = |item: &Bound<'_, PyAny>| match item.cast::<PyTensor>() {
+                Ok(tensor) => tensor.get().get(),
+                Err(_) => Err(fault()),
+            };
+            Arg::Tensors(all.iter().map(tensor).collect::<PyResult<_>>()?)
+        }
+        ArgKind::Int | ArgKind::Dim => Arg::Scalar(Scalar::I64(integer(value)?.ok_or_else(fault)? as i64)),
+        ArgKind::Dims | ArgKind::Sizes | ArgKind::Ints => match (integer(value)?, value.cast::<PyTensor>()) {
+            (Some(one), _) => Arg::Ints(vec![one]),
+            (None, Ok(tensor)) => Arg::Tensor(tensor.get().get()?),
+            // An empty tuple of dimensions is none of them, which differs from all.
+            (None, Err(_)) => Arg::Ints(integers(&items(value).ok_or_else(fault)?)?.ok_or_else(fault)?),
+        },
+        ArgKind::Bool => match (value.cast::<PyBool>(), number::scalar(value)?) {
+            (Ok(flag), _) => Arg::from(flag.is_true()),
+            (_, Some(Scalar::Bool(flag))) => Arg::from(flag),
+            _ => return Err(fault()),
+        },
+        ArgKind::Floats => match number::scalar(value)? {
+            Some(one) => Arg::Scalar(one),
+            None => {
+                let all = items(value).ok_or_else(fault)?;
+                let float = |item: &Bound<'_, PyAny>| number::scalar(item)?.map(Scalar::to_f64).ok_or_else(fault);
+                Arg::Floats(all.iter().map(float).collect::<PyResult<_>>()?)
+            }
+        },
+        ArgKind::Slice => Arg::Slice(slice(value.cast::<PySlice>().map_err(|_| fault())?)?),
+        ArgKind::Index => Arg::Index(index::plain(value)?),
+        ArgKind::DType => Arg::DType(dtype::extract(value)?),
+        ArgKind::Device => Arg::Device(dtype::device(value)?),
+        ArgKind::Choice(_) | ArgKind::Text => match value.cast::<PyString>() {
+            Ok(text) => Arg::Text(text.to_string()),
+            Err(_) => return Err(fault()),
+        },
+        _ => return Err(fault()),
+    })
+}
+
+/// The items of a list, a tuple or another sequence that is no text.
+pub fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if let Ok(tuple) = value.cast::<PyTuple>() {
+        return Some(tuple.iter().collect());
+    }
+    if let Ok(list) = value.cast::<PyList>() {
+        return Some(list.iter().collect());
+    }
+    if value.is_instance_of::<PyString>() || value.cast::<PySequence>().is_err() {
+        return None;
+    }
+    value.try_iter().ok()?.collect::<PyResult<_>>().ok()
+}
+
+/// An integer, or what can stand for one, such as NumPy's; one that is too large is the largest there is.
+pub fn integer(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
+    if let Ok(x) = value.extract::<isize>() {
+        return Ok(Some(x));
+    }
+    if !value.hasattr("__index__")? {
+        return Ok(None);
+    }
+    let Ok(whole) = value.call_method0("__index__") else { return Ok(None) };
+    if let Ok(x) = whole.extract::<isize>() {
+        return Ok(Some(x));
+    }
+    Ok(Some(if whole.lt(0)? { isize::MIN } else { isize::MAX }))
+}
+
+fn integers(values: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<isize>>> {
+    let mut all = Vec::with_capacity(values.len());
+    for value in values {
+        match integer(value)? {
+            Some(x) => all.push(x),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
+}
+
+/// A slice of Python's.
+pub fn slice(value: &Bound<'_, PySlice>) -> PyResult<Slice> {
+    let part = |name: &str| -> PyResult<Option<isize>> {
+        let part = value.getattr(name)?;
+        if part.is_none() {
+            return Ok(None);
+        }
+        let fault = || PyTypeError::new_err(format!("a slice has ints or None, not {}", type_name(&part)));
+        integer(&part)?.map(Some).ok_or_else(fault)
+    };
+    let step = part("step")?.unwrap_or(1);
+    Ok(Slice::new(part("start")?, part("stop")?).step(step))
+}

@@ -1,0 +1,489 @@
+//! Memory shared with other libraries: DLPack 1.x in both directions, and Python's buffers.
+//!
+//! What others get of us is read-only, and stays as it is: whoever changes the tensor changes a copy, as long as the memory is
+//! shared. What we get of others is never written. A consumer that cannot be told that memory is read-only (DLPack before 1.0)
+//! gets a copy.
+
+use crate::error::OrRaise;
+use crate::tensor::PyTensor;
+use crate::{data, dtype};
+use cotangent::{DType, Device, Tensor};
+use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DLDevice {
+    device_type: i32,
+    device_id: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DLDataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DLTensor {
+    data: *mut c_void,
+    device: DLDevice,
+    ndim: i32,
+    dtype: DLDataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct DLManagedTensor {
+    dl_tensor: DLTensor,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+#[repr(C)]
+struct DLManagedTensorVersioned {
+    major: u32,
+    minor: u32,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    flags: u64,
+    dl_tensor: DLTensor,
+}
+
+const READ_ONLY: u64 = 1;
+const IS_COPIED: u64 = 2;
+const CPU: i32 = 1;
+const CUDA: i32 = 2;
+const CUDA_HOST: i32 = 3;
+const CUDA_MANAGED: i32 = 13;
+
+const PLAIN: &CStr = c"dltensor";
+const PLAIN_USED: &CStr = c"used_dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+const VERSIONED_USED: &CStr = c"used_dltensor_versioned";
+
+fn code(dtype: DType) -> DLDataType {
+    let code = match dtype {
+        DType::Bool => 6,
+        DType::BF16 => 4,
+        DType::C64 | DType::C128 => 5,
+        dtype if dtype.is_float() => 2,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => 1,
+        _ => 0,
+    };
+    DLDataType { code, bits: (dtype.size() * 8) as u8, lanes: 1 }
+}
+
+fn decode(given: DLDataType) -> PyResult<DType> {
+    let same = |dtype: &DType| {
+        let own = code(*dtype);
+        (own.code, own.bits, own.lanes) == (given.code, given.bits, given.lanes)
+    };
+    DType::ALL.into_iter().find(same).ok_or_else(|| {
+        let DLDataType { code, bits, lanes } = given;
+        PyBufferError::new_err(format!("from_dlpack: there is no dtype for elements of code {code}, {bits} bits, {lanes} lanes"))
+    })
+}
+
+fn place(device: Device) -> DLDevice {
+    match device {
+        Device::Cuda(index) => DLDevice { device_type: CUDA, device_id: index as i32 },
+        _ => DLDevice { device_type: CPU, device_id: 0 },
+    }
+}
+
+/// What a consumer holds: the tensor's handle, and what the struct points to.
+struct Export {
+    tensor: Tensor,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Export {
+    fn new(tensor: Tensor) -> Export {
+        let shape = tensor.shape().iter().map(|&size| size as i64).collect();
+        let strides = tensor.strides().iter().map(|&stride| stride as i64).collect();
+        Export { tensor, shape, strides }
+    }
+
+    /// The struct, which points into this box.
+    fn describe(self: &mut Box<Export>) -> cotangent::Result<DLTensor> {
+        let data = if self.tensor.numel() == 0 { ptr::null() } else { self.tensor.data_ptr()? };
+        Ok(DLTensor {
+            data: data.cast_mut().cast(),
+            device: place(self.tensor.device()),
+            ndim: self.shape.len() as i32,
+            dtype: code(self.tensor.dtype()),
+            shape: self.shape.as_mut_ptr(),
+            strides: self.strides.as_mut_ptr(),
+            byte_offset: 0,
+        })
+    }
+}
+
+unsafe extern "C" fn delete_plain(managed: *mut DLManagedTensor) {
+    if !managed.is_null() {
+        // SAFETY: both boxes were made by `__dlpack__`, and the consumer calls this once.
+        unsafe {
+            drop(Box::from_raw((*managed).manager_ctx.cast::<Export>()));
+            drop(Box::from_raw(managed));
+        }
+    }
+}
+
+unsafe extern "C" fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
+    if !managed.is_null() {
+        // SAFETY: as above.
+        unsafe {
+            drop(Box::from_raw((*managed).manager_ctx.cast::<Export>()));
+            drop(Box::from_raw(managed));
+        }
+    }
+}
+
+/// Frees what no consumer has taken.
+unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter passes a capsule that is about to go; a name says what it holds and that nobody has taken it.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) == 1 {
+            delete_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast());
+        } else if ffi::PyCapsule_IsValid(capsule, PLAIN.as_ptr()) == 1 {
+            delete_plain(ffi::PyCapsule_GetPointer(capsule, PLAIN.as_ptr()).cast());
+        }
+    }
+}
+
+fn no_graph(op: &str, x: &Tensor) -> PyResult<()> {
+    if x.requires_grad() {
+        let text = format!("{op}: the tensor requires a gradient, which would be lost: use detach()");
+        return Err(PyBufferError::new_err(text));
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl PyTensor {
+    /// A capsule with this tensor's memory, read-only, for `from_dlpack` of another library.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__(
+        &self,
+        py: Python<'_>,
+        stream: Option<&Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let mut x = self.get()?;
+        no_graph("__dlpack__", &x)?;
+        if x.device() == Device::Cpu && stream.is_some() {
+            return Err(PyValueError::new_err("__dlpack__: the CPU has no streams: stream should be None"));
+        }
+        let mut copied = copy == Some(true);
+        if let Some((kind, index)) = dl_device {
+            let own = place(x.device());
+            if (kind, index) != (own.device_type, own.device_id) {
+                if kind != CPU || copy == Some(false) {
+                    let text = format!("__dlpack__: the tensor is on {}, not on device ({kind}, {index})", x.device());
+                    return Err(PyBufferError::new_err(text));
+                }
+                x = py.detach(|| x.to_device(Device::Cpu)).or_raise()?;
+                copied = true;
+            }
+        }
+        let versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        if !versioned && !copied {
+            if copy == Some(false) {
+                return Err(PyBufferError::new_err(
+                    "__dlpack__: without a copy memory is shared read-only, which DLPack can say since 1.0: ask for max_version=(1, 0)",
+                ));
+            }
+            copied = true;
+        }
+        if copied {
+            x = py.detach(|| x.deep_clone()).or_raise()?;
+        }
+        if x.device() != Device::Cpu {
+            py.detach(|| x.device().synchronize()).or_raise()?;
+        }
+        let mut export = Box::new(Export::new(x));
+        py.detach(|| export.tensor.compute()).or_raise()?;
+        let dl_tensor = export.describe().or_raise()?;
+        let manager_ctx = Box::into_raw(export).cast();
+        let (pointer, name): (*mut c_void, &CStr) = if versioned {
+            let flags = if copied { IS_COPIED } else { READ_ONLY };
+            let deleter = Some(delete_versioned as unsafe extern "C" fn(*mut DLManagedTensorVersioned));
+            let managed = DLManagedTensorVersioned { major: 1, minor: 1, manager_ctx, deleter, flags, dl_tensor };
+            (Box::into_raw(Box::new(managed)).cast(), VERSIONED)
+        } else {
+            let deleter = Some(delete_plain as unsafe extern "C" fn(*mut DLManagedTensor));
+            (Box::into_raw(Box::new(DLManagedTensor { dl_tensor, manager_ctx, deleter })).cast(), PLAIN)
+        };
+        // SAFETY: the pointer is not null, and what it points to is freed by the destructor or by who takes it.
+        unsafe {
+            let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destroy));
+            Bound::from_owned_ptr_or_err(py, capsule).map(Bound::unbind)
+        }
+    }
+
+    /// The kind and the number of the device, as DLPack counts them.
+    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
+        let DLDevice { device_type, device_id } = place(self.get()?.device());
+        Ok((device_type, device_id))
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("there is no view to fill"));
+        }
+        // SAFETY: the interpreter passes a struct to fill.
+        let view = unsafe { &mut *view };
+        view.obj = ptr::null_mut();
+        let x = slf.get().get()?;
+        no_graph("buffer", &x)?;
+        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err("the memory of a tensor is read-only for others"));
+        }
+        let Some(format) = format(x.dtype()) else {
+            let name = dtype::name(x.dtype());
+            return Err(PyBufferError::new_err(format!("Python's buffers have no elements of {name}: cast the tensor first")));
+        };
+        let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
+        let prepared = slf.py().detach(|| {
+            let x = x.to_device(Device::Cpu)?;
+            let x = if strided { x } else { x.contiguous()? };
+            x.compute()?;
+            Ok(x)
+        });
+        let x: Tensor = prepared.or_raise()?;
+        let size = x.dtype().size();
+        let shape = x.shape().iter().map(|&size| size.cast_signed()).collect();
+        let strides = x.strides().iter().map(|&stride| stride * size.cast_signed()).collect();
+        let start = if x.numel() == 0 { NonNull::<u64>::dangling().as_ptr().cast() } else { x.data_ptr().or_raise()? };
+        let mut held = Box::new(Held { shape, strides, tensor: x });
+        view.buf = start.cast_mut().cast();
+        view.len = (held.tensor.numel() * size).cast_signed();
+        view.readonly = 1;
+        view.itemsize = size.cast_signed();
+        view.format = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT {
+            format.as_ptr().cast_mut()
+        } else {
+            ptr::null_mut()
+        };
+        view.ndim = held.shape.len() as c_int;
+        view.shape = if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { held.shape.as_mut_ptr() } else { ptr::null_mut() };
+        view.strides = if strided { held.strides.as_mut_ptr() } else { ptr::null_mut() };
+        view.suboffsets = ptr::null_mut();
+        view.internal = Box::into_raw(held).cast();
+        view.obj = slf.into_any().into_ptr();
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: the interpreter passes a struct that `__getbuffer__` has filled, once.
+        unsafe {
+            if !view.is_null() && !(*view).internal.is_null() {
+                drop(Box::from_raw((*view).internal.cast::<Held>()));
+                (*view).internal = ptr::null_mut();
+            }
+        }
+    }
+}
+
+/// What a buffer points to.
+struct Held {
+    shape: Vec<isize>,
+    strides: Vec<isize>,
+    tensor: Tensor,
+}
+
+/// The format of elements in Python's buffers.
+fn format(dtype: DType) -> Option<&'static CStr> {
+    Some(match dtype {
+        DType::Bool => c"?",
+        DType::U8 => c"B",
+        DType::U16 => c"H",
+        DType::U32 => c"I",
+        DType::U64 => c"Q",
+        DType::I8 => c"b",
+        DType::I16 => c"h",
+        DType::I32 => c"i",
+        DType::I64 => c"q",
+        DType::F16 => c"e",
+        DType::F32 => c"f",
+        DType::F64 => c"d",
+        DType::C64 => c"Zf",
+        DType::C128 => c"Zd",
+        _ => return None,
+    })
+}
+
+/// Memory of someone else, given back when the last tensor over it goes.
+struct Import {
+    managed: *mut c_void,
+    versioned: bool,
+}
+
+// SAFETY: a consumer may call the deleter on any thread; nothing else is done with the pointer.
+unsafe impl Send for Import {}
+// SAFETY: as above.
+unsafe impl Sync for Import {}
+
+impl Drop for Import {
+    fn drop(&mut self) {
+        // Python's objects behind it want the interpreter.
+        Python::attach(|_| {
+            // SAFETY: the struct was taken from its capsule, and this is the only call.
+            unsafe {
+                if self.versioned {
+                    let managed = self.managed.cast::<DLManagedTensorVersioned>();
+                    if let Some(delete) = (*managed).deleter {
+                        delete(managed);
+                    }
+                } else {
+                    let managed = self.managed.cast::<DLManagedTensor>();
+                    if let Some(delete) = (*managed).deleter {
+                        delete(managed);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The tensor over the memory of a capsule, and whether the memory is read-only for everybody.
+fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
+    let capsule = capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("from_dlpack: __dlpack__ gave no capsule"))?;
+    let pointer = capsule.as_ptr();
+    // SAFETY: the functions take any capsule; the name says what the pointer is. It is renamed, so that its destructor leaves
+    // it to us.
+    let (managed, versioned) = unsafe {
+        let (name, used, versioned) = if ffi::PyCapsule_IsValid(pointer, VERSIONED.as_ptr()) == 1 {
+            (VERSIONED, VERSIONED_USED, true)
+        } else if ffi::PyCapsule_IsValid(pointer, PLAIN.as_ptr()) == 1 {
+            (PLAIN, PLAIN_USED, false)
+        } else {
+            return Err(PyBufferError::new_err("from_dlpack: the capsule holds no tensor, or was used before"));
+        };
+        let managed = ffi::PyCapsule_GetPointer(pointer, name.as_ptr());
+        if managed.is_null() || ffi::PyCapsule_SetName(pointer, used.as_ptr()) != 0 {
+            return Err(PyErr::fetch(capsule.py()));
+        }
+        (managed, versioned)
+    };
+    let owner = Import { managed, versioned };
+    // SAFETY: the name says which struct it is.
+    let (described, read_only) = unsafe {
+        if versioned {
+            let managed = managed.cast::<DLManagedTensorVersioned>();
+            if (*managed).major != 1 {
+                let text = format!("from_dlpack: version {}.{} of DLPack", (*managed).major, (*managed).minor);
+                return Err(PyBufferError::new_err(text));
+            }
+            (&(*managed).dl_tensor, (*managed).flags & READ_ONLY != 0)
+        } else {
+            (&(*managed.cast::<DLManagedTensor>()).dl_tensor, false)
+        }
+    };
+    let dtype = decode(described.dtype)?;
+    let device = match (described.device.device_type, usize::try_from(described.device.device_id)) {
+        (CPU | CUDA_HOST, _) => Device::Cpu,
+        (CUDA | CUDA_MANAGED, Ok(index)) => Device::Cuda(index),
+        (kind, _) => return Err(PyBufferError::new_err(format!("from_dlpack: there is no device of kind {kind}"))),
+    };
+    let rank = usize::try_from(described.ndim).ok().filter(|&rank| rank <= 1024 && (rank == 0 || !described.shape.is_null()));
+    let Some(rank) = rank else {
+        return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions", described.ndim)));
+    };
+    // SAFETY: both arrays have one number for each dimension.
+    let (shape, strides) = unsafe {
+        let numbers = |start: *mut i64| if rank == 0 { &[][..] } else { std::slice::from_raw_parts(start, rank) };
+        (numbers(described.shape), (!described.strides.is_null()).then(|| numbers(described.strides)))
+    };
+    let negative = || PyBufferError::new_err(format!("from_dlpack: the shape {shape:?}"));
+    let shape: Vec<usize> =
+        shape.iter().map(|&size| usize::try_from(size).map_err(|_| negative())).collect::<PyResult<_>>()?;
+    let strides = strides.map_or_else(|| data::row_major(&shape), |all| all.iter().map(|&s| s as isize).collect());
+    let start = described.data.cast::<u8>().cast_const().wrapping_add(described.byte_offset as usize);
+    // A bool is read as the byte it is: others may hold any.
+    let stored = if dtype == DType::Bool { DType::U8 } else { dtype };
+    // SAFETY: the producer promises that shape and strides describe memory that is there until the deleter is called.
+    let shared = unsafe { Tensor::from_foreign(Arc::new(owner), start, shape, &strides, stored, device) };
+    let shared = shared.or_raise()?;
+    Ok((if dtype == DType::Bool { shared.ne(0).or_raise()? } else { shared }, read_only))
+}
+
+/// The capsule of an object, in the newest form that it has.
+fn capsule<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    let options = PyDict::new(py);
+    options.set_item("max_version", (1_u32, 1_u32))?;
+    // Work of the other library on a GPU is to be done when we get the memory: 1 is the first stream.
+    if let Ok((kind, _)) = value.call_method0("__dlpack_device__").and_then(|device| device.extract::<(i32, i32)>())
+        && kind == CUDA
+    {
+        options.set_item("stream", 1)?;
+    }
+    match value.call_method("__dlpack__", (), Some(&options)) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            options.del_item("max_version")?;
+            value.call_method("__dlpack__", (), Some(&options))
+        }
+        other => other,
+    }
+}
+
+/// The tensor that shares the memory of an array of another library; `None` if the value is none.
+pub fn import(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    let py = value.py();
+    if value.hasattr("__dlpack__")? {
+        return match capsule(value).and_then(|capsule| take(&capsule)) {
+            Ok((tensor, _)) => Ok(Some(tensor)),
+            // What NumPy has no capsule for may still be read in a form that it has one for.
+            Err(_) if value.hasattr("__array_interface__")? => from_numpy(py, value).map(Some),
+            Err(error) => Err(error),
+        };
+    }
+    if value.hasattr("__array_interface__")? || value.hasattr("__array__")? {
+        return from_numpy(py, value).map(Some);
+    }
+    Ok(None)
+}
+
+/// The values of something that NumPy makes an array of.
+fn from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let numpy = py.import("numpy").map_err(|_| PyImportError::new_err("numpy is needed to read this array"))?;
+    let array = numpy.call_method1("asarray", (value,))?;
+    let native = array.getattr("dtype")?.call_method1("newbyteorder", ("=",))?;
+    let options = PyDict::new(py);
+    options.set_item("dtype", native)?;
+    options.set_item("copy", true)?;
+    let array = numpy.call_method("array", (array,), Some(&options))?;
+    match capsule(&array).and_then(|capsule| take(&capsule)) {
+        Ok((tensor, _)) => Ok(tensor),
+        Err(_) => {
+            let dtype = array.getattr("dtype")?;
+            Err(PyTypeError::new_err(format!("no tensor can be made of elements of {dtype}")))
+        }
+    }
+}
+
+/// A tensor that shares the memory of another library's array, and whether that is read-only for both.
+#[pyfunction]
+fn _from_dlpack(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<(Py<PyTensor>, bool)> {
+    let taken = if value.is_instance_of::<PyCapsule>() { take(value) } else { capsule(value).and_then(|c| take(&c)) };
+    let (tensor, read_only) = taken?;
+    Ok((PyTensor::object(py, tensor)?, read_only))
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(_from_dlpack, module)?)
+}

@@ -1,0 +1,36 @@
+//! Cotangent for Python: the extension module that the package `cotangent` is built on.
+//!
+//! - `tensor`: the class `Tensor`, a variable that holds a tensor of the crate, and what views of it are.
+//! - `ops`: functions and methods, made from the list of operations when the module is imported.
+//! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
+//! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
+//! - `dlpack`: memory shared with other libraries.
+//!
+//! What needs no speed is written in Python, in `cotangent/`.
+
+mod args;
+mod autograd;
+mod convert;
+mod data;
+mod dlpack;
+mod dtype;
+mod error;
+mod index;
+mod number;
+mod operators;
+mod ops;
+mod tensor;
+mod views;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    dtype::register(module)?;
+    module.add_class::<tensor::PyTensor>()?;
+    ops::register(module)?;
+    data::register(module)?;
+    autograd::register(module)?;
+    dlpack::register(module)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,69 @@
+//! Numbers of Python.
+
+use cotangent::{Complex, DType, Scalar};
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt};
+
+/// A number as Python has it, NumPy's included; `None` if it is something else.
+pub fn scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    if let Ok(x) = object.cast::<PyFloat>() {
+        return Ok(Some(Scalar::F64(x.value())));
+    }
+    if let Ok(x) = object.cast::<PyBool>() {
+        return Ok(Some(Scalar::Bool(x.is_true())));
+    }
+    if object.cast::<PyInt>().is_ok() {
+        return integer(object).map(Some);
+    }
+    if let Ok(z) = object.cast::<PyComplex>() {
+        return Ok(Some(Scalar::C128(Complex::new(z.real(), z.imag()))));
+    }
+    numpy_scalar(object)
+}
+
+/// An integer of at most 64 bits.
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    if let Ok(x) = object.extract::<i64>() {
+        return Ok(Scalar::I64(x));
+    }
+    match object.extract::<u64>() {
+        Ok(x) => Ok(Scalar::U64(x)),
+        Err(_) => Err(PyOverflowError::new_err(format!("the integer {object} has more than 64 bits"))),
+    }
+}
+
+/// A scalar of NumPy's, which is no number of Python's own but knows how to become one.
+fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    let class = object.get_type();
+    if !class.module().is_ok_and(|module| module == "numpy") || !object.hasattr("dtype")? || object.hasattr("__len__")? {
+        return Ok(None);
+    }
+    let value = object.call_method0("item")?;
+    if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() || value.is_instance_of::<PyComplex>() {
+        return scalar(&value);
+    }
+    Ok(None)
+}
+
+/// The dtype of a tensor made from this number beside a tensor of `dtype`.
+pub fn beside(number: Scalar, dtype: DType) -> DType {
+    match number {
+        Scalar::C128(_) => dtype.to_complex(),
+        Scalar::F64(_) if !dtype.is_float() && !dtype.is_complex() => DType::F32,
+        Scalar::I64(_) if dtype == DType::Bool => DType::I64,
+        Scalar::U64(_) if dtype == DType::Bool => DType::U64,
+        _ => dtype,
+    }
+}
+
+/// The number as an object of Python.
+pub fn object(py: Python<'_>, number: Scalar) -> PyResult<Py<PyAny>> {
+    Ok(match number {
+        Scalar::F64(x) => x.into_pyobject(py)?.into_any().unbind(),
+        Scalar::I64(x) => x.into_pyobject(py)?.into_any().unbind(),
+        Scalar::U64(x) => x.into_pyobject(py)?.into_any().unbind(),
+        Scalar::Bool(x) => PyBool::new(py, x).to_owned().into_any().unbind(),
+        Scalar::C128(z) => PyComplex::from_doubles(py, z.re, z.im).into_any().unbind(),
+    })
+}
