@@ -49,9 +49,12 @@ globals().update(_cotangent._functions)
 
 from . import _methods  # noqa: E402
 from ._standard import *  # noqa: E402, F403
-from . import autograd, cuda, fft, func, linalg, special  # noqa: E402
+from . import autograd, cuda, func, linalg, special  # noqa: E402
 from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from .func import vmap  # noqa: E402
+
+# The operation `fft` has the name of the module, which would hide it: it is `fft.fft`.
+fft = __import__("importlib").import_module(".fft", __name__)
 
 # PyTorch's other names of dtypes.
 double, float, half, short, int, long = float64, float32, float16, int16, int32, int64

@@ -50,7 +50,9 @@ def _joined(outputs, gradients):
     for output, gradient in zip(outputs, gradients):
         if gradient is None and output.numel() != 1:
             raise RuntimeError(f"grad: an output of shape {list(output.shape)} needs a gradient to start from")
-        terms.append((output if gradient is None else output * gradient).sum())
+        # Of complex numbers, the real function whose gradient this is.
+        term = output.sum() if gradient is None else (output * gradient.conj()).sum()
+        terms.append(term.real if term.is_complex() else term)
     return functools.reduce(lambda a, b: a + b, terms), None
 
 

@@ -109,8 +109,11 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
         }
         ArgKind::Int | ArgKind::Dim => Arg::Scalar(Scalar::I64(integer(value)?.ok_or_else(fault)? as i64)),
         ArgKind::Dims | ArgKind::Sizes | ArgKind::Ints => match (integer(value)?, value.cast::<PyTensor>()) {
-            (Some(one), _) => Arg::Ints(vec![one]),
+            // One number is not always a list of it: `tensor_split(x, 3)` makes three parts.
+            (Some(one), _) => Arg::from(one),
             (None, Ok(tensor)) => Arg::Tensor(tensor.get().get()?),
+            // A convolution's padding may be a word.
+            (None, Err(_)) if value.is_instance_of::<PyString>() => Arg::Text(value.to_string()),
             // An empty tuple of dimensions is none of them, which differs from all.
             (None, Err(_)) => Arg::Ints(integers(&items(value).ok_or_else(fault)?)?.ok_or_else(fault)?),
         },
@@ -123,6 +126,9 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
             Some(one) => Arg::Scalar(one),
             None => {
                 let all = items(value).ok_or_else(fault)?;
+                if all.first().is_some_and(|item| item.is_instance_of::<PyTensor>()) {
+                    return convert(op, name, ArgKind::Tensors, value);
+                }
                 let float = |item: &Bound<'_, PyAny>| number::scalar(item)?.map(Scalar::to_f64).ok_or_else(fault);
                 Arg::Floats(all.iter().map(float).collect::<PyResult<_>>()?)
             }
@@ -131,6 +137,10 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
         ArgKind::Index => Arg::Index(index::plain(value)?),
         ArgKind::DType => Arg::DType(dtype::extract(value)?),
         ArgKind::Device => Arg::Device(dtype::device(value)?),
+        // The order of a norm may be a number.
+        ArgKind::Choice(words) if words.contains(&"fro") && !value.is_instance_of::<PyString>() => {
+            Arg::Scalar(number::scalar(value)?.ok_or_else(fault)?)
+        }
         ArgKind::Choice(_) | ArgKind::Text => match value.cast::<PyString>() {
             Ok(text) => Arg::Text(text.to_string()),
             Err(_) => return Err(fault()),

@@ -59,7 +59,7 @@ const IN_PLACE: &[&str] = &[
 ];
 
 /// The other names under which some parameters are known.
-const ALSO: [(&str, &[&str]); 12] = [
+const ALSO: [(&str, &[&str]); 14] = [
     ("axis", &["dim", "dims"]),
     ("axes", &["dims", "dim"]),
     ("keepdims", &["keepdim"]),
@@ -72,14 +72,17 @@ const ALSO: [(&str, &[&str]); 12] = [
     ("k", &["diagonal"]),
     ("shift", &["shifts"]),
     ("stop", &["end"]),
+    ("condition", &["self"]),
+    ("sorted_sequence", &["self"]),
 ];
 
 /// Functions that are the array API standard's as they are, and show its names of parameters.
-const STANDARD: [&str; 38] = [
+const STANDARD: [&str; 43] = [
     "all", "any", "argmax", "argmin", "argsort", "count_nonzero", "fft", "fftn", "fftshift", "hfft", "ifft", "ifftn",
     "ifftshift", "ihfft", "irfft", "irfftn", "linalg_cross", "linalg_vecdot", "linalg_vector_norm", "max", "mean", "min",
     "rfft", "rfftn", "roll", "stack", "std", "tril", "triu", "var", "linalg_cholesky", "linalg_eigh", "linalg_svd",
     "linalg_qr", "matmul", "where", "clamp", "isin",
+    "zeros", "ones", "full", "expand", "permute",
 ];
 
 static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| ops::list().iter().map(|op| Entry::new(op)).collect());
@@ -137,11 +140,15 @@ impl Entry {
         let one = |param: &Param| {
             let name = match param.name {
                 "dim" if standard => "axis",
-                "dims" if standard => if self.op.name.contains("shift") { "axes" } else { "axis" },
+                "dims" if standard && (self.op.name == "permute" || self.op.name.contains("shift")) => "axes",
+                "dims" if standard => "axis",
                 "keepdim" if standard => "keepdims",
                 "shifts" if standard => "shift",
                 "diagonal" if standard => "k",
                 "self" if method => "$self",
+                "self" if self.op.name == "where" => "condition",
+                "self" if self.op.name == "searchsorted" => "sorted_sequence",
+                "size" if standard => "shape",
                 "self" => "input",
                 // Words of Python's.
                 "from" => "from_",
