@@ -213,6 +213,21 @@ def _astype(self, dtype, *, copy=True):
     return self.to(dtype, copy=copy)
 
 
+_UFUNCS = {"power": "pow", "invert": "bitwise_invert", "conjugate": "conj", "left_shift": "bitwise_left_shift",
+           "right_shift": "bitwise_right_shift", "fmod": "fmod"}
+
+
+def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
+    """NumPy's functions of tensors are those of the same name here; arrays beside them become tensors."""
+    import cotangent
+
+    function = getattr(cotangent, _UFUNCS.get(ufunc.__name__, ufunc.__name__), None)
+    if method != "__call__" or kwargs or function is None:
+        return NotImplemented
+    own = (int, float, complex, bool, Tensor)
+    return function(*(x if isinstance(x, own) else cotangent.asarray(x) for x in inputs))
+
+
 def _install():
     for name, function in {
         "size": _size,
@@ -228,6 +243,7 @@ def _install():
     methods = {
         "__array_namespace__": _array_namespace,
         "__array__": _array,
+        "__array_ufunc__": _array_ufunc,
         "numpy": _numpy,
         "to_device": _to_device,
         "max": _max,

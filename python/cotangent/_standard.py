@@ -182,10 +182,18 @@ def result_type(*arrays_and_dtypes):
 def can_cast(from_, to, /):
     """Whether a dtype, or that of a tensor, can become another one by the rules of promotion."""
     from_ = from_.dtype if isinstance(from_, Tensor) else from_
+    if _kind(from_) != _kind(to) and not (_kind(from_) == "float" and _kind(to) == "complex"):
+        return False
     try:
         return _c.promote_types(from_, to) == to
     except TypeError:
         return False
+
+
+def _kind(dtype):
+    if dtype in _COMPLEX:
+        return "complex"
+    return "float" if dtype.is_floating_point else "bool" if dtype is _c.bool else "int"
 
 
 def isdtype(dtype, kind):
@@ -333,6 +341,15 @@ def repeat(x, repeats, /, *, axis=None, dim=None):
     return _ops["repeat_interleave"](x, repeats, axis)
 
 
+def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
+    """The elements, moved along dimensions; what leaves at one end comes back at the other."""
+    shift = _either("roll", "shift", shift, shifts)
+    axis = _either("roll", "axis", axis, dims)
+    if isinstance(axis, (tuple, list)) and isinstance(shift, builtins.int):
+        shift = (shift,) * len(axis)
+    return _ops["roll"](x, shift, axis)
+
+
 def unstack(x, /, *, axis=0, dim=None):
     """The parts along a dimension."""
     return _ops["unbind"](x, axis if dim is None else dim)
@@ -389,7 +406,17 @@ def _in_dtype(bound, x):
 
 def sign(x, /):
     """-1, 0 or 1 as the element is below, at or above 0; of a complex number, the number of absolute value 1."""
-    return _ops["sgn" if x.dtype in _COMPLEX else "sign"](x)
+    if x.dtype in _COMPLEX:
+        return _ops["sgn"](x)
+    out = _ops["sign"](x)
+    return _ops["where"](x == x, out, x) if x.dtype.is_floating_point else out
+
+
+def round(x, /, *, decimals=0):  # noqa: A001
+    """The nearest whole number, of two the even one; of a complex number, of both parts."""
+    if x.dtype in _COMPLEX:
+        return _ops["complex"](round(x.real, decimals=decimals), round(x.imag, decimals=decimals))
+    return _ops["round"](x, decimals)
 
 
 def pow(x1, x2, /):  # noqa: A001
@@ -405,6 +432,45 @@ def nonzero(x, /):
     if x.ndim == 0:
         raise ValueError("nonzero: a 0-d tensor has no indices")
     return tuple(part.clone() for part in _ops["unbind"](_ops["nonzero"](x), 1))
+
+
+def _of_complex(name, x):
+    """An operation of sets on complex numbers: on rows of their two parts, in the same order."""
+    rows = _ops["view_as_real"](x.reshape((-1,)))
+    return _ops[name](rows, dim=0)
+
+
+def _joined(rows):
+    return _ops["view_as_complex"](rows.contiguous())
+
+
+def unique_all(x, /):
+    """The different elements, where each is first, where each element is among them, and how often each is there."""
+    if x.dtype not in _COMPLEX:
+        return _ops["unique_all"](x)
+    found = _of_complex("unique_all", x)
+    return found._replace(values=_joined(found.values), inverse_indices=found.inverse_indices.reshape(x.shape))
+
+
+def unique_counts(x, /):
+    """The different elements, and how often each is there."""
+    if x.dtype not in _COMPLEX:
+        return _ops["unique_counts"](x)
+    found = _of_complex("unique_counts", x)
+    return found._replace(values=_joined(found.values))
+
+
+def unique_inverse(x, /):
+    """The different elements, and where each element is among them."""
+    if x.dtype not in _COMPLEX:
+        return _ops["unique_inverse"](x)
+    found = _of_complex("unique_inverse", x)
+    return found._replace(values=_joined(found.values), inverse_indices=found.inverse_indices.reshape(x.shape))
+
+
+def unique_values(x, /):
+    """The different elements."""
+    return _joined(_of_complex("unique_values", x)) if x.dtype in _COMPLEX else _ops["unique_values"](x)
 
 
 def sort(x, /, *, axis=-1, dim=None, descending=False, stable=True):
@@ -430,12 +496,12 @@ def _summed(x, dtype):
 
 def sum(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):  # noqa: A001
     """The sum of the elements, or along dimensions. Small integers become 64-bit ones, unsigned those without a sign."""
-    return _ops["sum"](x, _either("sum", "axis", axis, dim), keepdims or keepdim, _summed(x, dtype))
+    return _ops["sum"](x, axis=_either("sum", "axis", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
 
 
 def prod(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):
     """The product of the elements, or along dimensions."""
-    return _ops["prod"](x, _either("prod", "axis", axis, dim), keepdims or keepdim, _summed(x, dtype))
+    return _ops["prod"](x, axis=_either("prod", "axis", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
 
 
 def cumulative_sum(x, /, *, axis=None, dim=None, dtype=None, include_initial=False):

@@ -14,12 +14,12 @@ _ops = _c._functions
 
 def std(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The standard deviation, of the whole population unless a correction says otherwise."""
-    return _ops["std"](x, axis, keepdims, float(correction))
+    return _ops["std"](x, axis=axis, keepdim=keepdims, correction=1.0 * correction)
 
 
 def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The variance, of the whole population unless a correction says otherwise."""
-    return _ops["var"](x, axis, keepdims, float(correction))
+    return _ops["var"](x, axis=axis, keepdim=keepdims, correction=1.0 * correction)
 
 
 def meshgrid(*arrays, indexing="xy"):

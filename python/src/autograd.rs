@@ -83,6 +83,7 @@ fn _detect_anomaly(begin: bool) {
     } else {
         ANOMALY.with_borrow_mut(Vec::pop);
     }
+    error::set_lines(ANOMALY.with_borrow(|guards| !guards.is_empty()));
 }
 
 #[pymethods]

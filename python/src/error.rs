@@ -1,11 +1,11 @@
 //! Errors of the crate as Python's exceptions, with the same messages.
 
-use cotangent::{Error, ErrorKind};
+use cotangent::{Error, ErrorKind, Place};
 use pyo3::exceptions::{
     PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// An exception of a Python function that the crate has called, on its way through the crate.
@@ -29,7 +29,7 @@ pub fn raise(error: Error) -> PyErr {
     if let Some(raised) = RAISED.take() {
         return raised;
     }
-    let text = error.to_string();
+    let text = without_rust(&error.to_string());
     match error.kind() {
         ErrorKind::DType => PyTypeError::new_err(text),
         ErrorKind::Index => PyIndexError::new_err(text),
@@ -38,6 +38,42 @@ pub fn raise(error: Error) -> PyErr {
         ErrorKind::Graph | ErrorKind::Batched | ErrorKind::Backend => PyRuntimeError::new_err(text),
         _ => PyValueError::new_err(text),
     }
+}
+
+/// The message without places in the crate's own source, which say nothing to who writes Python.
+fn without_rust(text: &str) -> String {
+    let mut text = text.to_string();
+    while let Some(at) = text.find(" (called at ") {
+        let Some(end) = text[at..].find(')').filter(|&end| text[at..at + end].contains(".rs:")) else { break };
+        text.replace_range(at..=at + end, "");
+    }
+    text
+}
+
+thread_local! {
+    /// Whether operations bear the lines of Python that called them.
+    static LINES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets whether operations of this thread bear the lines of Python that called them, which takes time.
+pub fn set_lines(on: bool) {
+    LINES.set(on);
+}
+
+/// Runs an operation that was called from Python.
+#[inline]
+pub fn placed<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
+    if LINES.get() { cotangent::with_place(line(py), f) } else { f() }
+}
+
+/// The line of Python that is running.
+fn line(py: Python<'_>) -> Place {
+    let read = || -> PyResult<Place> {
+        let frame = py.import("sys")?.call_method0("_getframe")?;
+        let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        Ok(Place::new(file, frame.getattr("f_lineno")?.extract()?))
+    };
+    read().unwrap_or_else(|_| Place::new("Python", 0))
 }
 
 /// The same of results.

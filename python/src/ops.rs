@@ -4,7 +4,7 @@
 //! function for all of them, `call`, with the operation's number in the list.
 
 use crate::args::{self, Fault};
-use crate::error::OrRaise;
+use crate::error::{self, OrRaise};
 use crate::tensor::{self, PyTensor, SMALL};
 use crate::views::Step;
 use cotangent::ops::{self, Arg, ArgKind, Op};
@@ -139,6 +139,7 @@ impl Entry {
         let standard = !method && STANDARD.contains(&self.op.name);
         let one = |param: &Param| {
             let name = match param.name {
+                "dim" if standard && (self.op.name.ends_with("fftn") || self.op.name.contains("shift")) => "axes",
                 "dim" if standard => "axis",
                 "dims" if standard && (self.op.name == "permute" || self.op.name.contains("shift")) => "axes",
                 "dims" if standard => "axis",
@@ -376,6 +377,7 @@ fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bind
         positional = others;
     }
     args.resize(params.len(), None);
+    let mut none_of_them = false;
     if !given.names.is_null() {
         let names = object(given.names);
         let names = names.cast::<PyTuple>()?;
@@ -393,7 +395,9 @@ fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bind
             if args[at].is_some() {
                 return Err(PyTypeError::new_err(format!("{op}() got {name} twice")));
             }
-            args[at] = Some(take(&params[at], at, &object(pointer))?);
+            let arg = take(&params[at], at, &object(pointer))?;
+            none_of_them |= name == "axis" && matches!(&arg, Arg::Ints(ints) if ints.is_empty());
+            args[at] = Some(arg);
         }
     }
     let fill = |(arg, param): (Option<Arg>, &Param)| match (arg, param.default) {
@@ -406,7 +410,15 @@ fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bind
         (Some(arg), _) => Ok(arg),
         (None, None) => Err(PyTypeError::new_err(format!("{op}() misses the argument {}", shown(param.name)))),
     };
-    let args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
+    let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
+    // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all.
+    if none_of_them && entry.position("keepdim").is_some() && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim")) {
+        args[0] = Arg::Tensor(x.unsqueeze(0).or_raise()?);
+        args[at] = Arg::from(0_isize);
+        if let Some(keep) = entry.position("keepdim") {
+            args[keep] = Arg::from(false);
+        }
+    }
     Ok(Bindings { args: numbers_beside(entry, args)?, first })
 }
 
@@ -448,7 +460,8 @@ fn is_long(args: &[Arg]) -> bool {
 }
 
 fn run(py: Python<'_>, entry: &Entry, args: &[Arg]) -> PyResult<Vec<Tensor>> {
-    if is_long(args) { py.detach(|| entry.op.call(args)).or_raise() } else { entry.op.call(args).or_raise() }
+    let run = || if is_long(args) { py.detach(|| entry.op.call(args)) } else { entry.op.call(args) };
+    error::placed(py, run).or_raise()
 }
 
 fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {

@@ -3,7 +3,7 @@
 use crate::args::{self, Fault};
 use crate::convert;
 use crate::dtype::{self, PyDType, PyDevice};
-use crate::error::OrRaise;
+use crate::error::{self, OrRaise};
 use crate::views::{Step, View};
 use crate::{index, number};
 use cotangent::autograd::{GradMode, is_grad_enabled};
@@ -180,11 +180,14 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     let x = x.get()?;
     let result = if let Ok(other) = other.cast::<PyTensor>() {
         let other = other.get().get()?;
-        if x.numel().max(other.numel()) > SMALL {
-            py.detach(|| f(&x, Operand::Borrowed(&other)))
-        } else {
-            f(&x, Operand::Borrowed(&other))
-        }
+        let run = || {
+            if x.numel().max(other.numel()) > SMALL {
+                py.detach(|| f(&x, Operand::Borrowed(&other)))
+            } else {
+                f(&x, Operand::Borrowed(&other))
+            }
+        };
+        error::placed(py, run)
     } else if let Some(number) = number::scalar(other)? {
         if x.numel() > SMALL { py.detach(|| f(&x, Operand::Scalar(number))) } else { f(&x, Operand::Scalar(number)) }
     } else {

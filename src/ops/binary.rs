@@ -274,6 +274,8 @@ fn divide_rounded(a: &Tensor, b: &Tensor, rounding: Rounding) -> Result<Tensor> 
         let quotient = select(signs_differ, (a - rest) / b - 1.0, (a - rest) / b);
         let down = quotient.floor();
         let whole = select((quotient - down).gt(zero() + 0.5), down + 1.0, down);
+        // A zero has the sign of the quotient.
+        let whole = select(whole.eq(zero()), zero().copysign(a / b), whole);
         select(b.eq(zero()), a / b, whole)
     });
     // Of integers the quotient is cut off already; down is one less where there is a remainder and the signs differ.

@@ -1,0 +1,123 @@
+"""Memory shared with NumPy and others: nobody's values change behind their back."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import cotangent as ct
+
+NAMES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+         "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_dtype_goes_both_ways(name):
+    a = np.array([[0, 1, 2], [3, 4, 5]]).astype(name)
+    for array in (a, a.T, a[:, ::-1], a[::2], a[:0], np.asarray(a[0, 0])):
+        for make in (ct.tensor, ct.asarray, ct.from_dlpack, ct.from_numpy, ct.Tensor):
+            x = make(array)
+            assert x.dtype.name == name and x.shape == array.shape
+            np.testing.assert_array_equal(np.asarray(x), array)
+        for back in (np.asarray(x), np.from_dlpack(x), np.array(x), np.asarray(memoryview(x)), x.numpy()):
+            assert back.dtype == array.dtype
+            np.testing.assert_array_equal(back, array)
+
+
+def test_numpy_shares_our_memory_read_only_and_keeps_its_values():
+    x = ct.arange(6).reshape(2, 3).clone()
+    for array in (np.asarray(x), np.from_dlpack(x), np.asarray(memoryview(x))):
+        assert array.ctypes.data == x.data_ptr() and not array.flags.writeable
+    array = np.asarray(x)
+    x += 100
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]] and x[0, 0].item() == 100
+    del x
+    gc.collect()
+    assert array.sum() == 15
+    y = ct.arange(3)
+    assert np.array(y, copy=True).flags.writeable
+    with pytest.raises(TypeError, match="read-only"):
+        memoryview(y)[0] = 1
+
+
+def test_we_share_numpys_memory_and_never_write_it():
+    a = np.arange(6.0)
+    x = ct.from_dlpack(a)
+    assert x.data_ptr() == a.ctypes.data
+    x += 1
+    x[0] = 50
+    assert a.tolist() == [0, 1, 2, 3, 4, 5] and x.tolist() == [50, 2, 3, 4, 5, 6]
+    y = ct.asarray(a, copy=False)
+    assert y.data_ptr() == a.ctypes.data
+    del a
+    gc.collect()
+    assert y.sum().item() == 15
+    b = np.arange(3.0)
+    z = ct.asarray(b)
+    b[0] = 9
+    assert z.tolist() == [0, 1, 2]
+    locked = np.arange(3.0)
+    locked.flags.writeable = False
+    assert ct.from_dlpack(locked).tolist() == [0, 1, 2]
+
+
+def test_capsules():
+    x = ct.ones(2)
+    assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(1, 0))) and '"dltensor"' in repr(x.__dlpack__())
+    assert x.__dlpack_device__() == (1, 0)
+    capsule = x.__dlpack__(max_version=(1, 1))
+    y = ct.from_dlpack(capsule)
+    assert y.data_ptr() == x.data_ptr()
+    with pytest.raises(BufferError, match="used"):
+        ct.from_dlpack(capsule)
+    copied = ct.from_dlpack(x.__dlpack__(copy=True, max_version=(1, 0)))
+    assert copied.data_ptr() != x.data_ptr()
+    assert ct.from_dlpack(x.__dlpack__()).data_ptr() != x.data_ptr()
+    with pytest.raises(BufferError):
+        x.__dlpack__(copy=False)
+    with pytest.raises(BufferError, match="gradient"):
+        x.clone().requires_grad_().__dlpack__()
+    with pytest.raises(BufferError):
+        x.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(ValueError):
+        x.__dlpack__(stream=3)
+    assert ct.from_dlpack(x.__dlpack__(dl_device=(1, 0), max_version=(1, 0))).tolist() == [1, 1]
+    for bad in (3, "x", None, object()):
+        with pytest.raises((TypeError, AttributeError, BufferError)):
+            ct.from_dlpack(bad)
+
+
+def test_what_numpy_cannot_hold_and_what_we_cannot():
+    with pytest.raises(TypeError, match="bfloat16"):
+        np.asarray(ct.ones(2, dtype=ct.bfloat16))
+    with pytest.raises((TypeError, ValueError)):
+        ct.asarray(np.array(["a"]))
+    with pytest.raises((TypeError, ValueError)):
+        ct.asarray(np.array([None, 1]))
+    assert ct.asarray(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2]
+    assert ct.tensor(np.float32(1.5)).item() == 1.5 and (ct.ones(1) * np.float64(2)).item() == 2
+    with pytest.raises(ValueError, match="copy"):
+        ct.asarray([1, 2], copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        ct.asarray(ct.ones(2), dtype=ct.float64, copy=False)
+
+
+def test_numpys_functions_of_tensors_are_ours():
+    x, a = ct.ones(2, dtype=ct.float64), np.arange(2.0)
+    for found in (x + a, a + x, np.add(a, x)):
+        assert isinstance(found, ct.Tensor) and found.tolist() == [1, 2]
+    assert (a - x).tolist() == [-1, 0] and (a @ x).item() == 1 and (a < x).tolist() == [True, False]
+    assert isinstance(np.sin(x), ct.Tensor) and (np.float64(2.0) * x).tolist() == [2, 2]
+    assert np.exp(x.clone().requires_grad_()).requires_grad
+    with pytest.raises(TypeError):
+        np.add(a, x, out=np.zeros(2))
+
+
+def test_memory_is_given_back():
+    before = ct.memory_stats()["current"]
+    for _ in range(20):
+        x = ct.zeros(1 << 16)
+        np.asarray(x), x.__dlpack__(), np.from_dlpack(x), memoryview(x).tobytes()
+    del x
+    gc.collect()
+    assert ct.memory_stats()["current"] <= before + (1 << 18)

@@ -1,0 +1,26 @@
+"""What type checkers are to understand: run by mypy, not by pytest."""
+
+from typing import assert_type
+
+import cotangent as ct
+
+x = ct.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+assert_type(x, ct.Tensor)
+assert_type(x + 1, ct.Tensor)
+assert_type(2.0 * x @ x.T, ct.Tensor)
+assert_type(x[0, None, ..., 1:], ct.Tensor)
+assert_type(x == 1, ct.Tensor)
+assert_type(x.softmax(dim=-1).sum(0, keepdim=True), ct.Tensor)
+assert_type(x.sort(descending=True).indices, ct.Tensor)
+assert_type(x.shape, tuple[int, ...])
+assert_type(x.grad, ct.Tensor | None)
+assert_type(ct.cross_entropy(x, ct.tensor([0, 1]), reduction="sum"), ct.Tensor)
+assert_type(ct.linalg.eigh(x).eigenvectors, ct.Tensor)
+assert_type(x.reshape(4, -1).add_(1), ct.Tensor)
+assert_type(float(x.sum()), float)
+assert_type(ct.float32, ct.dtype)
+for row in x:
+    assert_type(row, ct.Tensor)
+x.softmax("0")  # type: ignore[arg-type]
+x.no_such_method()  # type: ignore[attr-defined]
+ct.cross_entropy(x, x, reduction="max")  # type: ignore[arg-type]

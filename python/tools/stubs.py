@@ -1,0 +1,246 @@
+"""Writes the type stubs of the package from the list of operations.
+
+    python tools/stubs.py            # writes cotangent/*.pyi
+    python tools/stubs.py --check    # says whether the files are what it would write
+
+What is written by hand, the functions of `_standard` and the other modules, is read from their signatures.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import cotangent as ct
+from cotangent import _cotangent as core
+from cotangent import _standard, array_api
+
+PACKAGE = Path(ct.__file__).parent
+OPS = {name: op for op in core._ops() for name in [op["name"], *op["aliases"]] if not name.startswith("__")}
+
+HEADER = '''# Written by tools/stubs.py from the list of operations: not to be edited.
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
+'''
+TYPES = '''
+Number: TypeAlias = builtins.int | builtins.float | builtins.complex | builtins.bool
+DTypeLike: TypeAlias = "dtype | str | type[Any]"
+DeviceLike: TypeAlias = "device | str"
+'''
+KEYWORDS = {"from": "from_", "lambda": "lambda_"}
+
+
+def result(op):
+    if op["name"] == "allclose":
+        return "builtins.bool"
+    if op["outputs"] == ["tensors"]:
+        return "Any" if any(p["name"] == "return_inverse" for p in op["params"]) else "tuple[Tensor, ...]"
+    if len(op["outputs"]) == 1:
+        return "Tensor"
+    return f"_{op['name']}"
+
+
+def parameters(op, function, method, renamed):
+    """The parameters as they are shown by the signature of the function, with their types."""
+    parts = []
+    for at, (param, shown) in enumerate(zip(op["params"], inspect.signature(function).parameters.values())):
+        name = "self" if method and at == 0 else shown.name
+        if method and at == 0:
+            parts.append("self")
+            if len(op["params"]) > 1 and not op["params"][1]["spread"]:
+                pass
+            continue
+        kind = param["annotation"]
+        if param["spread"] and param["default"] is None:
+            # Given one by one, or as a sequence.
+            one = "Tensor" if param["kind"] == "tensors" else "SupportsIndex"
+            parts.append(f"{name}: {one} | Sequence[{one}]")
+            continue
+        if at == 0 and param["kind"] == "tensor":
+            kind = "Tensor | Number"
+        optional = "" if param["default"] is None else " | None = ..."
+        parts.append(f"{name}: {kind}{optional}")
+    return parts
+
+
+def definition(name, op, function, method):
+    parts = parameters(op, function, method, name)
+    spread = any(p["spread"] for p in op["params"])
+    if spread:
+        # `reshape(2, 3)` and `reshape((2, 3))`, and the names of parameters that follow.
+        first = next(at for at, p in enumerate(op["params"]) if p["spread"])
+        parts = parts[:first] + ["*args: Any", "**kwargs: Any"]
+    return f"def {name}({', '.join(parts)}) -> {result(op)}: ..."
+
+
+def plain(name, function, own=""):
+    """A function that is written in Python: its signature, without types."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return f"def {name}({own + ', ' if own else ''}*args: Any, **kwargs: Any) -> Any: ..."
+    parts, star, slash = [], False, False
+    params = list(signature.parameters.values())
+    for at, p in enumerate(params):
+        if slash and p.kind is not p.POSITIONAL_ONLY:
+            parts.append("/")
+            slash = False
+        if p.kind is p.KEYWORD_ONLY and not star:
+            parts.append("*")
+            star = True
+        prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        star |= p.kind is p.VAR_POSITIONAL
+        typed = "" if p.name == "self" and at == 0 else ": Any"
+        parts.append(f"{prefix}{p.name}{typed}{'' if p.default is p.empty else ' = ...'}")
+        slash = p.kind is p.POSITIONAL_ONLY
+    if slash:
+        parts.append("/")
+    return f"def {name}({', '.join(parts)}) -> {RETURNS.get(name, 'Any')}: ..."
+
+
+RETURNS = {
+    name: "Tensor"
+    for name in ("tensor asarray as_tensor from_dlpack from_numpy arange linspace eye astype concat expand_dims flip "
+                 "matrix_transpose reshape repeat squeeze take take_along_axis bitwise_invert clip sign pow round roll sort "
+                 "searchsorted sum prod cumulative_sum cumulative_prod diff tensordot vecdot __add__ __radd__ __sub__ "
+                 "__rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ "
+                 "__rpow__ __matmul__ __rmatmul__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__ "
+                 "__rlshift__ __rshift__ __rrshift__ __neg__ __pos__ __abs__ __invert__ __getitem__ __iadd__ __isub__ "
+                 "__imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __imatmul__ __iand__ __ior__ __ixor__ "
+                 "__ilshift__ __irshift__ requires_grad_ detach detach_ copy_ zero_ to cpu cuda float double half "
+                 "bfloat16 byte char short int long bool cfloat cdouble to_device astype type_as new_tensor new_zeros "
+                 "new_ones new_full new_empty fill_diagonal_").split()
+} | {
+    "__len__": "builtins.int", "__bool__": "builtins.bool", "__float__": "builtins.float", "__int__": "builtins.int",
+    "__index__": "builtins.int", "__complex__": "builtins.complex", "__iter__": "Iterator[Tensor]",
+    "__repr__": "builtins.str", "__hash__": "builtins.int", "__contains__": "builtins.bool", "__setitem__": "None",
+    "__format__": "builtins.str", "backward": "None", "numel": "builtins.int", "dim": "builtins.int",
+    "is_contiguous": "builtins.bool", "is_floating_point": "builtins.bool", "is_complex": "builtins.bool",
+    "data_ptr": "builtins.int", "can_cast": "builtins.bool", "isdtype": "builtins.bool", "equal": "builtins.bool",
+    "manual_seed": "None", "set_num_threads": "None", "get_num_threads": "builtins.int", "is_tensor": "builtins.bool",
+    "is_grad_enabled": "builtins.bool", "broadcast_shapes": "tuple[builtins.int, ...]", "nonzero": "tuple[Tensor, ...]",
+    "unstack": "tuple[Tensor, ...]", "split": "tuple[Tensor, ...]", "meshgrid": "list[Tensor]",
+    "broadcast_arrays": "list[Tensor]", "result_type": "dtype", "promote_types": "dtype", "__eq__": "Tensor",
+    "__ne__": "Tensor", "__lt__": "Tensor", "__le__": "Tensor", "__gt__": "Tensor", "__ge__": "Tensor",
+}
+PROPERTIES = {
+    "shape": "tuple[builtins.int, ...]", "dtype": "dtype", "device": "device", "ndim": "builtins.int", "T": "Tensor",
+    "mT": "Tensor", "mH": "Tensor", "H": "Tensor", "real": "Tensor", "imag": "Tensor", "is_leaf": "builtins.bool",
+    "grad_fn": "builtins.str | None", "itemsize": "builtins.int", "nbytes": "builtins.int", "is_cuda": "builtins.bool",
+    "size": "Any", "_base": "Tensor | None", "__array_priority__": "builtins.int",
+}
+WRITABLE = {"requires_grad": "builtins.bool", "grad": "Tensor | None", "data": "Tensor"}
+OPERATORS = "eq ne lt le gt ge".split()
+
+
+def tensor_class():
+    lines = ["class Tensor:",
+             "    def __new__(cls, data: Any = ..., *, dtype: DTypeLike | None = ..., device: DeviceLike | None = ...) -> Tensor: ..."]
+    for name, value in sorted(vars(ct.Tensor).items()):
+        if name in ("__new__", "__doc__", "__module__", "__weakref__", "__dict__", "__getattribute__"):
+            continue
+        if name in WRITABLE:
+            kind = WRITABLE[name]
+            lines += [f"    @property\n    def {name}(self) -> {kind}: ...",
+                      f"    @{name}.setter\n    def {name}(self, value: {kind}) -> None: ..."]
+        elif name in PROPERTIES:
+            lines.append(f"    @property\n    def {name}(self) -> {PROPERTIES[name]}: ..." if not name.startswith("__")
+                         else f"    {name}: {PROPERTIES[name]}")
+        elif name.strip("_") in OPERATORS:
+            lines.append(f"    def {name}(self, other: Any, /) -> Tensor: ...  # type: ignore[override]")
+        elif name in OPS and hasattr(value, "__text_signature__") and not hasattr(value, "__code__"):
+            lines.append("    " + definition(name, OPS[name], value, True))
+        elif name.endswith("_") and not name.startswith("_") and name[:-1] in OPS:
+            lines.append("    " + definition(name, OPS[name[:-1]] | {"outputs": ["result"]}, value, True))
+        elif name == "__class_getitem__":
+            lines.append("    @classmethod\n    def __class_getitem__(cls, item: Any, /) -> Any: ...")
+        elif callable(value):
+            lines.append("    " + plain(name, value, "self"))
+    return lines
+
+
+def tuples():
+    lines = []
+    for op in core._ops():
+        if len(op["outputs"]) > 1:
+            lines += [f"class _{op['name']}(NamedTuple):", *(f"    {name}: Tensor" for name in op["outputs"]), ""]
+    return lines
+
+
+def functions(module, names):
+    lines = []
+    for name in names:
+        value = getattr(module, name)
+        if name in OPS and not inspect.isfunction(value):
+            lines.append(definition(name, OPS[name], value, False))
+        elif inspect.isfunction(value) or inspect.isbuiltin(value):
+            lines.append(plain(name, value))
+    return lines
+
+
+def package():
+    lines = [HEADER, "from . import array_api as array_api, autograd as autograd, cuda as cuda, fft as fft, func as func, "
+             "linalg as linalg, special as special", TYPES]
+    lines.append("class dtype:\n"
+                 + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
+                     ("name", "builtins.str"), ("itemsize", "builtins.int"), ("is_floating_point", "builtins.bool"),
+                     ("is_complex", "builtins.bool"), ("is_signed", "builtins.bool"))))
+    lines.append("class device:\n    def __new__(cls, type: DeviceLike, index: builtins.int | None = ...) -> device: ...\n"
+                 "    @property\n    def type(self) -> builtins.str: ...\n    @property\n    def index(self) -> builtins.int | None: ...\n")
+    lines += tuples()
+    lines += tensor_class() + [""]
+    names = sorted(name for name in vars(ct) if not name.startswith("_"))
+    for name in names:
+        value = getattr(ct, name)
+        if isinstance(value, ct.dtype):
+            lines.append(f"{name}: dtype")
+        elif isinstance(value, float):
+            lines.append(f"{name}: builtins.float")
+    lines += ["newaxis: None", "__version__: builtins.str", "__array_api_version__: builtins.str", ""]
+    for name in ("finfo", "iinfo"):
+        fields = {"finfo": "bits eps max min smallest_normal tiny", "iinfo": "bits max min"}[name].split()
+        lines += [f"class {name}:", "    def __init__(self, type: Any) -> None: ...", "    dtype: Any",
+                  *(f"    {field}: builtins.{'int' if name == 'iinfo' or field == 'bits' else 'float'}" for field in fields), ""]
+    for name in ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled"):
+        lines.append(f"{name}: Any")
+    lines += functions(ct, names)
+    lines.append("def __array_namespace_info__() -> Any: ...")
+    return "\n".join(lines) + "\n"
+
+
+def submodule(name):
+    module = getattr(ct, name)
+    lines = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike",
+             "from . import " + ", ".join(f"_{op['name']} as _{op['name']}" for op in core._ops() if len(op["outputs"]) > 1), ""]
+    prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}.get(name, "")
+    for own in sorted(vars(module)):
+        value = getattr(module, own)
+        if own.startswith("_") or not callable(value) or inspect.isclass(value):
+            continue
+        full = prefix + own if prefix + own in OPS else own
+        if full in OPS and not inspect.isfunction(value):
+            lines.append(definition(own, OPS[full], value, False))
+        else:
+            lines.append(plain(own, value))
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in ("linalg", "fft", "special")}
+    files["array_api.pyi"] = "# Written by tools/stubs.py: not to be edited.\nfrom . import *\nfrom . import finfo as finfo, iinfo as iinfo\n"
+    del files["array_api.pyi"]
+    stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]
+    if "--check" in sys.argv:
+        print("stale: " + ", ".join(stale) if stale else "all stubs are up to date")
+        return 1 if stale else 0
+    for name in stale:
+        (PACKAGE / name).write_text(files[name])
+        print(name)
+    return 0
+
+
+if __name__ == "__main__":
+    assert _standard and array_api
+    sys.exit(main())
