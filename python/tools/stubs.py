@@ -9,6 +9,7 @@ What is written by hand, the functions of `_standard` and the other modules, is 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -26,10 +27,9 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 '''
 TYPES = '''
 Number: TypeAlias = builtins.int | builtins.float | builtins.complex | builtins.bool
-DTypeLike: TypeAlias = "dtype | str | type[Any]"
-DeviceLike: TypeAlias = "device | str"
+DTypeLike: TypeAlias = "dtype | builtins.str | builtins.type[Any]"
+DeviceLike: TypeAlias = "device | builtins.str"
 '''
-KEYWORDS = {"from": "from_", "lambda": "lambda_"}
 
 
 def result(op):
@@ -42,17 +42,16 @@ def result(op):
     return f"_{op['name']}"
 
 
-def parameters(op, function, method, renamed):
+def parameters(op, function, method):
     """The parameters as they are shown by the signature of the function, with their types."""
     parts = []
     for at, (param, shown) in enumerate(zip(op["params"], inspect.signature(function).parameters.values())):
         name = "self" if method and at == 0 else shown.name
         if method and at == 0:
             parts.append("self")
-            if len(op["params"]) > 1 and not op["params"][1]["spread"]:
-                pass
             continue
-        kind = param["annotation"]
+        # The names of dtypes and methods hide Python's own.
+        kind = re.sub(r"(?<![\w.\"])(float|slice|str)(?![\w\"])", r"builtins.\1", param["annotation"])
         if param["spread"] and param["default"] is None:
             # Given one by one, or as a sequence.
             one = "Tensor" if param["kind"] == "tensors" else "SupportsIndex"
@@ -66,7 +65,7 @@ def parameters(op, function, method, renamed):
 
 
 def definition(name, op, function, method):
-    parts = parameters(op, function, method, name)
+    parts = parameters(op, function, method)
     spread = any(p["spread"] for p in op["params"])
     if spread:
         # `reshape(2, 3)` and `reshape((2, 3))`, and the names of parameters that follow.
@@ -116,7 +115,7 @@ RETURNS = {
     "__len__": "builtins.int", "__bool__": "builtins.bool", "__float__": "builtins.float", "__int__": "builtins.int",
     "__index__": "builtins.int", "__complex__": "builtins.complex", "__iter__": "Iterator[Tensor]",
     "__repr__": "builtins.str", "__hash__": "builtins.int", "__contains__": "builtins.bool", "__setitem__": "None",
-    "__format__": "builtins.str", "backward": "None", "numel": "builtins.int", "dim": "builtins.int",
+    "__format__": "builtins.str", "__init__": "None", "__exit__": "None", "backward": "None", "numel": "builtins.int", "dim": "builtins.int",
     "is_contiguous": "builtins.bool", "is_floating_point": "builtins.bool", "is_complex": "builtins.bool",
     "data_ptr": "builtins.int", "can_cast": "builtins.bool", "isdtype": "builtins.bool", "equal": "builtins.bool",
     "manual_seed": "None", "set_num_threads": "None", "get_num_threads": "builtins.int", "is_tensor": "builtins.bool",
@@ -132,7 +131,7 @@ PROPERTIES = {
     "size": "Any", "_base": "Tensor | None", "__array_priority__": "builtins.int",
 }
 WRITABLE = {"requires_grad": "builtins.bool", "grad": "Tensor | None", "data": "Tensor"}
-OPERATORS = "eq ne lt le gt ge".split()
+OPERATORS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__".split()
 
 
 def tensor_class():
@@ -148,8 +147,11 @@ def tensor_class():
         elif name in PROPERTIES:
             lines.append(f"    @property\n    def {name}(self) -> {PROPERTIES[name]}: ..." if not name.startswith("__")
                          else f"    {name}: {PROPERTIES[name]}")
-        elif name.strip("_") in OPERATORS:
-            lines.append(f"    def {name}(self, other: Any, /) -> Tensor: ...  # type: ignore[override]")
+        elif name in OPERATORS:
+            override = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+            lines.append(f"    def {name}(self, other: Any, /) -> Tensor: ...{override}")
+        elif name in ("__pow__", "__ipow__", "__rpow__"):
+            lines.append(f"    def {name}(self, other: Any, modulo: Any = ..., /) -> Tensor: ...")
         elif name in OPS and hasattr(value, "__text_signature__") and not hasattr(value, "__code__"):
             lines.append("    " + definition(name, OPS[name], value, True))
         elif name.endswith("_") and not name.startswith("_") and name[:-1] in OPS:
@@ -173,7 +175,7 @@ def functions(module, names):
     lines = []
     for name in names:
         value = getattr(module, name)
-        if name in OPS and not inspect.isfunction(value):
+        if name in OPS and inspect.isbuiltin(value):
             lines.append(definition(name, OPS[name], value, False))
         elif inspect.isfunction(value) or inspect.isbuiltin(value):
             lines.append(plain(name, value))
@@ -210,27 +212,72 @@ def package():
     return "\n".join(lines) + "\n"
 
 
+def klass(cls):
+    """A class that is written by hand, or in Rust: its names, without types."""
+    lines = [f"class {cls.__name__}:"]
+    shown = ("__init__", "__enter__", "__exit__", "__getitem__", "__len__", "__call__")
+    for name, value in vars(cls).items():
+        if name.startswith("_") and name not in shown:
+            continue
+        if isinstance(value, (staticmethod, classmethod)):
+            kind, own = ("staticmethod", "") if isinstance(value, staticmethod) else ("classmethod", "cls, ")
+            lines.append(f"    @{kind}\n    def {name}({own}*args: Any, **kwargs: Any) -> Any: ...")
+        elif isinstance(value, property) or inspect.isgetsetdescriptor(value):
+            lines.append(f"    @property\n    def {name}(self) -> Any: ...")
+        elif name == "__init__" or callable(value):
+            lines.append("    " + plain(name, value, "self"))
+    # What a function of the user's leaves for its rule has any name.
+    return lines + ["    def __getattr__(self, name: str) -> Any: ...", "    def __setattr__(self, name: str, value: Any) -> None: ...", ""]
+
+
 def submodule(name):
     module = getattr(ct, name)
-    lines = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike",
+    lines = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device",
              "from . import " + ", ".join(f"_{op['name']} as _{op['name']}" for op in core._ops() if len(op["outputs"]) > 1), ""]
     prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}.get(name, "")
     for own in sorted(vars(module)):
         value = getattr(module, own)
-        if own.startswith("_") or not callable(value) or inspect.isclass(value):
+        if own.startswith("_") or own in ("Tensor", "annotations", "device", "dtype"):
             continue
         full = prefix + own if prefix + own in OPS else own
-        if full in OPS and not inspect.isfunction(value):
+        if full in OPS and inspect.isbuiltin(value):
             lines.append(definition(own, OPS[full], value, False))
-        else:
+        elif inspect.isclass(value):
+            lines += klass(value) if value.__module__ == module.__name__ else [f"{own}: Any"]
+        elif isinstance(value, (ct.dtype, float)) or value is None:
+            lines.append(f"{own}: Any")
+        elif inspect.ismodule(value):
+            if value.__name__.startswith("cotangent."):
+                lines.append(f"from . import {own} as {own}")
+        elif callable(value):
             lines.append(plain(own, value))
     return "\n".join(lines) + "\n"
 
 
+def allowed():
+    """What stubtest is not to compare: arguments that may be given one by one, and what only the stubs have."""
+    spread = sorted({name for name, op in OPS.items() if any(p["spread"] for p in op["params"])})
+    prefixes = ("linalg_", "fft_", "special_")
+    short = {name.removeprefix(prefix) for name in spread for prefix in prefixes if name.startswith(prefix)}
+    return "\n".join([
+        "# Written by tools/stubs.py: not to be edited.",
+        r"cotangent\.(DTypeLike|DeviceLike|Number|Tensor|device|dtype)",
+        r"cotangent\.Tensor\.(__class_getitem__|__ipow__)",
+        r"cotangent\.\w+\.\w+\.(__getattr__|__setattr__)",
+        r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
+        r"cotangent\.autograd\.Function\.(forward|backward|apply)",
+        *(rf"cotangent(\.\w+)?\.{name}_?" for name in sorted({*spread, *short})),
+    ]) + "\n"
+
+
+HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
+
+
 def main():
-    files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in ("linalg", "fft", "special")}
-    files["array_api.pyi"] = "# Written by tools/stubs.py: not to be edited.\nfrom . import *\nfrom . import finfo as finfo, iinfo as iinfo\n"
-    del files["array_api.pyi"]
+    files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
+                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "array_api")}
+    files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
+    files["../tests/stubtest.txt"] = allowed()
     stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]
     if "--check" in sys.argv:
         print("stale: " + ", ".join(stale) if stale else "all stubs are up to date")

@@ -1,0 +1,11 @@
+# Written by tools/stubs.py from the list of operations: not to be edited.
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
+
+from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device
+from . import _frexp as _frexp, _max_with_indices as _max_with_indices, _min_with_indices as _min_with_indices, _histogram as _histogram, _linalg_cholesky_ex as _linalg_cholesky_ex, _linalg_eig as _linalg_eig, _linalg_polar as _linalg_polar, _linalg_ldl_factor as _linalg_ldl_factor, _linalg_ldl_factor_ex as _linalg_ldl_factor_ex, _linalg_lu as _linalg_lu, _linalg_lu_factor as _linalg_lu_factor, _linalg_lu_factor_ex as _linalg_lu_factor_ex, _lu_unpack as _lu_unpack, _linalg_qr as _linalg_qr, _geqrf as _geqrf, _linalg_lstsq as _linalg_lstsq, _linalg_solve_ex as _linalg_solve_ex, _linalg_inv_ex as _linalg_inv_ex, _slogdet as _slogdet, _linalg_eigh as _linalg_eigh, _linalg_svd as _linalg_svd, _svd as _svd, _topk as _topk, _kthvalue as _kthvalue, _median_with_indices as _median_with_indices, _nanmedian_with_indices as _nanmedian_with_indices, _mode as _mode, _lstm as _lstm, _gru as _gru, _rnn_tanh as _rnn_tanh, _rnn_relu as _rnn_relu, _lstm_cell as _lstm_cell, _var_mean as _var_mean, _cummax as _cummax, _cummin as _cummin, _unique_counts as _unique_counts, _unique_inverse as _unique_inverse, _unique_all as _unique_all, _unique_consecutive_all as _unique_consecutive_all, _sort as _sort, _std_mean as _std_mean, _aminmax as _aminmax, _rope_cos_sin as _rope_cos_sin, _batch_norm_with_update as _batch_norm_with_update, _max_pool1d_with_indices as _max_pool1d_with_indices, _max_pool2d_with_indices as _max_pool2d_with_indices, _max_pool3d_with_indices as _max_pool3d_with_indices, _adaptive_max_pool1d_with_indices as _adaptive_max_pool1d_with_indices, _adaptive_max_pool2d_with_indices as _adaptive_max_pool2d_with_indices, _adaptive_max_pool3d_with_indices as _adaptive_max_pool3d_with_indices, _fractional_max_pool2d_with_indices as _fractional_max_pool2d_with_indices, _fractional_max_pool3d_with_indices as _fractional_max_pool3d_with_indices
+
+def device_count() -> Any: ...
+def is_available() -> Any: ...
+def synchronize(device: Any = ...) -> Any: ...
