@@ -88,7 +88,7 @@ impl LstmLm {
             bail!(Value, "LstmLm", "tied weights: embedding_size {embedding_size} is not hidden_size {hidden_size}");
         }
         let table = |size: usize| Parameter::new(init::uniform([vocab_size, size], -0.1, 0.1)?);
-        let encoder = Embedding { weight: table(embedding_size)? };
+        let encoder = Embedding::from_weight(table(embedding_size)?);
         let weight = if tie_weights { encoder.weight.tie() } else { table(hidden_size)? };
         // A single layer has nothing between layers.
         let between = if num_layers > 1 { dropout } else { 0.0 };
