@@ -1,6 +1,6 @@
 //! Schedules that go up and down, of the rate and the momentum.
 
-use super::decays::cosine;
+use super::decays::{between, cosine};
 use super::{PerGroup, Schedule, schedule};
 use crate::Result;
 use crate::error::bail;
@@ -28,7 +28,7 @@ impl AnnealStrategy {
     pub(super) fn between(self, start: f64, end: f64, over: f64) -> f64 {
         match self {
             AnnealStrategy::Cos => cosine(over, start, end),
-            AnnealStrategy::Linear => start + (end - start) * over,
+            AnnealStrategy::Linear => between(start, end, over),
         }
     }
 }

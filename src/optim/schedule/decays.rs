@@ -236,7 +236,12 @@ impl Schedule for CosineAnnealingLR {
 
 /// From `high` to `low` along half a wave, of which `part` is over.
 pub(super) fn cosine(part: f64, high: f64, low: f64) -> f64 {
-    low + (high - low) * (1.0 + (PI * part).cos()) / 2.0
+    between(low, high, f64::midpoint(1.0, (PI * part).cos()))
+}
+
+/// A part of the way from one rate to another, of which 0 and 1 are exactly these.
+pub(super) fn between(start: f64, end: f64, over: f64) -> f64 {
+    start * (1.0 - over) + end * over
 }
 
 schedule! {
