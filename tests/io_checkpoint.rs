@@ -198,7 +198,7 @@ fn a_resumed_run_is_the_one_that_was_not_interrupted() -> Outcome {
 }
 
 const FOLDER: &str = "COTANGENT_TEST_CHECKPOINTS";
-const STEPS: u64 = 40;
+const STEPS: u64 = 24;
 
 /// Only does something when the test below starts it in a process of its own: trains to the end, from where it left off.
 #[test]
@@ -207,7 +207,7 @@ fn a_process_that_trains() -> Outcome {
     let checkpoints = Checkpoints::new(&folder)?.keep_last(2);
     let mut run = Run::new(AdamW::new(0.01), DType::F32, 5)?;
     // Something that takes a while to write.
-    let ballast = Generator::seed(1).randn([1 << 19])?;
+    let ballast = Generator::seed(1).randn([1 << 18])?;
     if let Some((_, path)) = checkpoints.last()? {
         let checkpoint = Checkpoint::load(path)?;
         run.resume(&checkpoint)?;
@@ -277,7 +277,7 @@ fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() -> Outcome 
             }
         }
     }
-    assert!(kills >= 5, "{kills} kills");
+    assert!(kills >= 3, "{kills} kills");
     let (step, path) = checkpoints.last()?.ok_or("no checkpoint")?;
     let last = Checkpoint::load(path)?;
     assert_eq!(step, STEPS);

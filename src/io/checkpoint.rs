@@ -192,7 +192,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Saves the checkpoint, so that the file at `path` is at any time the old or the new one.
+    /// Saves the checkpoint, so that the file at `path` is at any time the old or the new one: see [`Checkpoint`] for an
+    /// example.
     ///
     /// # Errors
     /// If the file cannot be written; the old one is then as it was.
@@ -219,7 +220,8 @@ impl Checkpoint {
         safetensors::save_with_metadata(path, &dict, &metadata)
     }
 
-    /// Loads a checkpoint. The tensors are on the CPU; restoring brings them to where those of the parts are.
+    /// Loads a checkpoint. The tensors are on the CPU; restoring brings them to where those of the parts are. See [`Checkpoint`]
+    /// for an example.
     ///
     /// # Errors
     /// If the file cannot be read, is broken, or is no checkpoint.

@@ -50,6 +50,18 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 
 /// As [`load`], with options: only some names, other names, another dtype, another device.
 ///
+/// ```
+/// use cotangent::{DType, Tensor, io::{LoadOptions, StateDict, npz}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-npz-with-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("data.npz");
+/// npz::save(&path, &StateDict::from_iter([("x", Tensor::zeros([3])?), ("y", Tensor::zeros([4])?)]))?;
+/// let dict = npz::load_with(&path, LoadOptions::new().names(["y"]).dtype(DType::F64))?;
+/// assert_eq!(dict.iter().map(|(name, y)| (name, y.dtype())).collect::<Vec<_>>(), [("y", DType::F64)]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`load`]; also if a name that was asked for is missing, or two would become one.
 #[track_caller]
@@ -78,6 +90,16 @@ fn read(path: &Path, options: &LoadOptions) -> Result<StateDict> {
 
 /// Saves tensors as arrays, so that the file at `path` is at any time the old or the new one.
 ///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, npz}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-npz-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// // In Python: np.load("data.npz")["x"]
+/// npz::save(folder.join("data.npz"), &StateDict::from_iter([("x", Tensor::zeros([3])?)]))?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If a tensor is of `bf16`, which NumPy lacks, or the file cannot be written; the old one is then as it was.
 #[doc(alias = "np.savez")]
@@ -87,6 +109,17 @@ pub fn save(path: impl AsRef<Path>, dict: &StateDict) -> Result<()> {
 }
 
 /// As [`save`], compressed by deflate.
+///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, npz}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-npz-compressed-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("data.npz");
+/// npz::save_compressed(&path, &StateDict::from_iter([("x", Tensor::zeros([1_000_000])?)]))?;
+/// assert!(std::fs::metadata(&path)?.len() < 10_000);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// As [`save`].

@@ -4,6 +4,7 @@
 use super::{StateDict, Value};
 use crate::error::{bail, err, named};
 use crate::nn::Module;
+use crate::optim::Optimizer;
 use crate::{Generator, Result, rng_state, set_rng_state};
 
 /// The state of one thing: tensors under names, and plain values beside them.
@@ -232,6 +233,18 @@ macro_rules! stateful_optimizer {
     )+};
 }
 pub(crate) use stateful_optimizer;
+
+/// Whichever optimiser it is; the state says nothing of which.
+impl Stateful for Box<dyn Optimizer> {
+    fn save_state(&self) -> Result<State> {
+        (**self).state_dict().map(Into::into)
+    }
+
+    fn load_state(&mut self, state: &State) -> Result<()> {
+        no_values(state)?;
+        (**self).load_state_dict(&state.tensors)
+    }
+}
 
 impl Stateful for Generator {
     fn save_state(&self) -> Result<State> {

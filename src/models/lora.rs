@@ -6,9 +6,18 @@ use crate::error::{bail, err, named};
 use crate::io::{self, StateDict};
 use crate::nn::LoraLinear;
 use crate::{Error, Result};
+use std::io::Write;
 use std::path::Path;
 
 /// A model whose linear layers can carry adapters.
+///
+/// ```
+/// use cotangent::models::{Adaptable, Gpt2, Gpt2Config};
+/// let config = Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, ..Gpt2Config::default() };
+/// let names: Vec<String> = Gpt2::new(&config)?.linear_layers().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["h.0.attn.c_attn", "h.0.attn.c_proj", "h.0.mlp.c_fc", "h.0.mlp.c_proj"]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 pub trait Adaptable: Published {
     /// All linear layers that can, with their names.
     fn linear_layers(&mut self) -> Vec<(String, &mut LoraLinear)>;
@@ -128,7 +137,7 @@ fn is_of_adapter(name: &str) -> bool {
 }
 
 /// Adds all adapters to the weights of their layers and takes them away: the model's values stay, and it can be saved or trained
-/// as a whole.
+/// as a whole. See [`add_lora`] for an example.
 ///
 /// # Errors
 /// If memory runs out.
@@ -145,6 +154,19 @@ pub fn merge_lora<M: Adaptable>(model: &mut M) -> Result<()> {
 }
 
 /// Saves a model's adapters into a folder as PEFT does: `adapter_model.safetensors` and `adapter_config.json`.
+///
+/// ```
+/// use cotangent::models::{Gpt2, Gpt2Config, LoraConfig, add_lora, load_lora, save_lora};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-save-lora-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let sizes = Gpt2Config { vocab_size: 50, n_embd: 16, n_layer: 1, n_head: 2, ..Gpt2Config::default() };
+/// let (mut model, config) = (Gpt2::new(&sizes)?, LoraConfig::new(["c_attn"]));
+/// add_lora(&mut model, &config)?;
+/// save_lora(&model, &config, &folder)?;
+/// assert_eq!(load_lora(&mut Gpt2::new(&sizes)?, &folder)?, config);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// If the model has none, or a file cannot be written.
@@ -176,10 +198,20 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
     let metadata = io::safetensors::Metadata::from([("format".to_string(), "pt".to_string())]);
     io::safetensors::save_with_metadata(folder.join(WEIGHTS), &dict, &metadata)?;
     let path = folder.join(CONFIG);
-    std::fs::write(&path, format!("{text:#}\n")).map_err(|source| Error::io(SAVE, &path, source))
+    io::replace_file(&path, |file| file.write_all(format!("{text:#}\n").as_bytes()))
+        .map_err(|source| Error::io(SAVE, &path, source))
 }
 
 /// Gives a model the adapters of a folder that [`save_lora`] or PEFT has written, and says their configuration.
+///
+/// ```
+/// use cotangent::models::{Llama, LlamaConfig, load_lora, load_weights};
+/// # let folder = std::path::Path::new("tests/fixtures/io/peft_llama");
+/// let mut model = Llama::new(&LlamaConfig::from_file(folder.join("config.json"))?)?;
+/// load_weights(&mut model, folder)?;
+/// assert_eq!(load_lora(&mut model, folder)?.r, 2);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 ///
 /// # Errors
 /// If a file cannot be read, asks for something that is not done here (DoRA, other ranks for some layers, trained biases), or does

@@ -32,6 +32,14 @@ const LOAD: &str = "gguf::load";
 
 /// Opens a file and reads its metadata; a tensor is read when it is asked for.
 ///
+/// ```
+/// use cotangent::io::{Value, gguf};
+/// # let path = "tests/fixtures/io/quantized.gguf";
+/// let file = gguf::open(path)?;
+/// assert_eq!(file.metadata().get("general.architecture").and_then(Value::as_str), Some("llama"));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be read, is broken, or is of version 1 or for big-endian machines.
 #[track_caller]
@@ -40,6 +48,14 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
 }
 
 /// Loads all tensors of a file.
+///
+/// ```
+/// use cotangent::io::gguf;
+/// # let path = "tests/fixtures/io/quantized.gguf";
+/// let dict = gguf::load(path)?;
+/// assert_eq!(dict.get("Q4_K").map(|x| x.shape().to_vec()), Some(vec![2, 512]));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`open`]; also if a tensor is quantised in a way that is not known here.
@@ -50,6 +66,14 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 
 /// As [`load`], with options: only some names, other names, another dtype, another device.
 ///
+/// ```
+/// use cotangent::{DType, io::{LoadOptions, gguf}};
+/// # let path = "tests/fixtures/io/quantized.gguf";
+/// let dict = gguf::load_with(path, LoadOptions::new().names(["Q4_K"]).dtype(DType::BF16))?;
+/// assert_eq!(dict.get("Q4_K").map(|x| x.dtype()), Some(DType::BF16));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`load`]; also if a name that was asked for is missing, or two would become one.
 #[track_caller]
@@ -58,6 +82,18 @@ pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Res
 }
 
 /// What [`open`] gives: metadata and the list of tensors, which are read when they are asked for.
+///
+/// ```
+/// use cotangent::{DType, io::gguf};
+/// # let path = "tests/fixtures/io/quantized.gguf";
+/// let file = gguf::open(path)?;
+/// for name in file.names() {
+///     println!("{name}: {:?} of {:?}", file.form(name), file.shape(name));
+/// }
+/// assert_eq!(file.tensor("Q4_K")?.dtype(), DType::F32);
+/// assert_eq!(file.load(DType::F16)?.len(), file.names().count());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,

@@ -43,6 +43,14 @@ const DEEPEST: usize = 64;
 /// positions: `{"model": {"fc.weight": x}}` gives `model.fc.weight`. A file that is one tensor gives it the name `tensor`.
 /// Parameters that are tied in the file have memory of their own each.
 ///
+/// ```
+/// use cotangent::io::pytorch;
+/// # let path = "tests/fixtures/io/training.pt";
+/// let dict = pytorch::load(path)?;
+/// assert_eq!(dict.get("model.weight").map(|x| x.shape().to_vec()), Some(vec![3, 2]));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be read or is broken, or has something else than tensors, containers and plain values in it.
 #[doc(alias = "torch.load")]
@@ -75,6 +83,15 @@ pub fn load_with(path: impl AsRef<Path>, options: impl Into<LoadOptions>) -> Res
 }
 
 /// As [`load_with`], with the numbers, texts and lists beside the tensors: epochs, rates, settings of an optimiser.
+///
+/// ```
+/// use cotangent::io::{LoadOptions, Value, pytorch};
+/// # let path = "tests/fixtures/io/training.pt";
+/// let state = pytorch::load_state(path, LoadOptions::new())?;
+/// let groups = state.get("optimizer").and_then(|optimizer| optimizer.get("param_groups")?.as_list());
+/// assert_eq!(groups.and_then(|groups| groups[0].get("lr")?.as_f64()), Some(0.01));
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`load_with`].

@@ -15,6 +15,16 @@ const SAVE: &str = "pytorch::save";
 /// Saves tensors as a dictionary that `torch.load` reads, so that the file at `path` is at any time the old or the new one.
 /// Names are taken as they are: dots do not make dictionaries in dictionaries.
 ///
+/// ```
+/// use cotangent::{Tensor, io::{StateDict, pytorch}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-pt-save-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// // In Python: model.load_state_dict(torch.load("model.pt"))
+/// pytorch::save(folder.join("model.pt"), &StateDict::from_iter([("fc.weight", Tensor::zeros([3, 2])?)]))?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the file cannot be written; the old one is then as it was.
 #[doc(alias = "torch.save")]

@@ -236,6 +236,19 @@ pub unsafe fn load_mmap(path: impl AsRef<Path>) -> Result<StateDict> {
 
 /// As [`load_mmap`], with options. Tensors that are cast or go to another device get memory of their own.
 ///
+/// ```
+/// use cotangent::{Tensor, io::{LoadOptions, StateDict, safetensors}};
+/// # let folder = std::env::temp_dir().join(format!("cotangent-doc-mmap-with-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("values.safetensors");
+/// safetensors::save(&path, &StateDict::from_iter([("x", Tensor::ones([2])?), ("y", Tensor::ones([3])?)]))?;
+/// // SAFETY: nobody changes the file.
+/// let dict = unsafe { safetensors::load_mmap_with(&path, LoadOptions::new().names(["y"]))? };
+/// assert_eq!(dict.names().collect::<Vec<_>>(), ["y"]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// As [`load_with`].
 ///

@@ -44,6 +44,19 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
 
 /// What [`open`] gives: the contents of a file or of several, and their tensors when they are asked for. Nothing is mapped: a
 /// file that is changed meanwhile gives other values or an error.
+///
+/// ```
+/// use cotangent::{DType, io::safetensors};
+/// # let path = "tests/fixtures/io/peft_llama";
+/// let file = safetensors::open(path)?;
+/// for name in file.names() {
+///     println!("{name}: {:?} of {:?}", file.dtype(name), file.shape(name));
+/// }
+/// assert_eq!(file.metadata().get("format").map(String::as_str), Some("pt"));
+/// assert_eq!(file.tensor("model.norm.weight")?.shape(), [8]);
+/// assert_eq!(file.load(DType::F64)?.len(), file.names().count());
+/// # Ok::<(), cotangent::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader {
     shards: Vec<Shard>,
