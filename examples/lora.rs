@@ -81,7 +81,7 @@ fn train(model: &mut (impl CausalModel + Module), tokens: &[i64], given: &Argume
         model.zero_grad();
         loss.backward()?;
         optimizer.step(model)?;
-        if (step + 1) % steps.div_ceil(10) == 0 {
+        if (step + 1).is_multiple_of(steps.div_ceil(10)) {
             println!("step {:4}  loss {:.4}", step + 1, loss.item::<f64>()?);
         }
     }

@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Watched {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
+        unsafe { System.dealloc(at, layout) };
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {

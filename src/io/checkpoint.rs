@@ -180,7 +180,7 @@ impl Checkpoint {
             let (name, part) = &mut parts[at];
             let Some(state) = self.part(name) else { continue };
             let Err(error) = part.load_state(state) else { continue };
-            let mut error = error.context(&*name);
+            let mut error = error.context(*name);
             // Those before it have changed already.
             for ((name, part), before) in parts[..at].iter_mut().zip(&before) {
                 if let Err(second) = part.load_state(before) {

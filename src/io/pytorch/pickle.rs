@@ -402,7 +402,7 @@ impl Machine<'_> {
     }
 
     fn set_items(&mut self, items: &[Item]) -> Step<()> {
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err("a key without a value".to_string());
         }
         match self.top_object()? {
