@@ -1,10 +1,11 @@
 //! Checkpoints: a run that was interrupted goes on bit for bit, and what is on the disk is whole at any time.
 
+use cotangent::data::{DataLoader, DataLoaderOptions};
 use cotangent::io::{
     Better, Checkpoint, Checkpoints, DefaultGenerator, State, StateDict, Stateful, Value, safetensors,
 };
 use cotangent::nn::{BatchNorm1d, Dropout, Forward, Linear, Module, ReLU, Sequential};
-use cotangent::optim::{Adam, AdamW, Muon, Optimizer, Sgd, SgdOptions};
+use cotangent::optim::{Adam, AdamW, AveragedModel, GradScaler, Muon, Optimizer, Scheduler, Sgd, SgdOptions, StepLR};
 use cotangent::{DType, Generator, Result, Tensor, with_generator};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -426,6 +427,70 @@ fn the_last_and_the_best_are_kept() -> Outcome {
     (1..=5).try_for_each(|step| all.save(step, &with(0.0)).map(drop))?;
     assert_eq!(all.steps()?.len(), 5);
     assert!(message(all.best()).contains("keep_best"));
+    Ok(())
+}
+
+/// A schedule, a scaler, averaged weights and a loader in the middle of an epoch, of this crate's own.
+#[test]
+fn all_parts_of_a_training_can_be_in_a_checkpoint() -> Outcome {
+    let _alone = RANDOM.lock();
+    let folder = Folder::new("parts")?;
+    let path = folder.file("run.ckpt");
+    let options = DataLoaderOptions::new().batch_size(2).shuffle(true);
+    let make = |seed: u64| -> Result<_> {
+        cotangent::manual_seed(seed);
+        let (model, mut optimizer) = (Linear::new(3, 2)?, Sgd::new(0.1));
+        let scheduler = Scheduler::new(&mut optimizer, StepLR::new(2).gamma(0.5))?;
+        let (ema, scaler) = (AveragedModel::ema(&model, 0.9)?, GradScaler::new());
+        let loader = DataLoader::new_with((0..10).collect::<Vec<i64>>(), &options)?;
+        let optimizer: Box<dyn Optimizer> = Box::new(optimizer);
+        Ok((model, optimizer, scheduler, ema, scaler, loader))
+    };
+    let (mut model, mut optimizer, mut scheduler, mut ema, mut scaler, mut loader) = make(1)?;
+    let mut batches = loader.iter();
+    for _ in 0..3 {
+        let batch = batches.next().transpose()?.ok_or("no batch")?;
+        let loss = model.forward(&batch.to_dtype(DType::F32)?.unsqueeze(1)?.expand([2, 3])?)?.square()?.mean(..)?;
+        model.zero_grad();
+        scaler.scale(&loss)?.backward()?;
+        scaler.step(&mut *optimizer, &mut model)?;
+        scaler.update()?;
+        scheduler.step(&mut *optimizer)?;
+        ema.update(&model)?;
+    }
+    let mut checkpoint = Checkpoint::new();
+    checkpoint.add("model", &model)?;
+    checkpoint.add("optimizer", &optimizer)?;
+    checkpoint.add("schedule", &scheduler)?;
+    checkpoint.add("ema", &ema)?;
+    checkpoint.add("scaler", &scaler)?;
+    checkpoint.add("data", &loader)?;
+    checkpoint.save(&path)?;
+    let rest: Vec<Vec<i64>> = batches.map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
+
+    let expected =
+        (bits(&model.state_dict())?, bits(&ema.state_dict()?)?, bits(&scaler.state_dict()?)?, optimizer.lr());
+    (model, optimizer, scheduler, ema, scaler, loader) = make(2)?;
+    Checkpoint::load(&path)?.restore(&mut [
+        ("model", &mut model),
+        ("optimizer", &mut optimizer),
+        ("schedule", &mut scheduler),
+        ("ema", &mut ema),
+        ("scaler", &mut scaler),
+        ("data", &mut loader),
+    ])?;
+    let sorted = |mut bits: Vec<(String, DType, Vec<u64>)>| {
+        bits.sort_by(|a, b| a.0.cmp(&b.0));
+        bits
+    };
+    assert_eq!(sorted(bits(&model.state_dict())?), sorted(expected.0));
+    assert_eq!(sorted(bits(&ema.state_dict()?)?), sorted(expected.1));
+    assert_eq!(sorted(bits(&scaler.state_dict()?)?), sorted(expected.2));
+    assert_eq!(optimizer.lr(), expected.3);
+    let again: Vec<Vec<i64>> = loader.iter().map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
+    assert_eq!((again.len(), &again), (2, &rest));
+    scheduler.step(&mut *optimizer)?;
+    assert_eq!(optimizer.lr(), 0.025);
     Ok(())
 }
 

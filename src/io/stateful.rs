@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::{StateDict, Value};
+use crate::data::{DataLoader, DataLoaderState};
 use crate::error::{bail, err, named};
 use crate::nn::Module;
-use crate::optim::Optimizer;
+use crate::optim::{AveragedModel, GradScaler, Lbfgs, Optimizer, ReduceLROnPlateau, Scheduler};
 use crate::{Generator, Result, rng_state, set_rng_state};
 
 /// The state of one thing: tensors under names, and plain values beside them.
@@ -243,6 +244,55 @@ impl Stateful for Box<dyn Optimizer> {
     fn load_state(&mut self, state: &State) -> Result<()> {
         no_values(state)?;
         (**self).load_state_dict(&state.tensors)
+    }
+}
+
+/// As above, for what has a `state_dict` and a `load_state_dict` of its own.
+macro_rules! stateful_by_dict {
+    ($([$($generics:tt)*] $name:ty),+ $(,)?) => {$(
+        impl $($generics)* Stateful for $name {
+            fn save_state(&self) -> Result<State> {
+                self.state_dict().map(Into::into)
+            }
+
+            fn load_state(&mut self, state: &State) -> Result<()> {
+                no_values(state)?;
+                self.load_state_dict(&state.tensors)
+            }
+        }
+    )+};
+}
+
+stateful_by_dict! {
+    [] Lbfgs,
+    [] Scheduler,
+    [] ReduceLROnPlateau,
+    [] GradScaler,
+    [<M: Module>] AveragedModel<M>,
+}
+
+/// The seed, the epoch, and the place in it.
+impl<B: Send + 'static> Stateful for DataLoader<B> {
+    fn save_state(&self) -> Result<State> {
+        let DataLoaderState { seed, epoch, position, batch_size, items } = self.state();
+        let mut state = State::new();
+        state.set("seed", seed);
+        state.set("epoch", epoch);
+        state.set("position", position);
+        state.set("batch_size", batch_size);
+        state.set("items", items);
+        Ok(state)
+    }
+
+    fn load_state(&mut self, state: &State) -> Result<()> {
+        state.expect_values(&["seed", "epoch", "position", "batch_size", "items"])?;
+        self.restore(&DataLoaderState {
+            seed: state.u64("seed")?,
+            epoch: state.usize("epoch")?,
+            position: state.usize("position")?,
+            batch_size: state.usize("batch_size")?,
+            items: state.get("items").and_then(Value::as_usize),
+        })
     }
 }
 
