@@ -9,11 +9,11 @@ mod args;
 mod json;
 
 use args::arg;
-use cotangent::autograd::BackwardOptions;
+use cotangent::autograd::{BackwardOptions, GradOptions, grad_with};
 use cotangent::io::StateDict;
 use cotangent::nn::{self, Forward, Layer, LayerEntry, Module};
 use cotangent::ops::Arg;
-use cotangent::{DType, Device, Tensor};
+use cotangent::{DType, Device, Generator, GroupNormOptions, Tensor, keepdim};
 use json::{compare, list, parse, tensor};
 use serde_json::Value;
 use std::path::Path;
@@ -228,6 +228,45 @@ fn half_precision_is_near_and_keeps_its_dtype() -> Outcome {
         }
         Ok(())
     })
+}
+
+/// The kernel of the CPU gives what the rule that is differentiated again gives, in rows of all lengths and dtypes.
+#[test]
+fn the_kernel_of_group_norm_is_its_plain_rule() -> Outcome {
+    let mut generator = Generator::seed(3);
+    for (shape, groups) in [(&[3, 6, 33, 35][..], 2), (&[2, 4, 700], 4), (&[5, 6, 1], 3), (&[2, 3, 2, 2, 300], 1)] {
+        let channels = shape[1];
+        for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-3), (DType::BF16, 5e-1)] {
+            let mut leaf = |shape: &[usize]| generator.randn(shape)?.add(3.0)?.to_dtype(dtype)?.requires_grad_(true);
+            let (x, weight, bias) = (leaf(shape)?, leaf(&[channels])?, leaf(&[channels])?);
+            let g = generator.randn(shape)?.to_dtype(dtype)?;
+            let y = x.group_norm_with(groups, GroupNormOptions::new().weight(&weight).bias(&bias))?;
+            let grads = |create_graph: bool| {
+                let options = GradOptions::new().gradient(&g).create_graph(create_graph).retain_graph(true);
+                grad_with(&y, &[&x, &weight, &bias], options)
+            };
+            for (fused, plain) in grads(false)?.into_iter().zip(grads(true)?) {
+                let [fused, plain] = [fused, plain].map(|grad| grad.ok_or("a gradient"));
+                let (fused, plain) = (fused?.to_dtype(DType::F64)?, plain?.to_dtype(DType::F64)?);
+                let difference = fused.sub(&plain)?.abs()?.max(..)?.item::<f64>()?;
+                assert!(difference < tolerance, "{shape:?} {dtype}: {difference}");
+            }
+            // By hand: each group has mean 0 and variance 1 before it is scaled.
+            let grouped =
+                x.detach().to_dtype(DType::F64)?.reshape([shape[0], groups, x.numel() / shape[0] / groups])?;
+            let (var, mean) = grouped.var_mean_with(keepdim(2), 0)?;
+            let normal = grouped.sub(&mean)?.div(&var.add(1e-5)?.sqrt()?)?.reshape([
+                shape[0],
+                channels,
+                x.numel() / shape[0] / channels,
+            ])?;
+            let column = |t: &Tensor| t.detach().to_dtype(DType::F64)?.reshape([channels, 1]);
+            let expected = normal.mul(&column(&weight)?)?.add(&column(&bias)?)?.reshape(shape)?;
+            let difference = y.detach().to_dtype(DType::F64)?.sub(&expected)?.abs()?.max(..)?.item::<f64>()?;
+            assert!(difference < tolerance, "{shape:?} {dtype}: {difference}");
+        }
+    }
+    Ok(())
 }
 
 #[test]
