@@ -64,7 +64,7 @@
 //! ```
 //! use cotangent::nn::{Conv2d, Flatten, Forward, Linear, MaxPool2d, ReLU, Sequential};
 //! use cotangent::Tensor;
-//! let mut model = Sequential::new().add(Conv2d::new(1, 8, 3)?).add(ReLU).add(MaxPool2d::new(2)?).add(Flatten::new()?);
+//! let mut model = Sequential::new().add(Conv2d::new(1, 8, 3)?).add(ReLU).add(MaxPool2d::new(2)?).add(Flatten::new());
 //! let features = model.forward(&Tensor::zeros([1, 1, 28, 28])?)?.shape()[1];
 //! model.push(Linear::new(features, 10)?);
 //! assert_eq!(features, 8 * 13 * 13);

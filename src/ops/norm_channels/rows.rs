@@ -93,7 +93,6 @@ impl Norm {
                 let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
                 let w = w.as_ref().map(Tensor::as_view).transpose()?;
                 group_norm::backward(op, views, rows.each, w, to_x.as_mut(), &mut sums.as_view_mut(op)?)?;
-                drop(to_x);
                 let mut grads: Grads = smallvec![x_grad];
                 // Of each example: the engine sums these to the shapes of the weight and the bias.
                 let of_example = |which: isize| {
