@@ -225,7 +225,7 @@ impl Ddpm {
     /// let unet = UNetConfig { in_channels: 1, out_channels: 1, channels: vec![4], norm: UNetNorm::Group(2), time_size: Some(8) };
     /// let model = Ddpm::new(&DdpmConfig { unet, ..DdpmConfig::default() })?;
     /// let noisy = model.add_noise(&Tensor::zeros([2, 1, 8, 8])?, &tensor!([0, 999])?, &Tensor::ones([2, 1, 8, 8])?)?;
-    /// assert!(noisy.get(0)?.max(..)?.item::<f32>()? < 0.02 && noisy.get(1)?.min(..)?.item::<f32>()? > 0.99);
+    /// assert!(noisy.select(0, 0)?.max(..)?.item::<f32>()? < 0.02 && noisy.select(0, 1)?.min(..)?.item::<f32>()? > 0.99);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
