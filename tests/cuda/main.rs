@@ -5,6 +5,7 @@ mod graph;
 mod kernels;
 mod large;
 mod linalg;
+mod loader;
 mod order;
 mod streams;
 mod training;
