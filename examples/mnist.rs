@@ -27,7 +27,12 @@ fn args() -> Result<Args, String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value\n{USAGE}"));
         match word.as_str() {
-            "--model" => model = value()?,
+            "--model" => {
+                model = value()?;
+                if model != "mlp" && model != "cnn" {
+                    return Err(format!("--model {model}: there are mlp and cnn\n{USAGE}"));
+                }
+            }
             "--epochs" => {
                 let text = value()?;
                 let number = text.parse().ok().filter(|&n| n > 0);
@@ -84,12 +89,14 @@ fn accuracy(model: &mut Sequential, loader: &DataLoader<(Tensor, Tensor)>) -> Re
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args = args()?;
+    let args = args().unwrap_or_else(|message| {
+        eprintln!("{message}");
+        std::process::exit(2)
+    });
     cotangent::manual_seed(42);
     let (mut model, rate, epochs) = match args.model.as_str() {
         "mlp" => (mlp()?, 2e-3, args.epochs.unwrap_or(10)),
-        "cnn" => (cnn()?, 2e-3, args.epochs.unwrap_or(4)),
-        other => return Err(format!("--model {other}: there are mlp and cnn\n{USAGE}").into()),
+        _ => (cnn()?, 2e-3, args.epochs.unwrap_or(3)),
     };
     let (train, test) = (Mnist::load(&args.folder, Part::Train)?, Mnist::load(&args.folder, Part::Test)?);
     let options = DataLoaderOptions::new().batch_size(BATCH).shuffle(true).num_workers(1);

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! [`Tensor`] has all operations as methods; [`ops`] has a table of them. [`nn`] has layers and the [`nn::Module`] trait,
-//! [`optim`] the optimisers, [`autograd`] the graph and its transforms, [`io`] files, [`memory`] the allocator's figures,
-//! [`train`] what goes around a training step, [`mod@profile`] where its time goes.
+//! [`optim`] the optimisers, [`data`] datasets and loaders, [`autograd`] the graph and its transforms, [`io`] files,
+//! [`memory`] the allocator's figures, [`train`] what goes around a training step, [`mod@profile`] where its time goes.
 //!
 //! # The rules of the API
 //! Names are PyTorch's. The following rules hold for all of them.

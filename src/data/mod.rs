@@ -23,6 +23,7 @@
 //! | memory | a [`Tensor`](crate::Tensor), a tuple of them, [`TensorDataset`], a `Vec`, [`from_fn`] |
 //! | CSV files | [`Csv`] |
 //! | lines of JSON | [`Jsonl`] |
+//! | `.npy` files | [`io::npy::load`](crate::io::npy::load): a tensor is a dataset |
 //! | IDX files, gzipped or not | [`idx`], [`Mnist`] |
 //! | text | [`Windows`] over [bytes](Windows::bytes), [characters](Vocabulary) or tokens |
 //! | JPEG and PNG files | `ImageFolder`, with the feature `image`, and [`transforms`] |

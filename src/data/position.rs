@@ -1,7 +1,9 @@
 //! Where a loader is, to be saved.
 
+use super::DataLoader;
 use crate::Result;
 use crate::error::err;
+use crate::io::{State, Stateful};
 use cotangent_macros::named;
 use serde_json::{Value, json};
 
@@ -59,6 +61,51 @@ impl DataLoaderState {
             position: size("position")?,
             batch_size: size("batch_size")?,
             items: if value["items"].is_null() { None } else { Some(size("items")?) },
+        })
+    }
+}
+
+/// Where the loader is, for a [`Checkpoint`](crate::io::Checkpoint).
+///
+/// ```
+/// use cotangent::{data::DataLoader, io::Stateful};
+/// let loader = DataLoader::new(vec![1, 2, 3], 1)?;
+/// let mut batches = loader.iter();
+/// batches.next();
+/// let mut resumed = DataLoader::new(vec![1, 2, 3], 1)?;
+/// resumed.load_state(&loader.save_state()?)?;
+/// assert_eq!(resumed.iter().count(), 2);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+impl<B: Send + 'static> Stateful for DataLoader<B> {
+    fn save_state(&self) -> Result<State> {
+        let DataLoaderState { seed, epoch, position, batch_size, items } = self.state();
+        let mut state = State::new();
+        let all =
+            [("epoch", Some(epoch)), ("position", Some(position)), ("batch_size", Some(batch_size)), ("items", items)];
+        for (name, number) in all {
+            if let Some(number) = number {
+                state.set(name, number as u64);
+            }
+        }
+        state.set("seed", seed);
+        Ok(state)
+    }
+
+    #[track_caller]
+    fn load_state(&mut self, state: &State) -> Result<()> {
+        let items = state.get("items").map(|_| state.u64("items")).transpose()?;
+        let names = ["seed", "epoch", "position", "batch_size", "items"];
+        state.expect_values(if items.is_some() { &names } else { &names[..4] })?;
+        let size = |number: u64| {
+            usize::try_from(number).map_err(|_| err!(Format, "load_state", "{number} is too large for a position"))
+        };
+        self.restore(&DataLoaderState {
+            seed: state.u64("seed")?,
+            epoch: size(state.u64("epoch")?)?,
+            position: size(state.u64("position")?)?,
+            batch_size: size(state.u64("batch_size")?)?,
+            items: items.map(size).transpose()?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{assert_fails_with, numbers};
 use cotangent::data::{DataLoader, DataLoaderOptions, DataLoaderState, Dataset, IterableDataset, from_fn};
+use cotangent::io::Checkpoint;
 use cotangent::{Result, Tensor};
 
 fn options(workers: usize) -> DataLoaderOptions {
@@ -51,6 +52,29 @@ fn a_run_that_goes_on_gets_the_batches_of_one_that_was_not_interrupted() -> Resu
             goes_on(&stream, taken, workers)?;
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_holds_the_position() -> Result<()> {
+    let path = std::env::temp_dir().join(format!("cotangent-data-position-{}.ckpt", std::process::id()));
+    for made in [noisy, stream] {
+        let loader = made(2)?;
+        let mut batches = loader.iter();
+        batches.next().transpose()?;
+        let mut checkpoint = Checkpoint::new();
+        checkpoint.add("data", &loader)?;
+        checkpoint.save(&path)?;
+        let expected = batches.next().transpose()?.map(|x| x.to_vec::<f32>()).transpose()?;
+        let mut resumed = made(2)?;
+        Checkpoint::load(&path)?.restore(&mut [("data", &mut resumed)])?;
+        let got = resumed.iter().next().transpose()?.map(|x| x.to_vec::<f32>()).transpose()?;
+        assert!(got.is_some() && got == expected);
+    }
+    let mut other = DataLoader::new(numbers(20), 4)?;
+    assert!(Checkpoint::load(&path)?.restore(&mut [("data", &mut other)]).is_err());
+    assert_eq!(other.state().position, 0);
+    let _ = std::fs::remove_file(path);
     Ok(())
 }
 
