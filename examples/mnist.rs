@@ -123,7 +123,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             optimizer.step(&mut model)?;
             losses += loss.item::<f64>()?;
             images += y.numel();
-            if step % 16 == 0 {
+            if step.is_multiple_of(16) {
                 bar.set_message(format!("loss {:.4}  rate {:.1e}", losses / (step + 1) as f64, optimizer.lr()));
             }
             bar.inc(1);
