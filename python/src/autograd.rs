@@ -30,7 +30,9 @@ fn results(result: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
     }
     let Some(items) = args::items(result) else {
         let given = args::type_name(result);
-        return Err(PyTypeError::new_err(format!("the function should give a Tensor or a tuple of them, not one {given}")));
+        return Err(PyTypeError::new_err(format!(
+            "the function should give a Tensor or a tuple of them, not one {given}"
+        )));
     };
     items.iter().map(|item| expect("function", "result", item)).collect()
 }
@@ -188,7 +190,12 @@ impl PyFunction {
         Ok((results(&result)?, saved))
     }
 
-    fn backward_in(&self, py: Python<'_>, ctx: &FunctionContext, cotangents: &[Tensor]) -> PyResult<Vec<Option<Tensor>>> {
+    fn backward_in(
+        &self,
+        py: Python<'_>,
+        ctx: &FunctionContext,
+        cotangents: &[Tensor],
+    ) -> PyResult<Vec<Option<Tensor>>> {
         let context = self.context.bind(py);
         let count: usize = context.getattr("_saved_count")?.extract()?;
         let saved = (0..count).map(|at| ctx.saved(at)).collect::<Result<Vec<_>>>().or_raise()?;
@@ -274,7 +281,10 @@ fn _apply(
     };
     error::forget();
     let mut all = autograd::apply_all(function, &inputs.iter().collect::<Vec<_>>()).or_raise()?;
-    if !context.getattr("_tuple")?.is_truthy()? && all.len() == 1 && let Some(only) = all.pop() {
+    if !context.getattr("_tuple")?.is_truthy()?
+        && all.len() == 1
+        && let Some(only) = all.pop()
+    {
         return Ok(PyTensor::object(py, only)?.into_any());
     }
     Ok(objects(py, all)?.into_any())
@@ -297,7 +307,8 @@ impl Pull {
 fn _vjp(py: Python<'_>, f: Py<PyAny>, inputs: &Bound<'_, PyAny>) -> PyResult<(Py<PyTensor>, Pull)> {
     let inputs = tensors("vjp", "primals", inputs)?;
     error::forget();
-    let (value, pull) = autograd::vjp(move |x: &[Tensor]| call_one(&f, x), &inputs.iter().collect::<Vec<_>>()).or_raise()?;
+    let (value, pull) =
+        autograd::vjp(move |x: &[Tensor]| call_one(&f, x), &inputs.iter().collect::<Vec<_>>()).or_raise()?;
     Ok((PyTensor::object(py, value)?, Pull(Box::new(pull))))
 }
 
@@ -330,12 +341,7 @@ fn _hessian(py: Python<'_>, f: Py<PyAny>, x: &Bound<'_, PyTensor>) -> PyResult<P
 }
 
 #[pyfunction]
-fn _hvp(
-    py: Python<'_>,
-    f: Py<PyAny>,
-    x: &Bound<'_, PyTensor>,
-    v: &Bound<'_, PyTensor>,
-) -> PyResult<Py<PyTensor>> {
+fn _hvp(py: Python<'_>, f: Py<PyAny>, x: &Bound<'_, PyTensor>, v: &Bound<'_, PyTensor>) -> PyResult<Py<PyTensor>> {
     error::forget();
     let (x, v) = (x.get().get()?, v.get().get()?);
     PyTensor::object(py, autograd::hvp(|x| call_one(&f, std::slice::from_ref(x)), &x, &v).or_raise()?)
@@ -356,7 +362,9 @@ fn _vmap(
         "same" => VmapRandomness::Same,
         "different" => VmapRandomness::Different,
         other => {
-            return Err(PyValueError::new_err(format!("vmap: {other:?} is none of \"error\", \"same\", \"different\"")));
+            return Err(PyValueError::new_err(format!(
+                "vmap: {other:?} is none of \"error\", \"same\", \"different\""
+            )));
         }
     };
     let options = VmapOptions::new().in_dims(in_dims).out_dim(out_dim).randomness(randomness);

@@ -90,7 +90,9 @@ fn decode(given: DLDataType) -> PyResult<DType> {
     };
     DType::ALL.into_iter().find(same).ok_or_else(|| {
         let DLDataType { code, bits, lanes } = given;
-        PyBufferError::new_err(format!("from_dlpack: there is no dtype for elements of code {code}, {bits} bits, {lanes} lanes"))
+        PyBufferError::new_err(format!(
+            "from_dlpack: there is no dtype for elements of code {code}, {bits} bits, {lanes} lanes"
+        ))
     })
 }
 
@@ -254,7 +256,9 @@ impl PyTensor {
         }
         let Some(format) = format(x.dtype()) else {
             let name = dtype::name(x.dtype());
-            return Err(PyBufferError::new_err(format!("Python's buffers have no elements of {name}: cast the tensor first")));
+            return Err(PyBufferError::new_err(format!(
+                "Python's buffers have no elements of {name}: cast the tensor first"
+            )));
         };
         let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
         let prepared = slf.py().detach(|| {
@@ -267,17 +271,15 @@ impl PyTensor {
         let size = x.dtype().size();
         let shape = x.shape().iter().map(|&size| size.cast_signed()).collect();
         let strides = x.strides().iter().map(|&stride| stride * size.cast_signed()).collect();
-        let start = if x.numel() == 0 { NonNull::<u64>::dangling().as_ptr().cast() } else { x.data_ptr().or_raise()? };
+        let start =
+            if x.numel() == 0 { NonNull::<u64>::dangling().as_ptr().cast() } else { x.data_ptr().or_raise()? };
         let mut held = Box::new(Held { shape, strides, tensor: x });
         view.buf = start.cast_mut().cast();
         view.len = (held.tensor.numel() * size).cast_signed();
         view.readonly = 1;
         view.itemsize = size.cast_signed();
-        view.format = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT {
-            format.as_ptr().cast_mut()
-        } else {
-            ptr::null_mut()
-        };
+        view.format =
+            if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { format.as_ptr().cast_mut() } else { ptr::null_mut() };
         view.ndim = held.shape.len() as c_int;
         view.shape = if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { held.shape.as_mut_ptr() } else { ptr::null_mut() };
         view.strides = if strided { held.strides.as_mut_ptr() } else { ptr::null_mut() };
@@ -361,7 +363,8 @@ impl Drop for Import {
 
 /// The tensor over the memory of a capsule, and whether the memory is read-only for everybody.
 fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
-    let capsule = capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("from_dlpack: __dlpack__ gave no capsule"))?;
+    let capsule =
+        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("from_dlpack: __dlpack__ gave no capsule"))?;
     let pointer = capsule.as_ptr();
     // SAFETY: the functions take any capsule; the name says what the pointer is. It is renamed, so that its destructor leaves
     // it to us.
@@ -399,7 +402,8 @@ fn take(capsule: &Bound<'_, PyAny>) -> PyResult<(Tensor, bool)> {
         (CUDA | CUDA_MANAGED, Ok(index)) => Device::Cuda(index),
         (kind, _) => return Err(PyBufferError::new_err(format!("from_dlpack: there is no device of kind {kind}"))),
     };
-    let rank = usize::try_from(described.ndim).ok().filter(|&rank| rank <= 1024 && (rank == 0 || !described.shape.is_null()));
+    let rank =
+        usize::try_from(described.ndim).ok().filter(|&rank| rank <= 1024 && (rank == 0 || !described.shape.is_null()));
     let Some(rank) = rank else {
         return Err(PyBufferError::new_err(format!("from_dlpack: {} dimensions", described.ndim)));
     };

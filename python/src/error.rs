@@ -1,9 +1,7 @@
 //! Errors of the crate as Python's exceptions, with the same messages.
 
 use cotangent::{Error, ErrorKind, Place};
-use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 

@@ -36,7 +36,10 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Scalar> {
 /// A scalar of NumPy's, which is no number of Python's own but knows how to become one.
 fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     let class = object.get_type();
-    if !class.module().is_ok_and(|module| module == "numpy") || !object.hasattr("dtype")? || object.hasattr("__len__")? {
+    if !class.module().is_ok_and(|module| module == "numpy")
+        || !object.hasattr("dtype")?
+        || object.hasattr("__len__")?
+    {
         return Ok(None);
     }
     let value = object.call_method0("item")?;

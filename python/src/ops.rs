@@ -45,17 +45,119 @@ const SOMETIMES_VIEWS: [&str; 7] =
 
 /// Operations with an in-place form, `add_` of `add`: those that PyTorch has one of.
 const IN_PLACE: &[&str] = &[
-    "abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "asin", "asinh", "atan",
-    "atan2", "atanh", "baddbmm", "bernoulli", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "cauchy", "ceil", "clamp", "clamp_max", "clamp_min", "conj", "copysign", "cos",
-    "cosh", "cumprod", "cumsum", "deg2rad", "digamma", "div", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
-    "exponential", "fill", "float_power", "floor", "floor_divide", "fmod", "frac", "gcd", "geometric", "heaviside",
-    "hypot", "i0", "igamma", "igammac", "index_add", "index_copy", "index_fill", "index_put", "index_reduce", "lcm",
-    "ldexp", "lerp", "lgamma", "log", "log10", "log1p", "log2", "log_normal", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "logit", "masked_fill", "masked_scatter", "mul", "mvlgamma", "nan_to_num", "neg", "nextafter",
-    "normal", "polygamma", "pow", "put", "rad2deg", "reciprocal", "relu", "remainder", "renorm", "round", "rsqrt",
-    "scatter", "scatter_add", "scatter_reduce", "sgn", "sigmoid", "sign", "sin", "sinc", "sinh", "sqrt", "square", "sub",
-    "tan", "tanh", "tril", "triu", "trunc", "uniform", "xlogy",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "addbmm",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "addmv",
+    "addr",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "baddbmm",
+    "bernoulli",
+    "bitwise_and",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "cauchy",
+    "ceil",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "conj",
+    "copysign",
+    "cos",
+    "cosh",
+    "cumprod",
+    "cumsum",
+    "deg2rad",
+    "digamma",
+    "div",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "exponential",
+    "fill",
+    "float_power",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "frac",
+    "gcd",
+    "geometric",
+    "heaviside",
+    "hypot",
+    "i0",
+    "igamma",
+    "igammac",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_put",
+    "index_reduce",
+    "lcm",
+    "ldexp",
+    "lerp",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_normal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logit",
+    "masked_fill",
+    "masked_scatter",
+    "mul",
+    "mvlgamma",
+    "nan_to_num",
+    "neg",
+    "nextafter",
+    "normal",
+    "polygamma",
+    "pow",
+    "put",
+    "rad2deg",
+    "reciprocal",
+    "relu",
+    "remainder",
+    "renorm",
+    "round",
+    "rsqrt",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "sgn",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "sub",
+    "tan",
+    "tanh",
+    "tril",
+    "triu",
+    "trunc",
+    "uniform",
+    "xlogy",
 ];
 
 /// The other names under which some parameters are known.
@@ -78,11 +180,49 @@ const ALSO: [(&str, &[&str]); 14] = [
 
 /// Functions that are the array API standard's as they are, and show its names of parameters.
 const STANDARD: [&str; 43] = [
-    "all", "any", "argmax", "argmin", "argsort", "count_nonzero", "fft", "fftn", "fftshift", "hfft", "ifft", "ifftn",
-    "ifftshift", "ihfft", "irfft", "irfftn", "linalg_cross", "linalg_vecdot", "linalg_vector_norm", "max", "mean", "min",
-    "rfft", "rfftn", "roll", "stack", "std", "tril", "triu", "var", "linalg_cholesky", "linalg_eigh", "linalg_svd",
-    "linalg_qr", "matmul", "where", "clamp", "isin",
-    "zeros", "ones", "full", "expand", "permute",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "count_nonzero",
+    "fft",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "linalg_cross",
+    "linalg_vecdot",
+    "linalg_vector_norm",
+    "max",
+    "mean",
+    "min",
+    "rfft",
+    "rfftn",
+    "roll",
+    "stack",
+    "std",
+    "tril",
+    "triu",
+    "var",
+    "linalg_cholesky",
+    "linalg_eigh",
+    "linalg_svd",
+    "linalg_qr",
+    "matmul",
+    "where",
+    "clamp",
+    "isin",
+    "zeros",
+    "ones",
+    "full",
+    "expand",
+    "permute",
 ];
 
 static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| ops::list().iter().map(|op| Entry::new(op)).collect());
@@ -305,10 +445,22 @@ unsafe extern "C" fn changing<const N: usize>(
 macro_rules! sixteen {
     ($f:ident, $from:expr) => {
         [
-            $f::<{ $from }>, $f::<{ $from + 1 }>, $f::<{ $from + 2 }>, $f::<{ $from + 3 }>, $f::<{ $from + 4 }>,
-            $f::<{ $from + 5 }>, $f::<{ $from + 6 }>, $f::<{ $from + 7 }>, $f::<{ $from + 8 }>, $f::<{ $from + 9 }>,
-            $f::<{ $from + 10 }>, $f::<{ $from + 11 }>, $f::<{ $from + 12 }>, $f::<{ $from + 13 }>,
-            $f::<{ $from + 14 }>, $f::<{ $from + 15 }>,
+            $f::<{ $from }>,
+            $f::<{ $from + 1 }>,
+            $f::<{ $from + 2 }>,
+            $f::<{ $from + 3 }>,
+            $f::<{ $from + 4 }>,
+            $f::<{ $from + 5 }>,
+            $f::<{ $from + 6 }>,
+            $f::<{ $from + 7 }>,
+            $f::<{ $from + 8 }>,
+            $f::<{ $from + 9 }>,
+            $f::<{ $from + 10 }>,
+            $f::<{ $from + 11 }>,
+            $f::<{ $from + 12 }>,
+            $f::<{ $from + 13 }>,
+            $f::<{ $from + 14 }>,
+            $f::<{ $from + 15 }>,
         ]
     };
 }
@@ -339,7 +491,9 @@ fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bind
     // SAFETY: the interpreter's objects live as long as the call.
     let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
     let mut take = |param: &Param, at: usize, value: &Bound<'py, PyAny>| {
-        if at == 0 && let Ok(tensor) = value.cast::<PyTensor>() {
+        if at == 0
+            && let Ok(tensor) = value.cast::<PyTensor>()
+        {
             first = Some(tensor.clone());
         }
         args::convert(op, shown(param.name), param.kind, value)
@@ -412,7 +566,10 @@ fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bind
     };
     let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
     // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all.
-    if none_of_them && entry.position("keepdim").is_some() && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim")) {
+    if none_of_them
+        && entry.position("keepdim").is_some()
+        && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim"))
+    {
         args[0] = Arg::Tensor(x.unsqueeze(0).or_raise()?);
         args[at] = Arg::from(0_isize);
         if let Some(keep) = entry.position("keepdim") {
@@ -494,7 +651,10 @@ fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>>
     }
     // PyTorch's `unique` gives one tensor unless more are asked for.
     let asked = entry.params.iter().any(|param| param.name == "return_inverse");
-    if asked && results.len() == 1 && let Some(only) = results.pop() {
+    if asked
+        && results.len() == 1
+        && let Some(only) = results.pop()
+    {
         return Ok(object(0, only)?.into_any());
     }
     let objects = results.into_iter().enumerate().map(|(at, result)| object(at, result));
@@ -588,9 +748,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn add_method(class: &Bound<'_, pyo3::types::PyType>, name: &str, text: &str, function: Function) -> PyResult<()> {
     let made = definition(name, text, function)?;
     // SAFETY: the definition lives as long as the process, and the class is a type object.
-    let method = unsafe {
-        Bound::from_owned_ptr_or_err(class.py(), ffi::PyDescr_NewMethod(class.as_type_ptr(), made))?
-    };
+    let method =
+        unsafe { Bound::from_owned_ptr_or_err(class.py(), ffi::PyDescr_NewMethod(class.as_type_ptr(), made))? };
     class.setattr(name, method)
 }
 

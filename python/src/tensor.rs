@@ -161,8 +161,7 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
     }
     if let Some(view) = &state.view {
         let base = view.base.get().lock();
-        let (value, version) =
-            if base.leaf.is_some() { refreshed(base)? } else { (base.value.clone(), base.version) };
+        let (value, version) = if base.leaf.is_some() { refreshed(base)? } else { (base.value.clone(), base.version) };
         if version != state.version {
             state.value = view.of(&value)?;
             state.version = version;
@@ -211,11 +210,7 @@ pub fn beside(number: Scalar, x: &Tensor) -> Result<Tensor> {
 }
 
 /// An operator that changes its left side.
-pub fn in_place(
-    x: &PyTensor,
-    other: &Bound<'_, PyAny>,
-    f: fn(&mut Tensor, Operand<'_>) -> Result<()>,
-) -> PyResult<()> {
+pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Operand<'_>) -> Result<()>) -> PyResult<()> {
     let py = other.py();
     if let Ok(other) = other.cast::<PyTensor>() {
         let other = other.get().get()?;
@@ -237,7 +232,11 @@ fn unary(x: &PyTensor, py: Python<'_>, f: fn(&Tensor) -> Result<Tensor>) -> PyRe
 impl PyTensor {
     #[new]
     #[pyo3(signature = (data=None, *, dtype=None, device=None))]
-    fn py_new(data: Option<&Bound<'_, PyAny>>, dtype: Option<&Bound<'_, PyAny>>, device: Option<&Bound<'_, PyAny>>) -> PyResult<PyTensor> {
+    fn py_new(
+        data: Option<&Bound<'_, PyAny>>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        device: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyTensor> {
         let options = crate::data::options(dtype, device)?;
         match data {
             Some(data) => crate::data::tensor(data, options).map(PyTensor::new),

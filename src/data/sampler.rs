@@ -55,9 +55,9 @@ pub trait Sampler: Send + Sync {
 ///     }
 /// }
 ///
-/// let loader = DataLoader::new_with(vec![1, 2, 3, 4], DataLoaderOptions::new().batch_sampler(Pairs))?;
+/// let loader = DataLoader::new_with(vec![1_i64, 2, 3, 4], DataLoaderOptions::new().batch_sampler(Pairs))?;
 /// let first = loader.iter().next().transpose()?;
-/// assert_eq!(first.map(|x| x.to_vec::<i32>()).transpose()?, Some(vec![1, 4]));
+/// assert_eq!(first.map(|x| x.to_vec::<i64>()).transpose()?, Some(vec![1, 4]));
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 pub trait BatchSampler: Send + Sync {

@@ -12,7 +12,8 @@ use cotangent_macros::named;
 /// use cotangent::data::{Dataset, Windows};
 /// let windows = Windows::bytes("hello world", 4)?;
 /// let (input, target) = windows.get_item(1)?;
-/// assert_eq!((input.to_vec::<i64>()?, target.to_vec::<i64>()?), (b"o wo".map(i64::from).to_vec(), b" wor".map(i64::from).to_vec()));
+/// let bytes = |text: &str| text.bytes().map(i64::from).collect::<Vec<_>>();
+/// assert_eq!((input.to_vec::<i64>()?, target.to_vec::<i64>()?), (bytes("o wo"), bytes(" wor")));
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone, Debug)]

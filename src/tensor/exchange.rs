@@ -78,7 +78,8 @@ impl Tensor {
             if start.is_null() || !start.addr().is_multiple_of(alignment) {
                 bail!(Value, OP, "elements of {dtype} cannot be at the address {:#x}", start.addr());
             }
-            let too_far = || crate::error::err!(Shape, OP, "strides {strides:?} of {shape:?} span more than can be addressed");
+            let too_far =
+                || crate::error::err!(Shape, OP, "strides {strides:?} of {shape:?} span more than can be addressed");
             let (mut lowest, mut highest) = (0_isize, 0_isize);
             for (&count, &stride) in shape.iter().zip(strides) {
                 let reach = stride.checked_mul(count as isize - 1).ok_or_else(too_far)?;
@@ -86,7 +87,8 @@ impl Tensor {
                 *end = end.checked_add(reach).ok_or_else(too_far)?;
             }
             let elements = highest.checked_sub(lowest).and_then(|span| span.checked_add(1)).ok_or_else(too_far)?;
-            let bytes = (elements as usize).checked_mul(size).filter(|&n| n <= isize::MAX as usize).ok_or_else(too_far)?;
+            let bytes =
+                (elements as usize).checked_mul(size).filter(|&n| n <= isize::MAX as usize).ok_or_else(too_far)?;
             let first = start.wrapping_sub(lowest.unsigned_abs() * size);
             // SAFETY: the caller's promise: all bytes between the lowest and the highest element belong to one allocation
             // of the owner, and those that the layout reaches are initialised. No other is read.
@@ -204,7 +206,14 @@ mod tests {
         let numbers = Arc::new(vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
         // SAFETY: nobody changes the vector; from its last element back by steps of one all six are inside.
         let mut x = unsafe {
-            Tensor::from_foreign(numbers.clone(), numbers[5..].as_ptr().cast(), [2, 3], &[-3, -1], DType::F32, Device::Cpu)?
+            Tensor::from_foreign(
+                numbers.clone(),
+                numbers[5..].as_ptr().cast(),
+                [2, 3],
+                &[-3, -1],
+                DType::F32,
+                Device::Cpu,
+            )?
         };
         assert_eq!(x.to_vec::<f32>()?, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
         x.add_(1.0)?;
