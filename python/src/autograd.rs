@@ -1,4 +1,6 @@
 //! Recording and differentiating: modes, passes, hooks, transforms, tapes and functions of the user's.
+// What Python passes to a function is the function's own.
+#![allow(clippy::needless_pass_by_value)]
 
 use crate::error::{self, OrRaise, carry};
 use crate::tensor::{PyTensor, expect};

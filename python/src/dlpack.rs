@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -339,25 +340,54 @@ unsafe impl Send for Import {}
 // SAFETY: as above.
 unsafe impl Sync for Import {}
 
+/// Memory that is to be given back. The last tensor over it may go on a thread that holds the lock of a variable and not the
+/// interpreter, which the other library's function may wait for: so it is called later, by who has the interpreter.
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+static IS_ANY_LEFT: AtomicBool = AtomicBool::new(false);
+
+struct Left {
+    managed: *mut c_void,
+    versioned: bool,
+}
+
+// SAFETY: as for `Import`.
+unsafe impl Send for Left {}
+
 impl Drop for Import {
     fn drop(&mut self) {
-        // Python's objects behind it want the interpreter.
-        Python::attach(|_| {
-            // SAFETY: the struct was taken from its capsule, and this is the only call.
-            unsafe {
-                if self.versioned {
-                    let managed = self.managed.cast::<DLManagedTensorVersioned>();
-                    if let Some(delete) = (*managed).deleter {
-                        delete(managed);
-                    }
-                } else {
-                    let managed = self.managed.cast::<DLManagedTensor>();
-                    if let Some(delete) = (*managed).deleter {
-                        delete(managed);
-                    }
+        let left = Left { managed: self.managed, versioned: self.versioned };
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+        IS_ANY_LEFT.store(true, Ordering::Release);
+    }
+}
+
+/// Gives back what is left of other libraries' memory.
+#[inline]
+pub fn give_back(_py: Python<'_>) {
+    if IS_ANY_LEFT.load(Ordering::Relaxed) {
+        give_all_back();
+    }
+}
+
+#[cold]
+fn give_all_back() {
+    IS_ANY_LEFT.store(false, Ordering::Release);
+    let all = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+    for left in all {
+        // SAFETY: the struct was taken from its capsule, and this is the only call.
+        unsafe {
+            if left.versioned {
+                let managed = left.managed.cast::<DLManagedTensorVersioned>();
+                if let Some(delete) = (*managed).deleter {
+                    delete(managed);
+                }
+            } else {
+                let managed = left.managed.cast::<DLManagedTensor>();
+                if let Some(delete) = (*managed).deleter {
+                    delete(managed);
                 }
             }
-        });
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::{self, Fault};
 use crate::convert;
+use crate::dlpack;
 use crate::dtype::{self, PyDType, PyDevice};
 use crate::error::{self, OrRaise};
 use crate::views::{Step, View};
@@ -42,6 +43,7 @@ impl PyTensor {
     /// The same as an object.
     #[inline]
     pub fn object(py: Python<'_>, value: Tensor) -> PyResult<Py<PyTensor>> {
+        dlpack::give_back(py);
         Py::new(py, PyTensor::new(value))
     }
 

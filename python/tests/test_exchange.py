@@ -113,6 +113,24 @@ def test_numpys_functions_of_tensors_are_ours():
         np.add(a, x, out=np.zeros(2))
 
 
+def test_the_other_librarys_memory_is_given_back_without_a_deadlock():
+    import threading
+    import weakref
+
+    a = np.arange(100000.0)
+    x = ct.from_dlpack(a)
+    gone = weakref.ref(a)
+    del a
+    # The last handle goes inside of a change, while the interpreter is released and others wait for the variable.
+    threads = [threading.Thread(target=lambda: [x.add_(1), x.sum().item()]) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join(timeout=60) for t in threads]
+    assert not any(t.is_alive() for t in threads) and x[0].item() == 4
+    ct.zeros(1)
+    gc.collect()
+    assert gone() is None
+
+
 def test_memory_is_given_back():
     before = ct.memory_stats()["current"]
     for _ in range(20):

@@ -152,7 +152,7 @@ def tensor_class():
             lines.append(f"    def {name}(self, other: Any, /) -> Tensor: ...{override}")
         elif name in ("__pow__", "__ipow__", "__rpow__"):
             lines.append(f"    def {name}(self, other: Any, modulo: Any = ..., /) -> Tensor: ...")
-        elif name in OPS and hasattr(value, "__text_signature__") and not hasattr(value, "__code__"):
+        elif name in OPS and name != "to" and hasattr(value, "__text_signature__") and not hasattr(value, "__code__"):
             lines.append("    " + definition(name, OPS[name], value, True))
         elif name.endswith("_") and not name.startswith("_") and name[:-1] in OPS:
             lines.append("    " + definition(name, OPS[name[:-1]] | {"outputs": ["result"]}, value, True))
