@@ -41,6 +41,18 @@ ROWS = [
     ("gpt2_124M_bf16", "peak_GiB", False),
     ("gpt2_124M_bf16_params", "tokens_per_s", True),
     ("gpt2_124M_bf16_params", "peak_GiB", False),
+    ("resnet50_bf16", "images_per_s", True),
+    ("resnet50_bf16", "peak_GiB", False),
+    ("resnet50_bf16_params", "images_per_s", True),
+    ("resnet50_bf16_params", "peak_GiB", False),
+    ("resnet18_64px_tf32", "ms", False),
+    ("lstm_256_64x128", "ms", False),
+    ("batch_norm_f32", "ms", False),
+    ("batch_norm_bf16", "ms", False),
+    ("max_pool_bf16", "ms", False),
+    ("conv_bf16", "ms", False),
+    ("conv_1x1_bf16", "ms", False),
+    ("conv_depthwise_bf16", "ms", False),
 ]
 # Single operations: the rows of the table in `workloads/breadth.rs`.
 ROWS += [(name, "ms", False) for name in re.findall(r'\brow\(\s*"(\w+)"', (HERE.parent / "workloads" / "breadth.rs").read_text())]
@@ -67,8 +79,8 @@ def figure(lines, who, name, unit):
     if who != "cotangent" and name == "mlp_small_recorded":
         name = "mlp_small"
     # Ours has parameters in bf16 and their residuals in f32: between PyTorch's two ways, and shown beside both.
-    if who == "cotangent" and name == "gpt2_124M_bf16_params":
-        name = "gpt2_124M_bf16"
+    if who == "cotangent" and name.endswith("_bf16_params"):
+        name = name.removesuffix("_params")
     values = [line[unit] for line in lines if line["who"] == who and line["workload"] == name and unit in line]
     return statistics.median(values) if values else None
 
@@ -92,7 +104,7 @@ def table(lines):
 
         eager_ratio = ratio(eager)
         # Neither the limit nor memory nor a second row of the same workload is part of the mean.
-        if eager_ratio is not None and name not in ("copy_bw", "mlp_small_recorded", "gpt2_124M_bf16_params") and unit != "peak_GiB":
+        if eager_ratio is not None and name not in ("copy_bw", "mlp_small_recorded") and not name.endswith("_params") and unit != "peak_GiB":
             ratios.append(eager_ratio)
         if (ours, eager, compiled) == (None, None, None):
             continue
@@ -115,7 +127,7 @@ def main():
     parser.add_argument("--out", help="where the JSON lines go")
     parser.add_argument("--read", help="print the table of earlier results instead")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a minute")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these workloads; `breadth` is all single operations")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these workloads; `breadth` and `networks` are groups of single operations")
     args = parser.parse_args()
     if args.read:
         print(table([json.loads(line) for line in Path(args.read).read_text().splitlines()]))

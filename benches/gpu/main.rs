@@ -7,6 +7,7 @@ mod breadth;
 mod gpt2;
 #[path = "../workloads/networks.rs"]
 mod networks;
+mod vision;
 
 use cotangent::autograd::no_grad;
 use cotangent::nn::{Forward, LayerNorm, Linear, Module};
@@ -30,6 +31,10 @@ const WORKLOADS: &[(&str, fn() -> Result<()>)] = &[
     ("layernorm", layer_norm),
     ("attention", attention),
     ("gpt2", gpt2::train),
+    ("resnet50", vision::resnet50),
+    ("resnet18", vision::resnet18),
+    ("lstm", vision::lstm),
+    ("vision", vision::norms_and_pools),
 ];
 
 fn main() -> ExitCode {
@@ -40,7 +45,13 @@ fn main() -> ExitCode {
     }
     let mut code = ExitCode::SUCCESS;
     let mut run = |name: &str, workload: &dyn Fn() -> Result<()>| {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name || (wanted == "breadth" && is_row(name))) {
+        let group = |rows: &[breadth::Row]| rows.iter().any(|row| row.name == name);
+        let named = |wanted: &String| match wanted.as_str() {
+            "breadth" => group(breadth::ROWS),
+            "networks" => group(networks::ROWS),
+            other => other == name,
+        };
+        if wanted.is_empty() || wanted.iter().any(named) {
             if let Err(error) = workload() {
                 println!("{{\"workload\": \"{name}\", \"error\": {:?}}}", error.to_string());
                 code = ExitCode::FAILURE;
@@ -49,13 +60,11 @@ fn main() -> ExitCode {
         }
     };
     WORKLOADS.iter().for_each(|(name, workload)| run(name, workload));
-    breadth::ROWS.iter().chain(networks::ROWS).for_each(|row| run(row.name, &|| one_operation(row)));
+    breadth::ROWS.iter().for_each(|row| run(row.name, &|| one_operation(row)));
+    // PyTorch allows TF32 in convolutions unless it is told otherwise.
+    let tf32 = |row| with_matmul_precision(MatmulPrecision::Tf32, || one_operation(row));
+    networks::ROWS.iter().for_each(|row| run(row.name, &|| tf32(row)));
     code
-}
-
-/// Whether a name is that of a single operation: all of them together are called `breadth`.
-fn is_row(name: &str) -> bool {
-    breadth::ROWS.iter().chain(networks::ROWS).any(|row| row.name == name)
 }
 
 fn one_operation(row: &breadth::Row) -> Result<()> {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch on the first GPU: the workloads of `main.rs`, a JSON line each: torch_gpu.py [--compile] [names].
 
-With --compile, those that torch.compile helps. `breadth` stands for all single operations.
+With --compile, those that torch.compile helps. `breadth` and `networks` stand for groups of single operations.
 """
 import json
 import statistics
@@ -219,6 +219,89 @@ def gpt2(params="f32"):
     report(name, ms=ms, tokens_per_s=batch * length / ms * 1e3, peak_GiB=peak)
 
 
+def resnet(name, model, dtype, batch, size, params="f32"):
+    """In half precision with the channels last, and the fastest of cuDNN's algorithms: as PyTorch advises."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    half = dtype == torch.bfloat16
+    order = torch.channels_last if half else torch.contiguous_format
+    torch.backends.cudnn.benchmark = True
+    torch.set_float32_matmul_precision("high")
+    model = model.to(GPU, memory_format=order)
+    if half and params == "bf16":
+        model = model.bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, fused=True)
+    forward = torch.compile(model) if COMPILE else model
+    x = normal(batch, 3, size, size, dtype=dtype if params == "bf16" or not half else torch.float32).to(memory_format=order)
+    y = torch.randint(0, 1000, (batch,), device=GPU)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(GPU, dtype=torch.bfloat16, enabled=half and params == "f32"):
+            logits = forward(x)
+        F.cross_entropy(logits.float(), y).backward()
+        optimizer.step()
+
+    ms = milliseconds(20, step)
+    report(name, ms=ms, images_per_s=batch / ms * 1e3, peak_GiB=torch.cuda.max_memory_allocated() / 2**30)
+
+
+def resnet50():
+    import torchvision
+
+    for params, name in (("f32", "resnet50_bf16"), ("bf16", "resnet50_bf16_params")):
+        resnet(name, torchvision.models.resnet50(), torch.bfloat16, 256, 224, params)
+
+
+def resnet18():
+    import torchvision
+
+    resnet("resnet18_64px_tf32", torchvision.models.resnet18(), torch.float32, 32, 64)
+
+
+def lstm():
+    layer = nn.LSTM(256, 256).to(GPU)
+    x = normal(128, 64, 256, grad=True)
+
+    def both():
+        forget(x, *layer.parameters())
+        layer(x)[0].sum().backward()
+
+    report("lstm_256_64x128", ms=milliseconds(20, both))
+
+
+def vision():
+    def images(*shape, dtype=torch.bfloat16):
+        x = normal(*shape, dtype=dtype)
+        return x.to(memory_format=torch.channels_last) if dtype == torch.bfloat16 else x
+
+    def both_ways(name, f, leaves, g):
+        call = torch.compile(f) if COMPILE else f
+
+        def both():
+            forget(*leaves)
+            call(*leaves).backward(g)
+
+        report(name, ms=milliseconds(20, both))
+
+    for dtype, name in ((torch.float32, "batch_norm_f32"), (torch.bfloat16, "batch_norm_bf16")):
+        norm = nn.BatchNorm2d(256).to(GPU).to(dtype)
+        x, g = images(64, 256, 56, 56, dtype=dtype).requires_grad_(), images(64, 256, 56, 56, dtype=dtype)
+        both_ways(name, lambda x: norm(x), [x], g)
+    x, g = images(64, 64, 112, 112).requires_grad_(), images(64, 64, 56, 56)
+    both_ways("max_pool_bf16", lambda x: F.max_pool2d(x, 3, 2, 1), [x], g)
+    if COMPILE:
+        return
+    for name, w, padding, groups in (
+        ("conv_bf16", (256, 256, 3, 3), 1, 1),
+        ("conv_1x1_bf16", (512, 256, 1, 1), 0, 1),
+        ("conv_depthwise_bf16", (256, 1, 3, 3), 1, 256),
+    ):
+        x, w = images(64, 256, 56, 56).requires_grad_(), images(*w).requires_grad_()
+        g = images(64, w.shape[0], 56, 56)
+        both_ways(name, lambda x, w: F.conv2d(x, w, padding=padding, groups=groups), [x, w], g)
+
+
 def one_operation(name, make):
     step, work = make()
     ms = milliseconds(20, step)
@@ -233,16 +316,18 @@ def main():
     eager = {
         "copy_bw": copy_bandwidth, "matmul": matmul, "overhead": overhead, "mlp_small": mlp_small, "elementwise": elementwise,
         "xent": cross_entropy, "layernorm": layer_norm, "attention": attention, "gpt2": gpt2,
+        "resnet50": resnet50, "resnet18": resnet18, "lstm": lstm, "vision": vision,
     }  # fmt: skip
-    compiled = ("mlp_small", "elementwise", "xent", "layernorm", "gpt2")
+    compiled = ("mlp_small", "elementwise", "xent", "layernorm", "gpt2", "resnet50", "resnet18", "vision")
     for name, workload in eager.items():
         if (not NAMES or name in NAMES) and (not COMPILE or name in compiled):
             workload()
     if not NAMES or "gpt2" in NAMES:
         gpt2("bf16")
-    for name, make in {} if COMPILE else (breadth.rows(GPU) | networks.rows(GPU)).items():
-        if not NAMES or name in NAMES or "breadth" in NAMES:
-            one_operation(name, make)
+    for group, rows in {} if COMPILE else {"breadth": breadth.rows(GPU), "networks": networks.rows(GPU)}.items():
+        for name, make in rows.items():
+            if not NAMES or name in NAMES or group in NAMES:
+                one_operation(name, make)
 
 
 main()

@@ -81,6 +81,28 @@ pub(crate) fn is_recording(device: Device) -> bool {
     }
 }
 
+/// Whether convolutions of this dtype give results whose channels come last.
+pub(crate) fn conv_channels_last(device: Device, dtype: DType) -> bool {
+    #[cfg(feature = "cuda")]
+    return device != Device::Cpu && cuda::nn::conv::channels_last(dtype);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (device, dtype);
+        false
+    }
+}
+
+/// Whether the kernels of convolutions leave the bias to an operation of its own.
+pub(crate) fn conv_leaves_bias(device: Device) -> bool {
+    #[cfg(feature = "cuda")]
+    return device != Device::Cpu && cuda::nn::conv::leaves_bias();
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
 /// Refuses what the CPU's kernels cannot reach.
 pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>) -> Result<()> {
     let missing = |device| Err(err!(Device, op, "there is no kernel for this on {device}"));

@@ -56,6 +56,33 @@ impl Layout {
         Layout { shape, strides, offset, numel, contiguous }
     }
 
+    /// The layout of a shape of at least two dimensions in which the second, that of channels, comes last: their elements lie side by
+    /// side.
+    pub fn channels_last(shape: &Shape) -> Layout {
+        let mut strides = contiguous_strides(shape);
+        let mut step = shape[1].max(1) as isize;
+        strides[1] = 1;
+        for dim in (2..shape.len()).rev().chain([0]) {
+            strides[dim] = step;
+            step *= shape[dim].max(1) as isize;
+        }
+        Layout::new(shape.clone(), strides, 0)
+    }
+
+    /// Whether the elements lie as [`channels_last`](Self::channels_last) has them, wherever they begin, and not in row-major order,
+    /// too.
+    pub fn is_channels_last(&self) -> bool {
+        if self.contiguous || self.rank() < 3 || self.strides[1] != 1 {
+            return false;
+        }
+        let mut step = self.shape[1] as isize;
+        (2..self.rank()).rev().chain([0]).all(|dim| {
+            let fits = self.shape[dim] == 1 || self.strides[dim] == step;
+            step *= self.shape[dim] as isize;
+            fits
+        })
+    }
+
     #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape

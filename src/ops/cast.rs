@@ -42,7 +42,14 @@ impl Tensor {
         if self.dtype().is_complex() || dtype.is_complex() {
             return complex_cast(self, dtype);
         }
-        let out = self.copied_as("to_dtype", dtype)?;
+        let out = if self.keeps_channels_last() {
+            let shape = self.layout().shape().clone();
+            Tensor::build_ordered("to_dtype", shape, true, dtype, self.device(), |out| {
+                backend::copy("to_dtype", self.as_view()?, out)
+            })?
+        } else {
+            self.copied_as("to_dtype", dtype)?
+        };
         if !dtype.is_float() {
             return Ok(out.record_barrier("to_dtype", &[self]));
         }
@@ -169,6 +176,11 @@ impl Tensor {
         }
         #[cfg(not(feature = "cuda"))]
         Err(backend::no_cuda("pin_memory", 0))
+    }
+
+    /// Whether what is computed of each element by itself has the channels last, as this has them. On the CPU it never has.
+    pub(crate) fn keeps_channels_last(&self) -> bool {
+        self.device() != Device::Cpu && !self.is_batched() && self.layout().is_channels_last()
     }
 
     /// A contiguous copy outside the graph.

@@ -8,6 +8,7 @@ mod kernels;
 
 use super::elementwise::common_dtype;
 use super::ops;
+use super::precision::{MatmulPrecision, matmul_precision};
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
 use super::{Arg, ArgKind, FromArg};
@@ -157,6 +158,10 @@ impl Tensor {
     /// The sum of products of a weight `[out channels, in channels / groups, height, width]` with each window of an image
     /// `[batch, in channels, height, width]`, or of one without a batch. The bias, stride, padding, dilation and groups are
     /// options.
+    ///
+    /// On a GPU results of half precision may lie in memory with the channels last, which is faster: then
+    /// [`is_contiguous`](Self::is_contiguous) is false, and where a [`view`](Self::view) is refused [`reshape`](Self::reshape) and
+    /// [`flatten`](Self::flatten) are not. [`MatmulPrecision::Tf32`](crate::MatmulPrecision::Tf32) holds for convolutions of `f32`, too.
     ///
     /// ```
     /// # use cotangent::{ConvOptions, Tensor, s};
@@ -396,6 +401,7 @@ fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &
         stride,
         pad,
         dilation,
+        tf32: matmul_precision() == MatmulPrecision::Tf32,
     };
     all.finish(forward(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
 }
@@ -451,6 +457,7 @@ fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &C
         stride,
         pad,
         dilation,
+        tf32: matmul_precision() == MatmulPrecision::Tf32,
     };
     all.finish(input_gradient(op, &all.x, &all.weight, all.bias.as_ref(), &conv)?)
 }

@@ -29,6 +29,22 @@ pub(crate) fn map_alike(
         return map_batched(op, call, compute, inputs, shape, dtype);
     }
     debug_assert!(inputs.iter().all(|input| input.layout().shape() == shape));
+    if has_channels_last(inputs, shape) {
+        return map_channels_last(op, call, compute, inputs, shape, dtype);
+    }
+    map_alike_in_order(op, call, compute, inputs, dtype)
+}
+
+/// As [`map_alike`], with the elements of the result in row-major order.
+#[inline]
+fn map_alike_in_order(
+    op: &'static str,
+    call: FormulaCall<'_>,
+    compute: DType,
+    inputs: &[&Tensor],
+    dtype: DType,
+) -> Result<Tensor> {
+    let shape = inputs[0].layout().shape();
     if defers(op, call.0, compute, inputs, inputs[0].numel())? {
         return defer(op, call, compute, inputs, shape, dtype);
     }
@@ -61,6 +77,9 @@ pub(crate) fn map(
     if inputs.iter().all(|input| input.layout().shape() == shape) {
         return map_alike(op, call, compute, inputs, dtype);
     }
+    if has_channels_last(inputs, shape) {
+        return map_channels_last(op, call, compute, inputs, shape, dtype);
+    }
     if defers(op, call.0, compute, inputs, shape.numel())? {
         return defer(op, call, compute, inputs, shape, dtype);
     }
@@ -71,6 +90,33 @@ pub(crate) fn map(
         let views = views.map(|(input, layout)| backend::View { layout, ..input.materialized_view() });
         backend::map(op, call, compute, &views.collect::<SmallVec<[_; 3]>>(), out)
     })
+}
+
+/// Whether an input of the result's shape, on a GPU, has its channels last.
+#[inline]
+fn has_channels_last(inputs: &[&Tensor], shape: &Shape) -> bool {
+    inputs[0].device() != Device::Cpu
+        && inputs.iter().any(|input| input.layout().shape() == shape && input.keeps_channels_last())
+}
+
+/// As [`map`], with the channels of the result last: there all dimensions are taken in that order, in which the elements are contiguous.
+#[cold]
+fn map_channels_last(
+    op: &'static str,
+    call: FormulaCall<'_>,
+    compute: DType,
+    inputs: &[&Tensor],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Tensor> {
+    let order: SmallVec<[isize; 5]> = std::iter::once(0).chain(2..shape.len() as isize).chain([1]).collect();
+    let moved = |input: &&Tensor| Ok(input.with_layout(input.layout().broadcast_to(shape).permute(op, &order)?));
+    let moved = inputs.iter().map(moved).collect::<Result<SmallVec<[Tensor; 3]>>>()?;
+    let result = map_alike_in_order(op, call, compute, &moved.iter().collect::<SmallVec<[&Tensor; 3]>>(), dtype)?;
+    if !may_defer(inputs) {
+        result.compute()?;
+    }
+    Ok(Tensor::from_parts(result.storage().clone(), Layout::channels_last(shape), dtype))
 }
 
 /// As [`map`], for all examples of a `vmap` at once: these come before the dimensions of the shape.

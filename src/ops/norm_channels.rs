@@ -4,15 +4,18 @@ mod norm;
 mod rows;
 
 use super::elementwise::common_dtype;
+use super::map::map;
 use super::ops;
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Formula;
 use crate::error::bail;
 use crate::options::options;
-use crate::{DType, Result, Shape, Tensor};
+use crate::{DType, Device, Result, Scalar, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
+use std::sync::LazyLock;
 use norm::{Computed, Norm};
 
 options! {
@@ -146,6 +149,9 @@ options! {
     }
 }
 
+/// Some of the old and some of the new: one step of a chain, where a cast to another dtype would be a pass of its own.
+static MOVED: LazyLock<Formula> = LazyLock::new(|| Formula::new("moved", 2, 2, |x, p| x[0] * p[0] + x[1] * p[1]));
+
 /// The number of channels, which are the second dimension.
 fn channels(op: &'static str, x: &Tensor, least: usize) -> Result<usize> {
     float_only(op, x)?;
@@ -275,8 +281,12 @@ impl Tensor {
         let Computed { y, mean, var, dtype, wide } = norm.compute(x, weight, bias)?;
         let sampled = each as f64 / (each as f64 - 1.0);
         let moved = |old: &Tensor, new: &Tensor, factor: f64| {
-            let new = new.reshape([count])?.mul(momentum * factor)?;
-            old.detach().mul(1.0 - momentum)?.add(&new)?.to_dtype(old.dtype())
+            let new = new.reshape([count])?;
+            if old.device() != Device::Cpu && compute_dtype(old.dtype()) == new.dtype() {
+                let (old, shares) = (old.detach(), [Scalar::F64(1.0 - momentum), Scalar::F64(momentum * factor)]);
+                return map(OP, (&*MOVED, &shares), new.dtype(), &[&old, &new], old.layout().shape(), old.dtype());
+            }
+            old.detach().mul(1.0 - momentum)?.add(&new.mul(momentum * factor)?)?.to_dtype(old.dtype())
         };
         let Some(mean) = mean else { bail!(Value, OP, "there is no mean") };
         let all = [y.to_dtype(dtype)?, moved(running_mean, &mean, 1.0)?, moved(running_var, &var, sampled)?];
@@ -287,14 +297,8 @@ impl Tensor {
             let (weight, bias) = (weight.map(|weight| save.save(weight)), bias.map(|bias| bias.layout().shape().clone()));
             let shapes: SmallVec<[Shape; 5]> = inputs.iter().map(|x| x.layout().shape().clone()).collect();
             move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
-                let x = x.to_dtype(wide)?;
-                let (mean, var) = if is_grad_enabled() { norm.stats(&x)? } else { (Some(mean.clone()), var.clone()) };
-                let weight = weight.as_ref().map(|weight| weight.to_dtype(wide)).transpose()?;
                 let mut grads: Grads = match &cotangents[0] {
-                    Some(g) => {
-                        let g = g.to_dtype(wide)?;
-                        norm.grads(ctx, &x, &g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref())?
-                    }
+                    Some(g) => norm.grads(ctx, &x, g, (Some(&mean), &var), weight.as_ref(), bias.as_ref(), wide)?,
                     None => smallvec![None; 1 + usize::from(weight.is_some()) + usize::from(bias.is_some())],
                 };
                 // What the statistics take from the elements.
@@ -304,8 +308,11 @@ impl Tensor {
                     let part = wide_as(g, share)?.expand(x.shape())?;
                     grads[0] = Some(grads[0].take().map_or(Ok(part.clone()), |sum| sum.add(&part))?);
                 }
-                if let (Some(g), Some(mean)) = (cotangents[2].as_ref().filter(|_| ctx.needs(0)), &mean) {
-                    let part = x.sub(mean)?.mul(&wide_as(g, 2.0 * share * sampled)?)?;
+                if let Some(g) = cotangents[2].as_ref().filter(|_| ctx.needs(0)) {
+                    let x = x.to_dtype(wide)?;
+                    let mean = if is_grad_enabled() { norm.stats(&x)?.0 } else { Some(mean.clone()) };
+                    let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(&mean))?;
+                    let part = centred.mul(&wide_as(g, 2.0 * share * sampled)?)?;
                     grads[0] = Some(grads[0].take().map_or(Ok(part.clone()), |sum| sum.add(&part))?);
                 }
                 for g in &cotangents[1..] {

@@ -13,7 +13,7 @@ use crate::backend::spec::Windows;
 use crate::error::bail;
 use crate::layout::Layout;
 use crate::options::options;
-use crate::{DType, Result, Shape, Sizes, Tensor};
+use crate::{DType, Device, Result, Shape, Sizes, Tensor};
 use smallvec::smallvec;
 
 options! {
@@ -284,6 +284,16 @@ fn planes(op: &'static str, layout: &Layout, rank: usize) -> Result<Layout> {
     if layout.rank() == rank + 1 { five(op, &layout.unsqueeze(op, 0)?) } else { five(op, layout) }
 }
 
+/// What a kernel reads: elements of the compute dtype or, on a GPU, those that there are.
+fn operand(x: &Tensor) -> Result<Tensor> {
+    if x.device() == Device::Cpu { x.detach().to_dtype(compute_dtype(x.dtype())) } else { Ok(x.detach()) }
+}
+
+/// Whether the channels of what is made of an image come last: where those of the image do.
+fn channels_last(x: &Tensor, rank: usize) -> bool {
+    x.rank() == rank + 2 && x.keeps_channels_last()
+}
+
 fn with_windows(shape: &[usize], windows: &[Windows; 3], rank: usize) -> Shape {
     let lead = shape[..shape.len() - rank].iter().copied();
     lead.chain(windows[3 - rank..].iter().map(|windows| windows.count)).collect()
@@ -320,11 +330,11 @@ impl Pool {
         if windows.iter().any(Windows::may_be_empty) {
             bail!(Shape, op, "a window may have no element of shape {:?}, and no largest one", x.shape());
         }
-        let wide = x.detach().to_dtype(compute_dtype(x.dtype()))?;
-        let shape = with_windows(x.shape(), &windows, rank);
+        let wide = operand(x)?;
+        let (shape, last) = (with_windows(x.shape(), &windows, rank), channels_last(x, rank));
         let at = if indexed { shape.clone() } else { [0].into() };
-        let mut indices = Tensor::empty(op, at, DType::I64, x.device())?;
-        let values = Tensor::build(op, shape, wide.dtype(), x.device(), |out| {
+        let mut indices = Tensor::build_ordered(op, at, last && indexed, DType::I64, x.device(), |_| Ok(()))?;
+        let values = Tensor::build_ordered(op, shape, last, wide.dtype(), x.device(), |out| {
             let (lx, ly) = (planes(op, wide.layout(), rank)?, planes(op, out.layout, rank)?);
             let (x, mut at) = (wide.as_view_with(&lx)?, indices.as_view_mut(op)?);
             let mut out = out.part(&ly);
@@ -337,27 +347,27 @@ impl Pool {
     #[track_caller]
     pub fn both(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let (values, indices) = self.compute(x, true)?;
-        let (at, shape) = (indices.clone(), x.layout().shape().clone());
+        let (at, to) = (indices.clone(), (x.layout().shape().clone(), channels_last(x, self.rank)));
         let Pool { op, rank, windows } = *self;
         let [values, indices] = Tensor::record_joint([values, indices], op, &[x], |save| {
             let at = save.save(&at);
             move |_: &BackwardContext, cotangents: &[Option<Tensor>]| {
                 let Some(Some(g)) = cotangents.first() else { return Ok(smallvec![None]) };
-                Ok(smallvec![Some(at_largest(op, rank, g, &at, &shape, &windows)?)])
+                Ok(smallvec![Some(at_largest(op, rank, g, &at, &to, &windows)?)])
             }
         })?;
         Ok((values, indices))
     }
 }
 
-/// Each element of `g` where its index says, and zeros elsewhere.
+/// Each element of `g` where its index says, and zeros elsewhere; of a shape, with the channels last or not.
 #[track_caller]
 fn at_largest(
     op: &'static str,
     rank: usize,
     g: &Tensor,
     indices: &Tensor,
-    shape: &Shape,
+    (shape, last): &(Shape, bool),
     windows: &[Windows; 3],
 ) -> Result<Tensor> {
     let lead = shape.len() - rank;
@@ -366,10 +376,10 @@ fn at_largest(
         let zeros = Tensor::zeros_with(&flat, (g.dtype(), g.device()))?;
         return zeros.scatter_add(-1, &indices.flatten(lead, -1)?, &g.flatten(lead, -1)?)?.reshape(shape);
     }
-    let wide = g.detach().to_dtype(compute_dtype(g.dtype()))?.contiguous()?;
+    let wide = if g.device() == Device::Cpu { operand(g)?.contiguous()? } else { operand(g)? };
     let to = indices.clone();
     let windows = windows.map(|windows| windows.inverse());
-    let x = Tensor::build(op, shape.clone(), wide.dtype(), g.device(), |out| {
+    let x = Tensor::build_ordered(op, shape.clone(), *last, wide.dtype(), g.device(), |out| {
         let [lg, li, lx] = [wide.layout(), indices.layout(), out.layout].map(|layout| planes(op, layout, rank));
         let (lg, li, lx) = (lg?, li?, lx?);
         let (g, indices) = (wide.as_view_with(&lg)?, indices.as_view_with(&li)?);
@@ -394,6 +404,19 @@ pub(super) fn window_sums(
     windows: &[Windows; 3],
     divisor: f64,
 ) -> Result<Tensor> {
+    sums_in_order(op, rank, x, windows, divisor, channels_last(x, rank))
+}
+
+/// As [`window_sums`], with the channels of the result last or not.
+#[track_caller]
+fn sums_in_order(
+    op: &'static str,
+    rank: usize,
+    x: &Tensor,
+    windows: &[Windows; 3],
+    divisor: f64,
+    last: bool,
+) -> Result<Tensor> {
     if x.is_batched() {
         // All leading dimensions are alike, and one is enough for them.
         let shape = with_windows(x.shape(), windows, rank);
@@ -407,16 +430,16 @@ pub(super) fn window_sums(
             return y?.reshape(&shape);
         }
     }
-    let wide = x.detach().to_dtype(compute_dtype(x.dtype()))?;
-    let y = Tensor::build(op, with_windows(x.shape(), windows, rank), wide.dtype(), x.device(), |out| {
+    let wide = operand(x)?;
+    let y = Tensor::build_ordered(op, with_windows(x.shape(), windows, rank), last, wide.dtype(), x.device(), |out| {
         let (lx, ly) = (planes(op, wide.layout(), rank)?, planes(op, out.layout, rank)?);
         let x = wide.as_view_with(&lx)?;
         let mut out = out.part(&ly);
         kernel!("avg_pool" on [x, out]: nn::pool::sum(x, windows, divisor, &mut out))
     })?;
-    let inverse = windows.map(|windows| windows.inverse());
+    let (inverse, last) = (windows.map(|windows| windows.inverse()), channels_last(x, rank));
     y.to_dtype(x.dtype())?.record(op, &[x], |_| {
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(window_sums(op, rank, g, &inverse, divisor)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(sums_in_order(op, rank, g, &inverse, divisor, last)?)])
     })
 }
 

@@ -1,6 +1,8 @@
 //! Recurrent networks of several layers, and their cells.
 
 mod direction;
+#[cfg(feature = "cuda")]
+mod on_gpu;
 
 use super::ops;
 use super::reduce::float_only;

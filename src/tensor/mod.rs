@@ -408,6 +408,24 @@ impl Tensor {
         Ok(tensor)
     }
 
+    /// As [`build`](Self::build), with the channels, the second dimension, last in memory if so asked.
+    pub(crate) fn build_ordered(
+        op: &'static str,
+        shape: Shape,
+        channels_last: bool,
+        dtype: DType,
+        device: Device,
+        fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
+    ) -> Result<Tensor> {
+        if !channels_last {
+            return Tensor::build(op, shape, dtype, device, fill);
+        }
+        let storage = Storage::new(op, device, checked_bytes(op, &shape, dtype.size())?)?;
+        let mut tensor = Tensor::from_parts(storage, Layout::channels_last(&shape), dtype);
+        fill(&mut tensor.own_view_mut(op)?)?;
+        Ok(tensor)
+    }
+
     /// A tensor over a storage whose layout was checked against it (L2).
     #[inline]
     pub(crate) fn from_parts(storage: Storage, layout: Layout, dtype: DType) -> Tensor {

@@ -253,7 +253,9 @@ impl Tensor {
             *self = ADD.call(&[self, &other.detach()], &[])?;
             return Ok(());
         }
-        if self.is_pending() || other.is_pending() {
+        // What a network hands on with the channels last goes through an activation next, in the same chain.
+        let activations = self.keeps_channels_last() && other.keeps_channels_last();
+        if activations || self.is_pending() || other.is_pending() {
             // Part of the chain that is under way, instead of passes of their own.
             let dtype = self.dtype();
             *self = map_alike("backward", (ADD.formula(), &[]), dtype, &[self, &other], dtype)?;

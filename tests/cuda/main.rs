@@ -6,6 +6,7 @@ mod kernels;
 mod large;
 mod linalg;
 mod loader;
+mod networks;
 mod order;
 mod streams;
 mod training;

@@ -2,7 +2,7 @@
 
 use super::elementwise::random;
 use super::linalg::{decompose, matmul};
-use super::nn::{attention, conv, optim, pool, rows};
+use super::nn::{attention, channels, conv, lstm, optim, pool, rows};
 use super::{index, reduce};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::source::{Array, Compute, Input, Line, Program, opening};
@@ -79,6 +79,8 @@ fn every_written_kernel_compiles() -> Result<()> {
     .flatten()
     .chain(attention::sources())
     .chain(conv::sources())
+    .chain(channels::sources())
+    .chain(lstm::sources())
     .chain(pool::sources())
     .chain(rules().into_iter().flat_map(|(rule, slots)| optim::sources(&rule, slots)))
     .collect();

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// `output[o] = Σ_k weight[k] · input[o · stride + k · dilation - pad]`, where there is none, 0.
 ///
 /// The padding after the last element follows from the size of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conv {
     pub batch: usize,
     pub groups: usize,
@@ -20,6 +20,8 @@ pub(crate) struct Conv {
     pub stride: [usize; 3],
     pub pad: [usize; 3],
     pub dilation: [usize; 3],
+    /// Whether operands of f32 may be rounded to TF32, where a GPU multiplies these faster.
+    pub tf32: bool,
 }
 
 impl Conv {
@@ -104,6 +106,7 @@ mod tests {
                 stride: three(stride),
                 pad: [0, 0, pad],
                 dilation: three(dilation),
+                tf32: false,
             };
             let pairs = |phase: &Phase, limit: usize| {
                 let mut all = Vec::new();

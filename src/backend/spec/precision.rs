@@ -1,7 +1,7 @@
 //! How exactly matrices are multiplied.
 
 /// What products of `f32` matrices, by [`matmul`](crate::Tensor::matmul) and [`linear`](crate::Tensor::linear), may be
-/// computed in.
+/// computed in, and convolutions on a GPU.
 ///
 /// ```
 /// use cotangent::{MatmulPrecision, matmul_precision, with_matmul_precision};

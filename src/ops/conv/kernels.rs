@@ -1,6 +1,7 @@
 //! The three kernels with their derivatives, each of which is made of the other two, and what they do inside of a `vmap`.
 
 use crate::autograd::{BackwardContext, Grads};
+use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Conv;
@@ -29,6 +30,12 @@ fn wide_bias(bias: Option<&Tensor>) -> Result<Option<Tensor>> {
     bias.map(|bias| bias.detach().to_dtype(compute_dtype(bias.dtype()))?.contiguous()).transpose()
 }
 
+/// The bias that a device's kernels add, or the one that is added to what they give, outside the graph: then it is part of the chain that
+/// follows.
+fn bias_of(device: Device, bias: Option<&Tensor>) -> (Option<&Tensor>, Option<Tensor>) {
+    if backend::conv_leaves_bias(device) { (None, bias.map(Tensor::detach)) } else { (bias, None) }
+}
+
 /// An operand whose rows lie side by side, as the CPU's kernels read them fastest.
 fn in_rows(x: &Tensor) -> Result<Tensor> {
     let x = x.detach();
@@ -45,15 +52,19 @@ pub(super) fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Te
     }
     let (rank, conv) = (x.rank() - 2, *conv);
     let to = shape([conv.batch, conv.groups * conv.c_out], conv.output, rank);
-    let (rows, weight, wide) = (in_rows(x)?, w.detach().contiguous()?, wide_bias(bias)?);
-    let y = Tensor::build(op, to, x.dtype(), x.device(), |out| {
+    let (rows, weight) = (in_rows(x)?, w.detach().contiguous()?);
+    let (inside, behind) = bias_of(x.device(), bias);
+    let wide = wide_bias(inside)?;
+    // As the device's kernels are fast.
+    let last = backend::conv_channels_last(x.device(), x.dtype());
+    let y = Tensor::build_ordered(op, to, last, x.dtype(), x.device(), |out| {
         let [lx, lw, ly] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
         let (lx, lw, ly) = (lx?, lw?, ly?);
         let (x, w, bias) = (rows.as_view_with(&lx)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
         let mut out = out.part(&ly);
         kernel!("convolution" on [x, w, out]: nn::conv::forward(x, w, bias, &conv, &mut out))
     })?;
-    y.record(op, &inputs, |save| {
+    with_bias(y, behind.as_ref())?.record(op, &inputs, |save| {
         let (x, w, biased) = (save.save_for(1, x), save.save_for(0, w), bias.is_some());
         move |ctx: &BackwardContext, g: &Tensor| {
             let mut grads: Grads = smallvec![
@@ -78,15 +89,18 @@ pub(super) fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Opt
     }
     let (rank, conv) = (g.rank() - 2, *conv);
     let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, rank);
-    let (rows, weight, wide) = (in_rows(g)?, w.detach().contiguous()?, wide_bias(bias)?);
-    let x = Tensor::build(op, to, g.dtype(), g.device(), |out| {
+    let (rows, weight) = (in_rows(g)?, w.detach().contiguous()?);
+    let (inside, behind) = bias_of(g.device(), bias);
+    let wide = wide_bias(inside)?;
+    let last = backend::conv_channels_last(g.device(), g.dtype());
+    let x = Tensor::build_ordered(op, to, last, g.dtype(), g.device(), |out| {
         let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
         let (lg, lw, lx) = (lg?, lw?, lx?);
         let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
         let mut out = out.part(&lx);
         kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, &conv, &mut out))
     })?;
-    x.record(op, &inputs, |save| {
+    with_bias(x, behind.as_ref())?.record(op, &inputs, |save| {
         let (g, w, biased) = (save.save_for(1, g), save.save_for(0, w), bias.is_some());
         move |ctx: &BackwardContext, gx: &Tensor| {
             let mut grads: Grads = smallvec![

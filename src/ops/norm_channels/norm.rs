@@ -1,5 +1,8 @@
 //! A norm over some dimensions with one rule for its gradients.
 
+#[cfg(feature = "cuda")]
+mod on_gpu;
+
 use super::rows::Rows;
 use crate::ops::elementwise::common_dtype;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
@@ -69,11 +72,7 @@ impl Norm {
             let (x, weight) = (save.save(x), weight.map(|weight| save.save(weight)));
             let bias = bias.map(|bias| bias.layout().shape().clone());
             move |ctx: &BackwardContext, g: &Tensor| {
-                let (x, g) = (x.to_dtype(wide)?, g.to_dtype(wide)?);
-                let weight = weight.as_ref().map(|weight| weight.to_dtype(wide)).transpose()?;
-                // The statistics as functions of the elements, where someone asks for the derivative of this.
-                let (mean, var) = if is_grad_enabled() { self.stats(&x)? } else { (mean.clone(), var.clone()) };
-                self.grads(ctx, &x, &g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref())
+                self.grads(ctx, &x, g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref(), wide)
             }
         })
     }
@@ -85,6 +84,10 @@ impl Norm {
             dtype = common_dtype(self.op, dtype, t.dtype())?;
         }
         let wide = compute_dtype(dtype);
+        #[cfg(feature = "cuda")]
+        if let Some((y, mean, var)) = self.on_gpu(x, [weight, bias], dtype)? {
+            return Ok(Computed { y, mean: Some(mean), var, dtype, wide });
+        }
         let plain = |t: &Tensor| t.detach().to_dtype(wide);
         let (mean, var) = self.stats(&plain(x)?)?;
         let affine = [weight.map(plain).transpose()?, bias.map(plain).transpose()?];
@@ -92,6 +95,7 @@ impl Norm {
         Ok(Computed { y, mean, var, dtype, wide })
     }
 
+    /// The cotangents of the elements, of the weight if there is one, and of the bias of a shape if there is one, from that of the result.
     pub(super) fn grads(
         &self,
         ctx: &BackwardContext,
@@ -100,7 +104,18 @@ impl Norm {
         (mean, var): (Option<&Tensor>, &Tensor),
         weight: Option<&Tensor>,
         bias: Option<&Shape>,
+        wide: DType,
     ) -> Result<Grads> {
+        #[cfg(feature = "cuda")]
+        if let Some(grads) = self.grads_on_gpu(ctx, x, g, (mean, var), weight, bias)? {
+            return Ok(grads);
+        }
+        let (x, g) = (&x.to_dtype(wide)?, &g.to_dtype(wide)?);
+        let weight = weight.map(|weight| weight.to_dtype(wide)).transpose()?;
+        let weight = weight.as_ref();
+        // The statistics as functions of the elements, where someone asks for the derivative of this.
+        let (mean, var) = if is_grad_enabled() { self.stats(x)? } else { (mean.cloned(), var.clone()) };
+        let (mean, var) = (mean.as_ref(), &var);
         let scale = self.scale(var)?;
         let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(mean))?;
         let normalised = centred.mul(&scale)?;

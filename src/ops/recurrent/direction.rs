@@ -204,6 +204,10 @@ impl Direction {
         let (detached, inputs) = (self.map(Tensor::detach), self.operands());
         // Without a backward pass nobody asks for what the steps have computed on their way.
         let keep = is_grad_enabled() && inputs.iter().any(|x| x.requires_grad());
+        #[cfg(feature = "cuda")]
+        if let Some((output, last, steps)) = no_grad(|| detached.run_on_gpu(keep))? {
+            return self.recorded(output, last, move |saved, ctx, g| saved.pull_on_gpu(ctx, &steps, g));
+        }
         let (mut steps, mut outputs) = (Vec::new(), Vec::new());
         let last = no_grad(|| {
             detached.walk(|at, step| {
@@ -219,12 +223,26 @@ impl Direction {
         }
         let output = no_grad(|| Tensor::stack(&outputs, 0))?;
         drop(outputs);
+        self.recorded(output, last, move |saved, ctx, g| {
+            if steps.is_empty() { saved.pull(ctx, &saved.steps()?, g) } else { saved.pull(ctx, &steps, g) }
+        })
+    }
+
+    /// The results as a node whose rule, where nobody differentiates it in turn, is `pull`.
+    #[track_caller]
+    fn recorded(
+        &self,
+        output: Tensor,
+        last: State,
+        pull: impl Fn(&Direction, &BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync + 'static,
+    ) -> Result<(Tensor, State)> {
+        let inputs = self.operands();
         let outputs: Vec<Tensor> = [Some(output), Some(last.hidden), last.cell].into_iter().flatten().collect();
         let outputs = Tensor::record_all(outputs, self.cell.name(), &inputs, |save| {
             let saved = self.map(|x| save.save(x));
             move |ctx: &BackwardContext, g: &[Option<Tensor>]| {
                 // A pass that is differentiated in turn needs the states as functions of the inputs.
-                if is_grad_enabled() || steps.is_empty() { saved.pull(ctx, &saved.steps()?, g) } else { saved.pull(ctx, &steps, g) }
+                if is_grad_enabled() { saved.pull(ctx, &saved.steps()?, g) } else { pull(&saved, ctx, g) }
             }
         })?;
         let mut outputs = outputs.into_iter();
@@ -234,7 +252,7 @@ impl Direction {
         }
     }
 
-    fn operands(&self) -> Vec<&Tensor> {
+    pub(super) fn operands(&self) -> Vec<&Tensor> {
         let optional = [&self.first.cell, &self.bias, &self.projection];
         let mut all = vec![&self.inputs, &self.first.hidden, &self.weight];
         all.extend(optional.into_iter().flatten());
@@ -255,7 +273,7 @@ impl Direction {
     }
 
     /// The places of the steps in the order in which they are taken.
-    fn order(&self) -> Vec<usize> {
+    pub(super) fn order(&self) -> Vec<usize> {
         let count = self.inputs.shape()[0];
         if self.reverse { (0..count).rev().collect() } else { (0..count).collect() }
     }

@@ -74,13 +74,29 @@ fn known<'a>(reads: &mut Vec<View<'a>>, view: &View<'a>) -> usize {
     })
 }
 
+/// Layouts of one shape with the dimensions in the order in which those of the first lie in memory, so that what is written next to each other
+/// is computed next to each other.
+fn by_memory<const N: usize>(op: &'static str, layouts: [&Layout; N]) -> Result<[Layout; N]> {
+    let strides = layouts[0].strides();
+    let mut order: SmallVec<[isize; 5]> = (0..strides.len() as isize).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse(strides[dim as usize].unsigned_abs()));
+    let mut moved = layouts.map(Layout::clone);
+    if !layouts[0].is_contiguous() {
+        for layout in &mut moved {
+            *layout = layout.permute(op, &order)?;
+        }
+    }
+    Ok(moved)
+}
+
 /// Copies elements, casting where the dtypes differ.
 ///
 /// # Errors
 /// As for [`compute`].
 pub(crate) fn copy(op: &'static str, ordinal: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Result<()> {
-    let reads = [Place::new(from.ptr(), from.layout, from.dtype)];
-    let writes = [(Place::new(to.ptr().cast_const(), to.layout, to.dtype), 0)];
+    let [to_layout, from_layout] = by_memory(op, [to.layout, from.layout])?;
+    let reads = [Place::new(from.ptr(), &from_layout, from.dtype)];
+    let writes = [(Place::new(to.ptr().cast_const(), &to_layout, to.dtype), 0)];
     static IDENTITY: LazyLock<Formula> = LazyLock::new(|| Formula::new("copy", 1, 0, |x, _| x[0]));
     let line = Line { what: whole(&IDENTITY), dtype: to.dtype };
     run(op, ordinal, compute_dtype(from.dtype), to.layout.numel(), &reads, vec![line], &writes, &[])
@@ -134,8 +150,9 @@ pub(crate) fn zip_in_place(
     target: &mut ViewMut<'_>,
     other: View<'_>,
 ) -> Result<()> {
-    let own = || Place::new(target.ptr().cast_const(), target.layout, target.dtype);
-    let reads = [own(), Place::new(other.ptr(), other.layout, other.dtype)];
+    let [layout, other_layout] = by_memory(op, [target.layout, other.layout])?;
+    let own = || Place::new(target.ptr().cast_const(), &layout, target.dtype);
+    let reads = [own(), Place::new(other.ptr(), &other_layout, other.dtype)];
     let line = Line { what: whole(formula), dtype: target.dtype };
     run(op, ordinal, compute_dtype(target.dtype), target.layout.numel(), &reads, vec![line], &[(own(), 0)], &[])
 }
@@ -187,7 +204,8 @@ impl Place {
         let in_order = steps[rank - 1] == 1 && sizes[rank - 1].is_multiple_of(pack as u64);
         // Steps are two's complement: a multiple is one whatever its sign.
         let apart = steps[..rank - 1].iter().all(|step| step.is_multiple_of(pack as u64));
-        pack > 1 && in_order && apart && bytes <= WIDE as u64 && self.address.is_multiple_of(bytes)
+        // Two reads are still far less than one for each element, with a place of its own.
+        pack > 1 && in_order && apart && bytes <= 2 * WIDE as u64 && self.address.is_multiple_of(bytes)
     }
 }
 

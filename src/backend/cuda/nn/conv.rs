@@ -1,12 +1,16 @@
-//! Convolutions: products of matrices whose operands are gathered as they are read.
+//! Convolutions: by cuDNN, where it is found and takes the problem, else as products of matrices whose operands are gathered as they are
+//! read.
 
+use super::cudnn;
+use super::cudnn::convolution::Problem;
 use super::rows::InOrder;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
-use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::spec::Conv;
 use crate::backend::{View, ViewMut};
+use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar};
 use smallvec::SmallVec;
@@ -21,8 +25,8 @@ const FEW: usize = 8;
 const BLOCKS: usize = 512;
 
 /// What is computed, as in the source.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Kind {
     Forward,
     Input,
     Weight,
@@ -42,6 +46,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
         stride: [1, 2, 2],
         pad: [0, 1, 1],
         dilation: [1, 1, 1],
+        tf32: false,
     };
     let kinds = [Kind::Forward, Kind::Input, Kind::Weight];
     let floats = [DType::F32, DType::F64, DType::F16, DType::BF16];
@@ -136,6 +141,57 @@ pub(crate) fn weight_gradient(
     products(op, ordinal, Kind::Weight, [g, x], None, conv, out)
 }
 
+/// Whether tensors of this dtype are computed, and their results given, with the channels last: tensor cores want them so.
+pub(crate) fn channels_last(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16) && cudnn::is_present()
+}
+
+/// Whether biases are added to what the kernels give, and not by them.
+pub(crate) fn leaves_bias() -> bool {
+    cudnn::is_present()
+}
+
+/// The dimensions of a layout of five, the channels behind the places.
+fn channels_behind(op: &'static str, layout: &Layout) -> Result<Layout> {
+    layout.permute(op, &[0, 2, 3, 4, 1])
+}
+
+/// By cuDNN; `false`, and nothing has happened, if it is not there or does not do this.
+fn by_library(
+    op: &'static str,
+    ordinal: usize,
+    kind: Kind,
+    [a, b]: [View<'_>; 2],
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<bool> {
+    let channels_last = channels_last(out.dtype);
+    let order = |layout: &Layout| if channels_last { channels_behind(op, layout) } else { Ok(layout.clone()) };
+    let (la, lb, lout) = (order(a.layout)?, order(b.layout)?, order(out.layout)?);
+    let (a, b) = (View { layout: &la, ..a }, View { layout: &lb, ..b });
+    let (a, b) = (InOrder::new(op, ordinal, a)?, InOrder::new(op, ordinal, b)?);
+    let in_order = lout.is_contiguous();
+    let copy = Storage::new(op, Device::Cuda(ordinal), if in_order { 0 } else { lout.numel() * out.dtype.size() })?;
+    let y = if in_order { out.first().cast_const() } else { copy.as_ptr() };
+    let (tensors, bits) = match kind {
+        Kind::Forward => ([b.first, a.first, y], [b.first, a.first, y]),
+        Kind::Input => ([y, a.first, b.first], [b.first, a.first, y]),
+        Kind::Weight => ([b.first, y, a.first], [b.first, a.first, y]),
+    };
+    let alignment = 1 << bits.iter().fold(16, |bits, at| bits | at.addr()).trailing_zeros();
+    let problem = Problem { kind, conv: *conv, dtype: out.dtype, channels_last, alignment };
+    // SAFETY: the operands lie in the order of the problem, and so does the result, which is the caller's or a new one.
+    if !unsafe { problem.run(op, gpu(op, ordinal)?, tensors)? } {
+        return Ok(false);
+    }
+    if !in_order {
+        let from = Layout::contiguous(lout.shape().clone());
+        let from = View { storage: &copy, layout: &from, dtype: out.dtype };
+        chain::copy(op, ordinal, from, &mut out.part(&lout))?;
+    }
+    Ok(true)
+}
+
 fn products(
     op: &'static str,
     ordinal: usize,
@@ -149,6 +205,30 @@ fn products(
     if numel == 0 {
         return Ok(());
     }
+    let read = a.layout.numel() > 0 && b.layout.numel() > 0;
+    if bias.is_none() && read && by_library(op, ordinal, kind, [a, b], conv, out)? {
+        return Ok(());
+    }
+    if !out.layout.is_contiguous() {
+        let layout = Layout::contiguous(out.layout.shape().clone());
+        let mut copy = Storage::new(op, Device::Cuda(ordinal), numel * out.dtype.size())?;
+        own_kernels(op, gpu, kind, [a, b], bias, conv, &mut ViewMut::new(op, &mut copy, &layout, out.dtype)?)?;
+        return chain::copy(op, ordinal, View { storage: &copy, layout: &layout, dtype: out.dtype }, out);
+    }
+    own_kernels(op, gpu, kind, [a, b], bias, conv, out)
+}
+
+/// As [`products`], by the kernels of this library.
+fn own_kernels(
+    op: &'static str,
+    gpu: &Gpu,
+    kind: Kind,
+    [a, b]: [View<'_>; 2],
+    bias: Option<View<'_>>,
+    conv: &Conv,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let (ordinal, numel) = (gpu.ordinal, out.layout.numel());
     let count = |sizes: [usize; 3]| sizes.iter().product::<usize>();
     let (kernel, output) = (count(conv.kernel), count(conv.output));
     let (rows, columns, inner) = match kind {

@@ -1,7 +1,10 @@
 //! Fused kernels of networks and of optimisers.
 
 pub(crate) mod attention;
+pub(crate) mod channels;
 pub(crate) mod conv;
+pub(crate) mod cudnn;
+pub(crate) mod lstm;
 pub(crate) mod optim;
 pub(crate) mod pool;
 pub(crate) mod rows;

@@ -1,10 +1,12 @@
-//! The largest elements, or the sums, of windows over up to three dimensions.
+//! The largest elements, or the sums, of windows over up to three dimensions, of planes or of channels that lie side by side.
 
 use super::rows::InOrder;
-use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, WIDE};
 use crate::backend::cuda::runtime::gpu::gpu;
 use crate::backend::spec::Windows;
 use crate::backend::{View, ViewMut};
+use crate::layout::Layout;
 use crate::{DType, Result};
 use smallvec::SmallVec;
 
@@ -13,11 +15,16 @@ const FILES: &[&str] = &[include_str!("pool.cu")];
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(crate) fn sources() -> Vec<KernelSource> {
-    [DType::F32, DType::F64, DType::I64, DType::U64].map(source).into()
+    let floats = crate::backend::cuda::tests::floats().into_iter();
+    let packed = floats.map(|dtype| source(dtype, false, WIDE / dtype.size()));
+    packed
+        .chain(DType::REAL.into_iter().filter(|&dtype| dtype != DType::Bool).map(|dtype| source(dtype, true, 1)))
+        .collect()
 }
 
-fn source(dtype: DType) -> KernelSource {
-    KernelSource::new(FILES, dtype, true)
+fn source(dtype: DType, wide: bool, pack: usize) -> KernelSource {
+    let place = if wide { "long long" } else { "int" };
+    KernelSource::new(FILES, compute_dtype(dtype), wide).dtype("E", dtype).set("S", place).set("PACK", pack)
 }
 
 /// Windows as the kernel's struct.
@@ -26,7 +33,60 @@ fn words(windows: &[Windows; 3]) -> SmallVec<[u64; 24]> {
     windows.iter().flat_map(one).map(|word| word as u64).collect()
 }
 
-/// As the CPU's [`max`](crate::backend::cpu::nn::pool::max).
+/// How a kernel goes through the results.
+struct Pass {
+    /// Whether the channels come last.
+    last: bool,
+    /// Packs of channels side by side, and channels in each; both 1 where they are planes.
+    lanes: usize,
+    pack: usize,
+    /// Whether places need more than 32 bits.
+    wide: bool,
+    numel: usize,
+}
+
+impl Pass {
+    fn new(windows: &[Windows; 3], from: &Layout, out: &ViewMut<'_>) -> Pass {
+        let (channels, last) = (out.layout.shape()[1], out.layout.is_channels_last());
+        let pack = WIDE / out.dtype.size();
+        let pack = if last && channels.is_multiple_of(pack) { pack } else { 1 };
+        let most = 1 << 30;
+        let long = |w: &Windows| {
+            let ends = [w.num, w.den, w.start, w.end, w.step].into_iter().map(i64::unsigned_abs).max().unwrap_or(0);
+            let reach = (w.count as u64).saturating_mul(w.num.unsigned_abs());
+            ends >= most as u64 || reach >= most as u64
+        };
+        let wide = from.numel().max(out.layout.numel()) >= most || windows.iter().any(long);
+        let lanes = if last { channels / pack } else { 1 };
+        Pass { last, lanes, pack, wide, numel: out.layout.numel() }
+    }
+
+    /// Elements in the order of the pass, at a multiple of what is read at a time.
+    fn in_order(&self, op: &'static str, ordinal: usize, x: View<'_>) -> Result<InOrder> {
+        let layout = if self.last { x.layout.permute(op, &[0, 2, 3, 4, 1])? } else { x.layout.clone() };
+        let x = View { layout: &layout, ..x };
+        if self.pack > 1 { InOrder::aligned(op, ordinal, x) } else { InOrder::new(op, ordinal, x) }
+    }
+
+    /// # Safety
+    /// The arguments are the kernel's up to the counts, for elements in the order of the pass.
+    unsafe fn run(
+        &self,
+        op: &'static str,
+        ordinal: usize,
+        dtype: DType,
+        name: &str,
+        arguments: Arguments,
+    ) -> Result<()> {
+        let (gpu, packs) = (gpu(op, ordinal)?, self.numel / self.pack);
+        let function = source(dtype, self.wide, self.pack).function(op, gpu, name)?;
+        // SAFETY: the caller's promise.
+        unsafe { arguments.size(packs).size(self.lanes).launch(op, gpu, function, Grid::over(packs, 256, 256)) }
+    }
+}
+
+/// As the CPU's [`max`](crate::backend::cpu::nn::pool::max), of elements of any dtype. Where the values have the channels last, so have the
+/// indices.
 ///
 /// # Errors
 /// If memory runs out, or the kernel cannot be compiled or started.
@@ -38,21 +98,16 @@ pub(crate) fn max(
     values: &mut ViewMut<'_>,
     indices: Option<&mut ViewMut<'_>>,
 ) -> Result<()> {
-    let (gpu, n) = (gpu(op, ordinal)?, values.layout.numel());
-    if n == 0 {
+    let pass = Pass::new(windows, x.layout, values);
+    if pass.numel == 0 {
         return Ok(());
     }
-    let from = InOrder::new(op, ordinal, x)?;
+    let from = pass.in_order(op, ordinal, x)?;
     let indices = indices.map(|indices| indices.first().cast_const());
-    let arguments = Arguments::new()
-        .at(from.first)
-        .words(&words(windows))
-        .at(values.first().cast_const())
-        .at_or_null(indices)
-        .size(n);
-    let function = source(x.dtype).function(op, gpu, "largest")?;
-    // SAFETY: the input lies in order, windows are inside its planes, and results are contiguous.
-    unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+    let arguments =
+        Arguments::new().at(from.first).words(&words(windows)).at(values.first().cast_const()).at_or_null(indices);
+    // SAFETY: the input lies in order, windows are inside its planes, and results have no gaps.
+    unsafe { pass.run(op, ordinal, x.dtype, "largest", arguments) }
 }
 
 /// As the CPU's [`max_gradient`](crate::backend::cpu::nn::pool::max_gradient); the windows are the inverse ones.
@@ -67,19 +122,17 @@ pub(crate) fn max_gradient(
     windows: &[Windows; 3],
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let (gpu, n) = (gpu(op, ordinal)?, out.layout.numel());
-    if n == 0 {
+    let pass = Pass::new(windows, g.layout, out);
+    if pass.numel == 0 {
         return Ok(());
     }
-    let (g, indices) = (InOrder::new(op, ordinal, g)?, InOrder::new(op, ordinal, indices)?);
-    let arguments =
-        Arguments::new().at(g.first).at(indices.first).words(&words(windows)).at(out.first().cast_const()).size(n);
-    let function = source(out.dtype).function(op, gpu, "at_largest")?;
+    let (g, indices) = (pass.in_order(op, ordinal, g)?, pass.in_order(op, ordinal, indices)?);
+    let arguments = Arguments::new().at(g.first).at(indices.first).words(&words(windows)).at(out.first().cast_const());
     // SAFETY: as above; the windows of each element are inside the planes of `g`.
-    unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+    unsafe { pass.run(op, ordinal, out.dtype, "at_largest", arguments) }
 }
 
-/// As the CPU's [`sum`](crate::backend::cpu::nn::pool::sum).
+/// As the CPU's [`sum`](crate::backend::cpu::nn::pool::sum), of elements of any dtype.
 ///
 /// # Errors
 /// As for [`max`].
@@ -91,14 +144,12 @@ pub(crate) fn sum(
     divisor: f64,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
-    let (gpu, n) = (gpu(op, ordinal)?, out.layout.numel());
-    if n == 0 {
+    let pass = Pass::new(windows, x.layout, out);
+    if pass.numel == 0 {
         return Ok(());
     }
-    let from = InOrder::new(op, ordinal, x)?;
-    let arguments =
-        Arguments::new().at(from.first).words(&words(windows)).float(divisor).at(out.first().cast_const()).size(n);
-    let function = source(x.dtype).function(op, gpu, "sums")?;
+    let from = pass.in_order(op, ordinal, x)?;
+    let arguments = Arguments::new().at(from.first).words(&words(windows)).float(divisor).at(out.first().cast_const());
     // SAFETY: as above.
-    unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+    unsafe { pass.run(op, ordinal, x.dtype, "sums", arguments) }
 }

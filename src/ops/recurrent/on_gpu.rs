@@ -1,0 +1,109 @@
+//! An LSTM on a GPU: a step is its product and one kernel, and everything that can be is one product over all steps.
+
+use super::direction::{Cell, Direction, State};
+use crate::autograd::{BackwardContext, Grads};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::cuda::nn::lstm;
+use crate::{Device, Dims, Result, Tensor};
+
+const OP: &str = "lstm";
+
+/// What the steps have computed, by their places.
+pub(super) struct Steps {
+    ordinal: usize,
+    outputs: Tensor,
+    gates: Vec<Tensor>,
+    memories: Vec<Tensor>,
+}
+
+impl Direction {
+    /// The GPU whose kernels take this, if there is one: sequences of one length, without a projection.
+    fn gpu(&self) -> Option<usize> {
+        let Device::Cuda(ordinal) = self.inputs.device() else { return None };
+        let dtype = self.inputs.dtype();
+        let plain = self.cell == Cell::Lstm && self.mask.is_none() && self.projection.is_none();
+        let alike = self.operands().iter().all(|x| x.dtype() == dtype && !x.is_batched());
+        (plain && alike && dtype.is_float() && self.first.hidden.numel() > 0 && self.inputs.numel() > 0).then_some(ordinal)
+    }
+
+    /// The hidden states of all steps, the last state, and what the backward pass needs; `None` for what the kernels do not take. Outside
+    /// the graph.
+    pub(super) fn run_on_gpu(&self, keep: bool) -> Result<Option<(Tensor, State, Steps)>> {
+        let (Some(ordinal), Some(first)) = (self.gpu(), &self.first.cell) else { return Ok(None) };
+        let (shape, device, dtype) = (self.inputs.shape(), self.inputs.device(), self.inputs.dtype());
+        let (count, batch, size) = (shape[0], shape[1], shape[2] / 4);
+        let new = |columns: usize| Tensor::empty(OP, [batch, columns].into(), dtype, device);
+        let inputs = self.inputs.contiguous()?;
+        let (mut hidden, mut memory) = (self.first.hidden.contiguous()?, first.contiguous()?);
+        let (mut gates, mut memories) = (vec![None; count], vec![None; count]);
+        let outputs = Tensor::build(OP, [count, batch, size].into(), dtype, device, |out| {
+            for at in self.order() {
+                let product = hidden.linear(&self.weight, self.bias.as_ref())?;
+                let (from, to) = (inputs.layout().select(OP, 0, at as isize)?, out.layout.select(OP, 0, at as isize)?);
+                let (mut own, mut next, mut shown) = (new(4 * size)?, new(size)?, new(size)?);
+                let read = [inputs.as_view_with(&from)?, product.as_view()?, memory.as_view()?];
+                let written = [
+                    &mut own.as_view_mut(OP)?,
+                    &mut next.as_view_mut(OP)?,
+                    &mut shown.as_view_mut(OP)?,
+                    &mut out.part(&to),
+                ];
+                lstm::step(OP, ordinal, read, written)?;
+                (hidden, memory) = (shown, next.clone());
+                if keep {
+                    (gates[at], memories[at]) = (Some(own), Some(next));
+                }
+            }
+            Ok(())
+        })?;
+        let (gates, memories) = (gates.into_iter().flatten().collect(), memories.into_iter().flatten().collect());
+        let steps = Steps { ordinal, outputs: outputs.clone(), gates, memories };
+        Ok(Some((outputs, State { hidden, cell: Some(memory) }, steps)))
+    }
+
+    /// As [`pull`](Self::pull), of steps on a GPU. Outside the graph.
+    pub(super) fn pull_on_gpu(&self, ctx: &BackwardContext, steps: &Steps, g: &[Option<Tensor>]) -> Result<Grads> {
+        let (shape, device, dtype) = (self.inputs.layout().shape().clone(), self.inputs.device(), self.inputs.dtype());
+        let (count, batch) = (shape[0], shape[1]);
+        let given = |at: usize| g.get(at).cloned().flatten().map(|g| g.to_dtype(dtype)?.contiguous()).transpose();
+        let (from_outputs, first) = (given(0)?, self.first.cell.as_ref().map(Tensor::contiguous).transpose()?);
+        let Some(first) = first else { return Ok(Grads::new()) };
+        let mut hidden = given(1)?.map_or_else(|| Tensor::zeros_like(&self.first.hidden), Ok)?;
+        let kept = given(2)?.map_or_else(|| Tensor::zeros_like(&first), Ok)?;
+        // Of its own: it is changed from step to step.
+        let mut kept = kept.to_dtype(compute_dtype(dtype))?.deep_clone()?;
+        let order = self.order();
+        let sums = Tensor::build(OP, shape.clone(), dtype, device, |out| {
+            for (number, &at) in order.iter().enumerate().rev() {
+                let last = if number == 0 { &first } else { &steps.memories[order[number - 1]] };
+                let to = out.layout.select(OP, 0, at as isize)?;
+                let mut product = Tensor::empty(OP, [batch, shape[2]].into(), dtype, device)?;
+                let from = from_outputs.as_ref().map(|all| all.layout().select(OP, 0, at as isize)).transpose()?;
+                let from_output = match (&from_outputs, &from) {
+                    (Some(all), Some(from)) => Some(all.as_view_with(from)?),
+                    _ => None,
+                };
+                let read = [steps.gates[at].as_view()?, steps.memories[at].as_view()?, last.as_view()?, hidden.as_view()?];
+                let written = [&mut product.as_view_mut(OP)?, &mut out.part(&to)];
+                lstm::step_back(OP, steps.ordinal, read, from_output, &mut kept.as_view_mut(OP)?, written)?;
+                hidden = product.matmul(&self.weight)?;
+            }
+            Ok(())
+        })?;
+        let weight = || {
+            // Before each step: the states of all but the last one, and the first.
+            let begin = self.first.hidden.unsqueeze(0)?;
+            let before = if self.reverse {
+                Tensor::cat(&[&steps.outputs.narrow(0, 1, count - 1)?, &begin], 0)?
+            } else {
+                Tensor::cat(&[&begin, &steps.outputs.narrow(0, 0, count - 1)?], 0)?
+            };
+            sums.flatten(0, 1)?.t()?.matmul(&before.flatten(0, 1)?)
+        };
+        let mut grads: Grads = [Some(sums.clone()), Some(hidden), ctx.want(2, weight)?, Some(kept)].into_iter().collect();
+        if self.bias.is_some() {
+            grads.push(Some(sums.sum(Dims::from(&[0, 1][..]))?));
+        }
+        Ok(grads)
+    }
+}
