@@ -240,6 +240,20 @@ mod tests {
     }
 
     #[test]
+    fn channels_that_come_last_are_seen() -> Result<()> {
+        let last = Layout::channels_last(&[2, 3, 4, 5].into());
+        assert_eq!(last.strides(), [60, 1, 15, 3]);
+        assert!(last.is_channels_last() && last.permute("p", &[0, 2, 3, 1])?.is_contiguous());
+        assert!(!Layout::contiguous([2, 3, 4, 5].into()).is_channels_last());
+        // In either order the elements lie alike.
+        assert!(!Layout::channels_last(&[2, 3, 1, 1].into()).is_channels_last());
+        assert!(!Layout::channels_last(&[2, 1, 4, 5].into()).is_channels_last());
+        assert!(!last.slice("s", 1, &(0..2).into())?.is_channels_last(), "there are gaps");
+        assert!(Layout::contiguous([2, 4, 3].into()).permute("p", &[0, 2, 1])?.is_channels_last());
+        Ok(())
+    }
+
+    #[test]
     fn overlap_is_seen() -> Result<()> {
         let layout = Layout::contiguous([2, 3].into());
         assert!(layout.is_non_overlapping());

@@ -160,6 +160,7 @@ fn formulas_source(some: &[&'static Formula], compute: DType, dtype: DType) -> (
         wide: false,
         pack: 2,
         reads: (0..operands).map(|k| array([None, Some(0), Some(2)][k % 3])).collect(),
+        walks: (0..operands).map(|k| if k % 3 == 2 { 2 } else { k }).collect(),
         writes: (0..some.len()).map(|k| (array(None), k)).collect(),
         lines: some.iter().map(line).collect(),
         params: 8,
@@ -193,6 +194,7 @@ fn every_cast_compiles() -> Result<()> {
                     Array { dtype: from, rank: None, packed: false },
                     Array { dtype: from, rank: Some(3), packed: wide },
                 ],
+                walks: vec![0, 1],
                 lines: DType::REAL.iter().map(line).collect(),
                 writes: DType::REAL
                     .iter()

@@ -233,6 +233,7 @@ pub(crate) fn run(
         compute,
         wide: is_wide(numel),
         pack,
+        walks: walks(reads, pack),
         reads: reads.iter().map(|place| place.packed(pack)).collect(),
         lines,
         writes: writes.iter().map(|(place, line)| (place.packed(pack), *line)).collect(),
@@ -252,6 +253,13 @@ pub(crate) fn run(
     // layouts, which lie inside their storages (L2); these are held by the caller until this returns, and whoever gets
     // their memory afterwards uses it after this kernel.
     unsafe { arguments.launch(op, gpu, function, Grid::over(numel, THREADS * pack, THREADS)) }
+}
+
+/// For each of the places the first that is walked by the same steps, in packs or not.
+fn walks(reads: &[Place], pack: usize) -> Vec<usize> {
+    let alike = |a: &Place, b: &Place| a.steps == b.steps && a.packs(pack) == b.packs(pack);
+    let first = |(k, place): (usize, &Place)| reads[..k].iter().position(|other| alike(other, place)).unwrap_or(k);
+    reads.iter().enumerate().map(first).collect()
 }
 
 /// The bits of a number in the compute dtype.

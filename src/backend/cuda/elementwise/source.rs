@@ -111,6 +111,8 @@ pub(crate) struct Program {
     /// Elements that a thread takes at a time.
     pub pack: usize,
     pub reads: Vec<Array>,
+    /// For each of these the first that is walked by the same steps: its places are computed once.
+    pub walks: Vec<usize>,
     pub lines: Vec<Line>,
     /// What is written, with the lines that it comes from.
     pub writes: Vec<(Array, usize)>,
@@ -153,6 +155,8 @@ impl Program {
             let _ = write!(key, "|{} {:?} {}", array.dtype, array.rank, array.packed);
         };
         self.reads.iter().for_each(|read| array(&mut key, read));
+        // Writing to a string cannot fail.
+        let _ = write!(key, "|{:?}", self.walks);
         for Line { what, dtype } in &self.lines {
             // Writing to a string cannot fail.
             let _ = match what {
@@ -224,10 +228,11 @@ impl Program {
             let ty = name(array.dtype);
             if array.packed {
                 // The innermost dimension is a multiple of the pack, and so is all of it.
-                writeln!(
-                    text,
-                    "    const Pack<{ty}, {pack}> a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + place(i, s{k}));"
-                )?;
+                let walk = self.walks[k];
+                if walk == k {
+                    writeln!(text, "    const i64 w{k} = place(i, s{k});")?;
+                }
+                writeln!(text, "    const Pack<{ty}, {pack}> a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + w{walk});")?;
             } else if array.rank.is_none() {
                 writeln!(text, "    Pack<{ty}, {pack}> a{k};")?;
                 writeln!(text, "    if (whole_pack) a{k} = *(const Pack<{ty}, {pack}>*)(p{k} + i);")?;
@@ -240,12 +245,16 @@ impl Program {
         writeln!(text, "#pragma unroll\n    for (int j = 0; j < {pack}; ++j) {{")?;
         writeln!(text, "      const I at = i + j < n ? i + j : n - 1;")?;
         for (k, array) in self.reads.iter().enumerate() {
+            let walk = self.walks[k];
             let from = match array.rank {
                 None => format!("a{k}.x[j]"),
                 _ if array.packed => format!("a{k}.x[j]"),
                 Some(0) => format!("p{k}[0]"),
-                Some(_) => format!("p{k}[place(at, s{k})]"),
+                Some(_) => format!("p{k}[v{walk}]"),
             };
+            if matches!(array.rank, Some(1..)) && !array.packed && walk == k {
+                writeln!(text, "      const i64 v{k} = place(at, s{k});")?;
+            }
             writeln!(text, "      const T x{k} = (T)widen({from});")?;
         }
         for (k, line) in self.lines.iter().enumerate() {
