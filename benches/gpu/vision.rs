@@ -1,89 +1,12 @@
 //! Training steps of residual networks, an LSTM both ways, and norms and pools of half precision.
 
 use super::{GPU, leaf, milliseconds, normal, report};
-use cotangent::nn::{BatchNorm2d, Conv2d, ConvLayerOptions, Forward, LSTM, Linear, Module};
+use cotangent::models::{ResNet, ResNetConfig};
+use cotangent::nn::{BatchNorm2d, Forward, LSTM, Module};
 use cotangent::optim::{Optimizer, Sgd};
 use cotangent::{
     ConvOptions, DType, Generator, MatmulPrecision, MaxPoolOptions, Result, Tensor, memory, with_matmul_precision,
 };
-
-#[derive(Module)]
-struct Normed {
-    conv: Conv2d,
-    norm: BatchNorm2d,
-}
-
-impl Normed {
-    fn new(inputs: usize, outputs: usize, size: usize, stride: usize) -> Result<Normed> {
-        let options = ConvLayerOptions::new().stride(stride).padding(size / 2).bias(false);
-        Ok(Normed { conv: Conv2d::new_with(inputs, outputs, size, options)?, norm: BatchNorm2d::new(outputs)? })
-    }
-
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.norm.forward(&self.conv.forward(x)?)
-    }
-}
-
-#[derive(Module)]
-struct Block {
-    layers: Vec<Normed>,
-    shortcut: Option<Normed>,
-}
-
-impl Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let mut y = self.layers[0].forward(x)?;
-        for layer in &self.layers[1..] {
-            y = layer.forward(&y.relu()?)?;
-        }
-        match &self.shortcut {
-            None => y.add(x)?.relu(),
-            Some(shortcut) => y.add(&shortcut.forward(x)?)?.relu(),
-        }
-    }
-}
-
-#[derive(Module)]
-struct ResNet {
-    stem: Normed,
-    blocks: Vec<Block>,
-    fc: Linear,
-}
-
-impl ResNet {
-    /// With bottlenecks, as that of 50 layers, or without, as that of 18.
-    fn new(stages: [usize; 4], bottlenecks: bool) -> Result<ResNet> {
-        let (mut inputs, mut blocks) = (64, Vec::new());
-        for (stage, count) in stages.into_iter().enumerate() {
-            for number in 0..count {
-                let (planes, stride) = (64 << stage, if stage > 0 && number == 0 { 2 } else { 1 });
-                let outputs = if bottlenecks { 4 * planes } else { planes };
-                let layers = if bottlenecks {
-                    let first = Normed::new(inputs, planes, 1, 1)?;
-                    vec![first, Normed::new(planes, planes, 3, stride)?, Normed::new(planes, outputs, 1, 1)?]
-                } else {
-                    vec![Normed::new(inputs, planes, 3, stride)?, Normed::new(planes, planes, 3, 1)?]
-                };
-                let shortcut = inputs != outputs || stride > 1;
-                let shortcut = shortcut.then(|| Normed::new(inputs, outputs, 1, stride)).transpose()?;
-                blocks.push(Block { layers, shortcut });
-                inputs = outputs;
-            }
-        }
-        Ok(ResNet { stem: Normed::new(3, 64, 7, 2)?, blocks, fc: Linear::new(inputs, 1000)? })
-    }
-}
-
-impl Forward for ResNet {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.stem.forward(x)?.relu()?;
-        let mut x = x.max_pool2d_with(3, MaxPoolOptions::new().stride(2).padding(1))?;
-        for block in &self.blocks {
-            x = block.forward(&x)?;
-        }
-        self.fc.forward(&x.mean([2, 3])?)
-    }
-}
 
 fn train(name: &str, mut model: ResNet, dtype: DType, [batch, size]: [usize; 2]) -> Result<()> {
     model.to_dtype(dtype)?;
@@ -109,12 +32,12 @@ fn train(name: &str, mut model: ResNet, dtype: DType, [batch, size]: [usize; 2])
 }
 
 pub fn resnet50() -> Result<()> {
-    train("resnet50_bf16", ResNet::new([3, 4, 6, 3], true)?, DType::BF16, [256, 224])
+    train("resnet50_bf16", ResNet::new(&ResNetConfig::resnet50())?, DType::BF16, [256, 224])
 }
 
 /// With TF32, as PyTorch has convolutions unless it is told otherwise.
 pub fn resnet18() -> Result<()> {
-    let step = || train("resnet18_64px_tf32", ResNet::new([2, 2, 2, 2], false)?, DType::F32, [32, 64]);
+    let step = || train("resnet18_64px_tf32", ResNet::new(&ResNetConfig::resnet18())?, DType::F32, [32, 64]);
     with_matmul_precision(MatmulPrecision::Tf32, step)
 }
 

@@ -78,11 +78,8 @@ impl Norm {
             let bias = bias.map(|bias| bias.layout().shape().clone());
             move |ctx: &BackwardContext, g: &Tensor| {
                 if is_grad_enabled() {
-                    // The statistics as functions of the elements.
-                    let (x, g) = (x.to_dtype(wide)?, g.to_dtype(wide)?);
-                    let weight = weight.as_ref().map(|weight| weight.to_dtype(wide)).transpose()?;
-                    let (mean, var) = self.stats(&x)?;
-                    return self.grads(ctx, &x, &g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref());
+                    // There the statistics are functions of the elements, and those that were kept are not read.
+                    return self.grads(ctx, &x, g, (None, &stats), weight.as_ref(), bias.as_ref(), wide);
                 }
                 let x_like = x.to_dtype(dtype)?;
                 let (input, g, w) = (rows.matrix(&x_like)?, rows.matrix(&g.to_dtype(dtype)?)?, flat(weight.as_ref(), wide)?);
