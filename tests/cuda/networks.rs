@@ -31,7 +31,9 @@ fn channels_last(x: &Tensor) -> Result<Tensor> {
 
 /// The gradients of a number by all of these tensors.
 fn grad(y: &Tensor, by: &[&Tensor]) -> Result<Vec<Tensor>> {
-    Ok(autograd::grad(y, by)?.into_iter().map(|g| g.expect("all are used")).collect())
+    let all: Vec<Tensor> = autograd::grad(y, by)?.into_iter().flatten().collect();
+    assert_eq!(all.len(), by.len(), "all are used");
+    Ok(all)
 }
 
 /// Compares a function of these tensors, and its gradients, with the CPU's.
