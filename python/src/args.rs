@@ -126,7 +126,7 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
             Some(one) => Arg::Scalar(one),
             None => {
                 let all = items(value).ok_or_else(fault)?;
-                if all.first().is_some_and(|item| item.is_instance_of::<PyTensor>()) {
+                if all.first().is_some_and(pyo3::types::PyAnyMethods::is_instance_of::<PyTensor>) {
                     return convert(op, name, ArgKind::Tensors, value);
                 }
                 let float = |item: &Bound<'_, PyAny>| number::scalar(item)?.map(Scalar::to_f64).ok_or_else(fault);

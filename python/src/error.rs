@@ -23,6 +23,8 @@ pub fn forget() {
 }
 
 /// The exception for an error of the crate.
+// By value, for `map_err`.
+#[allow(clippy::needless_pass_by_value)]
 pub fn raise(error: Error) -> PyErr {
     if let Some(raised) = RAISED.take() {
         return raised;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::{StateDict, Value};
-use crate::data::{DataLoader, DataLoaderState};
 use crate::error::{bail, err, named};
 use crate::nn::Module;
 use crate::optim::{AveragedModel, GradScaler, Lbfgs, Optimizer, ReduceLROnPlateau, Scheduler};
@@ -269,31 +268,6 @@ stateful_by_dict! {
     [] ReduceLROnPlateau,
     [] GradScaler,
     [<M: Module>] AveragedModel<M>,
-}
-
-/// The seed, the epoch, and the place in it.
-impl<B: Send + 'static> Stateful for DataLoader<B> {
-    fn save_state(&self) -> Result<State> {
-        let DataLoaderState { seed, epoch, position, batch_size, items } = self.state();
-        let mut state = State::new();
-        state.set("seed", seed);
-        state.set("epoch", epoch);
-        state.set("position", position);
-        state.set("batch_size", batch_size);
-        state.set("items", items);
-        Ok(state)
-    }
-
-    fn load_state(&mut self, state: &State) -> Result<()> {
-        state.expect_values(&["seed", "epoch", "position", "batch_size", "items"])?;
-        self.restore(&DataLoaderState {
-            seed: state.u64("seed")?,
-            epoch: state.usize("epoch")?,
-            position: state.usize("position")?,
-            batch_size: state.usize("batch_size")?,
-            items: state.get("items").and_then(Value::as_usize),
-        })
-    }
 }
 
 impl Stateful for Generator {
