@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The most workers that can be asked for.
 const MOST_WORKERS: usize = 1024;
 
-/// The options of a [`DataLoader`]. A number stands for the batch size.
+/// The options of a [`DataLoader`](crate::data::DataLoader). A number stands for the batch size.
 ///
 /// ```
 /// use cotangent::{Tensor, data::{DataLoader, DataLoaderOptions}};

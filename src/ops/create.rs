@@ -268,7 +268,7 @@ impl Tensor {
     /// # Errors
     /// If memory runs out.
     #[op(samples = || Ok(vec![sample![3], sample![2, 4], sample![4, 2; dtype = DType::I64], sample![0]]),
-        errors = || Ok(vec![error!["too large", "bytes"; sample![1_usize << 40, 1_usize << 40]]]), derivative = none)]
+        errors = || Ok(vec![error!["too large", "bytes"; sample![(1_u64 << 40) as usize, (1_u64 << 40) as usize]]]), derivative = none)]
     pub fn eye(n: usize, options: impl Into<EyeOptions>) -> Result<Tensor> {
         let m = options.m.unwrap_or(n);
         let mut out = Tensor::filled("eye", [n, m].into(), Scalar::I64(0), DType::F64, Device::Cpu)?;

@@ -285,7 +285,7 @@ fn matmul_errors() -> Result<Vec<ErrorCase>> {
             sample![normal([2, 3], 1)?, normal([4, 5], 2)?]],
         error!["inner sizes of vectors", "[2]", "[3]", "2 and 3"; sample![normal([2], 1)?, normal([3], 2)?]],
         error!["an operand that cannot be addressed", "[1099511627776, 262144, 1, 1024]", "bytes";
-            sample![normal([], 1)?.expand([1_usize << 40, 1, 1, 1 << 10])?, normal([], 2)?.expand([1 << 18, 1 << 10, 1])?]],
+            sample![normal([], 1)?.expand([(1_u64 << 40) as usize, 1, 1, 1 << 10])?, normal([], 2)?.expand([1 << 18, 1 << 10, 1])?]],
         error!["batch sizes", "cannot multiply [2, 2, 3] by [3, 3, 4]: batch sizes [2] and [3] do not broadcast";
             sample![normal([2, 2, 3], 1)?, normal([3, 3, 4], 2)?]],
         error!["a single number", "[]", "[3, 4]"; sample![normal([], 1)?, normal([3, 4], 2)?]],

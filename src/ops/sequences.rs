@@ -219,7 +219,7 @@ fn triangle_samples() -> Result<Vec<Sample>> {
 fn triangle_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["floats", "f32"; sample![2, 2; dtype = DType::F32]],
-        error!["too many elements", "rows"; sample![1_usize << 40, 1_usize << 40]],
+        error!["too many elements", "rows"; sample![(1_u64 << 40) as usize, (1_u64 << 40) as usize]],
         error!["a negative number of rows", "row"; sample![-1, 2]],
     ])
 }
