@@ -48,6 +48,8 @@ from ._cotangent import (
 globals().update(_cotangent._functions)
 
 from . import _methods  # noqa: E402
+
+norm = Tensor.norm
 from ._standard import *  # noqa: E402, F403
 from . import autograd, cuda, func, linalg, special  # noqa: E402
 from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402

@@ -143,6 +143,21 @@ def _extreme(self, dim, keepdim, axis, keepdims, name):
     return _ops[name + "_with_indices"](self, dim, keepdim)
 
 
+def _norm(self, p="fro", dim=None, keepdim=False, dtype=None, *, axis=None, keepdims=None):
+    """The norm of order ``p`` of the elements along dimensions, or of all of them, as PyTorch's ``norm``.
+
+    ``"fro"`` is the order 2, and ``"nuc"`` the sum of the singular values of a matrix.
+    """
+    if (dim is not None and axis is not None) or (keepdim and keepdims is not None):
+        raise TypeError("norm() takes dim and keepdim, or axis and keepdims")
+    dim, keepdim = dim if axis is None else axis, keepdim if keepdims is None else keepdims
+    if p == "nuc":
+        return _ops["linalg_matrix_norm"](self, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype)
+    if isinstance(p, str) and p != "fro":
+        raise ValueError(f"norm: there is no norm of order {p!r}")
+    return _ops["norm"](self, dim, keepdim, 2.0 if p == "fro" or p is None else float(p), dtype)
+
+
 def _cast(dtype):
     def cast(self):
         return self.to(dtype)
@@ -249,6 +264,7 @@ def _install():
         "max": _max,
         "min": _min,
         "median": _median,
+        "norm": _norm,
         "cpu": _cpu,
         "cuda": _cuda,
         "type": _type,

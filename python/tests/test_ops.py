@@ -63,3 +63,13 @@ def test_unknown_names_and_wrong_types_are_type_errors():
         with pytest.raises(TypeError) as raised:
             call()
         assert all(word in str(raised.value) for word in words), raised.value
+
+
+def test_the_order_of_a_norm_comes_first():
+    x = ct.tensor([[3.0, -4.0], [0.0, 12.0]])
+    assert float(x.norm()) == 13.0 and float(x.norm(1)) == 19.0
+    assert x.norm(2, 1).tolist() == [5.0, 12.0]
+    assert float(ct.norm(x, float("inf"))) == 12.0
+    assert x.norm(p=1, axis=0, keepdims=True).tolist() == [[3.0, 16.0]]
+    with pytest.raises(ValueError, match="'two'"):
+        x.norm("two")
