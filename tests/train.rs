@@ -341,53 +341,6 @@ fn with_dropout() -> Result<(Sequential, AdamW)> {
 }
 
 #[test]
-fn a_run_that_is_resumed_ends_bit_for_bit_where_the_other_does() -> Result<(), Box<dyn Error>> {
-    // Random numbers of its own: other tests draw meanwhile.
-    with_generator(&mut Generator::seed(0), resumed_and_not)
-}
-
-fn resumed_and_not() -> Result<(), Box<dyn Error>> {
-    let folder = Folder::new("resume")?;
-    let trainer = || Trainer::new(loss).epochs(5).accumulate(2).lr(|step| 1e-2 / (1 + step) as f64).quiet();
-    let (mut whole, mut optimizer) = with_dropout()?;
-    let at_once = trainer().fit(&mut whole, &mut optimizer, batches)?;
-    assert_eq!((at_once.stop(), at_once.epochs(), at_once.steps()), (Stop::Finished, 5, 10));
-    // Stopped in the middle of the third epoch.
-    let (mut first, mut optimizer) = with_dropout()?;
-    let stopping = |moment: &mut Moment<'_, Sequential>| {
-        if moment.step == 5 {
-            moment.stop();
-        }
-        Ok(())
-    };
-    let stopped = trainer().checkpoints(&folder.0).save_every(5).callback(stopping).resume(
-        &mut first,
-        &mut optimizer,
-        batches,
-    )?;
-    assert_eq!((stopped.stop(), stopped.epochs(), stopped.steps()), (Stop::Callback, 2, 5));
-    // Another program, with other weights and random numbers.
-    let (mut second, mut optimizer) = (model()?.add(Dropout::new(0.2)?), AdamW::new(0.5));
-    cotangent::manual_seed(77);
-    let resumed = trainer().checkpoints(&folder.0).resume(&mut second, &mut optimizer, batches)?;
-    assert_eq!((resumed.stop(), resumed.epochs(), resumed.steps()), (Stop::Finished, 5, 10));
-    for ((name, a), (_, b)) in whole.named_parameters().into_iter().zip(second.named_parameters()) {
-        assert!(a.equal(b)?, "{name}");
-    }
-    assert_eq!(at_once.value("loss"), resumed.value("loss"));
-    assert!(folder.0.join("best.safetensors").exists());
-    // A checkpoint of another model changes nothing.
-    let mut other = Linear::new(6, 3)?;
-    let before = other.weight.to_vec::<f32>()?;
-    let mut misfit = Trainer::new(|model: &Linear, (x, y): &(Tensor, Tensor)| model.forward(x)?.cross_entropy(y))
-        .checkpoints(&folder.0);
-    let error = misfit.resume(&mut other, &mut AdamW::new(0.5), batches).err().ok_or("it does not fit")?;
-    assert!(error.to_string().contains("last.safetensors"), "{error}");
-    assert_eq!(other.weight.to_vec::<f32>()?, before);
-    Ok(())
-}
-
-#[test]
 fn gathered_batches_are_one_batch() -> Result<()> {
     with_generator(&mut Generator::seed(0), gathered_and_not)
 }

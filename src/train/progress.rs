@@ -94,13 +94,11 @@ impl Progress {
         if !self.is_shown {
             return;
         }
+        // Also where nothing is drawn: these may be the last.
+        self.values = figures(values);
         let now = Instant::now();
         if self.drawn.is_some_and(|drawn| now - drawn < PAUSE) {
             return;
-        }
-        self.values.clear();
-        for (name, value) in values {
-            let _ = write!(self.values, "  {name} {}", figure(*value));
         }
         self.measure(now);
         self.drawn = Some(now);
@@ -133,6 +131,42 @@ impl Progress {
             let _ = writeln!(io::stderr());
         }
         self.is_shown = false;
+    }
+
+    /// Writes a line that stays, with the label, these figures and the time since the beginning; the bar goes on below it. A
+    /// line that is longer than the terminal is wide is wrapped.
+    ///
+    /// ```
+    /// use cotangent::train::Progress;
+    /// let mut bar = Progress::new(90);
+    /// for epoch in 1..=2 {
+    ///     bar.set_label(format!("epoch {epoch}/2"));
+    ///     (1..=45).for_each(|step| bar.update(45 * (epoch - 1) + step, &[("loss", 1.0 / step as f64)]));
+    ///     bar.summary(&[("loss", 0.1), ("val_accuracy", 0.9)]);
+    /// }
+    /// bar.clear();
+    /// ```
+    pub fn summary(&mut self, values: &[(&str, f64)]) {
+        if !self.is_shown {
+            return;
+        }
+        let mut out = io::stderr().lock();
+        let _ = write!(out, "\r\x1b[K{}\n", self.summary_line(values, self.start.elapsed())).and_then(|()| out.flush());
+        // The next update draws the bar at once.
+        self.drawn = None;
+    }
+
+    fn summary_line(&self, values: &[(&str, f64)], time: Duration) -> String {
+        format!("{}{}  {}", self.label, figures(values), duration(time))
+    }
+
+    /// Ends the bar and takes it off the terminal. Nothing more is drawn.
+    pub fn clear(&mut self) {
+        if self.is_shown && self.drawn.is_some() {
+            let mut out = io::stderr().lock();
+            let _ = write!(out, "\r\x1b[K").and_then(|()| out.flush());
+        }
+        (self.is_finished, self.is_shown) = (true, false);
     }
 
     /// Label, bar and count.
@@ -188,6 +222,11 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.finish();
     }
+}
+
+/// Each with its name.
+fn figures(values: &[(&str, f64)]) -> String {
+    values.iter().map(|(name, value)| format!("  {name} {}", figure(*value))).collect()
 }
 
 /// Four digits.
@@ -276,6 +315,19 @@ mod tests {
         assert_eq!(line, "epoch 1/3  ███████·····················  10/40  loss 0.5000  5.000/s  6s left");
         bar.done = 11;
         assert!(bar.head().contains("███████▋····"), "{}", bar.head());
+    }
+
+    #[test]
+    fn a_summary_has_no_bar_and_the_last_line_the_last_figures() {
+        let mut bar = Progress::new(40).label("epoch 1/3");
+        bar.is_shown = true;
+        let line = bar.summary_line(&[("loss", 0.5), ("val_accuracy", 0.75)], Duration::from_secs(65));
+        assert_eq!(line, "epoch 1/3  loss 0.5000  val_accuracy 0.7500  1m 05s");
+        // As if something had just been drawn.
+        bar.drawn = Some(Instant::now() + Duration::from_secs(60));
+        bar.update(40, &[("loss", 0.25)]);
+        assert_eq!((bar.values.as_str(), bar.done), ("  loss 0.2500", 40));
+        bar.is_shown = false;
     }
 
     #[test]

@@ -82,7 +82,7 @@ enum Level {
 
 impl OneCycleLR {
     fn phase(&self, step: u64) -> Result<Phase> {
-        if step >= self.total_steps {
+        if step > self.total_steps {
             bail!(
                 Value,
                 "OneCycleLR",
@@ -99,7 +99,8 @@ impl OneCycleLR {
             phases.push((total - 1.0, Level::Peak, Level::Last));
         }
         let mut start = 0.0;
-        let step = step as f64;
+        // Whoever steps the schedule after each batch does so after the last, too. No batch has that rate: it stays at the end.
+        let step = step.min(self.total_steps - 1) as f64;
         let last = phases.len() - 1;
         for (at, (end, from, to)) in phases.into_iter().enumerate() {
             if step <= end || at == last {

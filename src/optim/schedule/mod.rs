@@ -131,19 +131,25 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     }
 }
 
-impl Schedule for Box<dyn Schedule> {
-    fn lr(&self, step: u64, base_lr: f64, group: usize) -> Result<f64> {
-        (**self).lr(step, base_lr, group)
-    }
+/// A schedule behind a pointer is one, too.
+macro_rules! schedule_behind {
+    ($($pointer:ty),+) => {$(
+        impl Schedule for $pointer {
+            fn lr(&self, step: u64, base_lr: f64, group: usize) -> Result<f64> {
+                (**self).lr(step, base_lr, group)
+            }
 
-    fn momentum(&self, step: u64, group: usize) -> Result<Option<f64>> {
-        (**self).momentum(step, group)
-    }
+            fn momentum(&self, step: u64, group: usize) -> Result<Option<f64>> {
+                (**self).momentum(step, group)
+            }
 
-    fn check(&self, groups: usize) -> Result<()> {
-        (**self).check(groups)
-    }
+            fn check(&self, groups: usize) -> Result<()> {
+                (**self).check(groups)
+            }
+        }
+    )+};
 }
+schedule_behind!(Box<dyn Schedule>, std::sync::Arc<dyn Schedule>);
 
 /// One schedule after another: made by [`Schedule::then`].
 ///

@@ -1,27 +1,30 @@
 //! The loop itself.
 
-use super::save::Position;
-use super::{Fit, Moment, Stop, Trainer};
-use crate::autograd::no_grad;
+use super::save::{Parts, Position};
+use super::step::{Unread, in_autocast};
+use super::{Fit, Rates, Stop, Trainer};
 use crate::error::{bail, placed};
 use crate::nn::Module;
-use crate::optim::{Optimizer, clip_grad_norm};
+use crate::optim::{Optimizer, ReduceLROnPlateau, Scheduler};
 use crate::train::{Batch, Interrupt, Mean, Phases, Progress, in_eval};
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, rng_state, set_rng_state};
 use std::path::Path;
 use std::time::Instant;
 
-const OP: &str = "Trainer::fit";
+pub(super) const OP: &str = "Trainer::fit";
 
 /// What a run has at hand beside its settings.
-struct Run {
-    at: Position,
-    values: Vec<(String, f64)>,
-    phases: Option<Phases>,
-    /// Losses that were not read yet, with the sizes of their batches. On a GPU reading one waits for it.
-    unread: Vec<(Tensor, usize)>,
-    bar: Progress,
-    stop: Option<Stop>,
+pub(super) struct Run {
+    pub at: Position,
+    /// Of the schedule, if there is one.
+    pub scheduler: Option<Scheduler>,
+    pub plateau: Option<ReduceLROnPlateau>,
+    /// The rate of the last step.
+    pub lr: f64,
+    pub phases: Option<Phases>,
+    pub unread: Vec<Unread>,
+    pub bar: Progress,
+    pub stop: Option<Stop>,
 }
 
 impl<M: Module, B: Batch> Trainer<'_, M, B> {
@@ -37,7 +40,8 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         optimizer: &mut dyn Optimizer,
         batches: impl FnMut(u64) -> Result<I>,
     ) -> Result<Fit> {
-        placed(self.run(model, optimizer, batches, Position::default()))
+        let run = placed(self.begin(model, optimizer))?;
+        placed(self.run(run, model, optimizer, batches))
     }
 
     /// As [`fit`](Self::fit), going on from the last checkpoint in the folder of [`checkpoints`](Self::checkpoints), if there is
@@ -52,21 +56,52 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         optimizer: &mut dyn Optimizer,
         batches: impl FnMut(u64) -> Result<I>,
     ) -> Result<Fit> {
-        let at = placed(self.position(model, optimizer))?;
-        placed(self.run(model, optimizer, batches, at))
+        let run = placed(self.begin_again(model, optimizer))?;
+        placed(self.run(run, model, optimizer, batches))
     }
 
-    /// Where the last checkpoint is, which is loaded.
-    fn position(&self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Position> {
+    /// A run that has not done anything yet.
+    fn begin(&mut self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Run> {
+        self.check()?;
+        self.averaged = self.average.as_mut().map(|average| average(model)).transpose()?;
+        let (mut scheduler, mut plateau) = (None, None);
+        match &self.rates {
+            Rates::Steps(schedule) | Rates::Epochs(schedule) => {
+                scheduler = Some(Scheduler::new(optimizer, schedule.clone())?);
+            }
+            Rates::Plateau(settings) => plateau = Some(settings.clone()),
+            Rates::Fixed | Rates::Given(_) => {}
+        }
+        let bar = if self.is_quiet { Progress::unbounded().quiet() } else { Progress::unbounded() };
+        let (at, lr, unread) = (Position::default(), optimizer.lr(), Vec::new());
+        Ok(Run { at, scheduler, plateau, lr, phases: None, unread, bar, stop: None })
+    }
+
+    /// A run that is where the last checkpoint was, if there is one.
+    fn begin_again(&mut self, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<Run> {
         let Some(folder) = &self.folder else {
             bail!(Value, "Trainer::resume", "there is no folder to resume from: set checkpoints(folder)");
         };
         let last = folder.join("last.safetensors");
-        if last.exists() { super::save::load(&last, model, optimizer) } else { Ok(Position::default()) }
+        // A schedule sets its first rate.
+        let before = optimizer.state_dict()?;
+        let mut run = self.begin(model, optimizer)?;
+        if last.exists()
+            && let Err(error) = self.parts(&mut run, model, optimizer).load(&last)
+        {
+            optimizer.load_state_dict(&before)?;
+            return Err(error);
+        }
+        run.lr = optimizer.lr();
+        if self.is_out_of_patience(&run) {
+            run.stop = Some(Stop::Early);
+        }
+        Ok(run)
     }
 
     fn check(&self) -> Result<()> {
-        for (name, count) in [("accumulate", self.accumulate), ("log_every", self.log_every)] {
+        let counts = [("accumulate", self.accumulate), ("log_every", self.log_every)];
+        for (name, count) in counts.into_iter().chain(self.save_every.map(|count| ("save_every", count))) {
             if count == 0 {
                 bail!(Value, OP, "{name} is 0: it is 1 at least");
             }
@@ -96,37 +131,61 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
 
     fn run<I: IntoIterator<Item = Result<B>>>(
         &mut self,
+        mut run: Run,
         model: &mut M,
         optimizer: &mut dyn Optimizer,
         mut batches: impl FnMut(u64) -> Result<I>,
-        at: Position,
     ) -> Result<Fit> {
-        self.check()?;
         if let Some(folder) = &self.folder {
             std::fs::create_dir_all(folder).map_err(|error| crate::Error::io(OP, folder, error))?;
         }
         let interrupt = Interrupt::new()?;
-        let phases = self.report.as_ref().map(|_| Phases::on(device_of(model)));
-        let bar = if self.is_quiet { Progress::unbounded().quiet() } else { Progress::unbounded() };
-        let mut run = Run { at, values: Vec::new(), phases, unread: Vec::new(), bar, stop: None };
         if let Some(report) = &mut self.report {
             report.model(model);
+            run.phases = Some(Phases::on(device_of(model)));
         }
         model.train();
         while run.stop.is_none() && run.at.epoch < self.epochs {
             if self.max_steps.is_some_and(|most| run.at.step >= most) {
                 break;
             }
-            let batches = batches(run.at.epoch)?;
-            self.epoch(&mut run, model, optimizer, batches, &interrupt)?;
+            self.epoch(&mut run, model, optimizer, &mut batches, &interrupt)?;
         }
-        run.bar.finish();
+        match run.at.batch {
+            // The line of the last epoch says it all.
+            0 => run.bar.clear(),
+            _ => run.bar.finish(),
+        }
         self.logs.iter_mut().try_for_each(|log| log.flush())?;
         if let (Some(report), Some(phases)) = (&mut self.report, &run.phases) {
             report.phases(phases);
         }
-        let Run { at, values, stop, .. } = run;
-        Ok(Fit { stop: stop.unwrap_or(Stop::Finished), epochs: at.epoch, steps: at.step, values, best: at.best })
+        let Run { at: Position { epoch, step, values, best, .. }, stop, .. } = run;
+        Ok(Fit { stop: stop.unwrap_or(Stop::Finished), epochs: epoch, steps: step, values, best })
+    }
+
+    /// The batches of the epoch that come next. Those that were done before the run was interrupted are left out.
+    fn batches<I: IntoIterator<Item = Result<B>>>(
+        &self,
+        run: &mut Run,
+        batches: &mut impl FnMut(u64) -> Result<I>,
+    ) -> Result<I::IntoIter> {
+        let (epoch, done) = (run.at.epoch, run.at.batch);
+        if done == 0 {
+            run.at.random = rng_state();
+            return Ok(batches(epoch)?.into_iter());
+        }
+        // Batches that draw from the same random numbers as the model are drawn as they were; the model goes on as it would have.
+        let now = rng_state();
+        set_rng_state(run.at.random);
+        let mut batches = batches(epoch)?.into_iter();
+        for _ in 0..done {
+            if batches.next().transpose()?.is_none() {
+                bail!(Value, OP, "epoch {epoch} had {done} batches before it was resumed, and has fewer now");
+            }
+        }
+        set_rng_state(now);
+        Ok(batches)
     }
 
     fn epoch<I: IntoIterator<Item = Result<B>>>(
@@ -134,28 +193,16 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         run: &mut Run,
         model: &mut M,
         optimizer: &mut dyn Optimizer,
-        batches: I,
+        batches: &mut impl FnMut(u64) -> Result<I>,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let mut batches = batches.into_iter();
+        let mut batches = self.batches(run, batches)?;
         if let (low, Some(high)) = batches.size_hint()
             && low == high
         {
-            run.bar.set_total(self.epochs.saturating_mul(high as u64));
+            run.bar.set_total(self.epochs.saturating_mul(run.at.batch + high as u64));
         }
         run.bar.set_label(format!("epoch {}/{}", run.at.epoch + 1, self.epochs));
-        // Those that were done before the run was interrupted.
-        for _ in 0..run.at.batch {
-            if batches.next().transpose()?.is_none() {
-                bail!(
-                    Value,
-                    OP,
-                    "epoch {} had {} batches before it was resumed, and has fewer now",
-                    run.at.epoch,
-                    run.at.batch
-                );
-            }
-        }
         let mut gathered = 0;
         loop {
             let asked = Instant::now();
@@ -174,11 +221,9 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             self.step(run, model, optimizer, self.accumulate)?;
             if interrupt.is_set() {
                 run.stop = Some(Stop::Interrupted);
-                self.read(run, optimizer)?;
-                return self.save(run, model, optimizer, "last");
             }
             if run.stop.is_some() || self.max_steps.is_some_and(|most| run.at.step >= most) {
-                self.read(run, optimizer)?;
+                self.read(run)?;
                 return self.save(run, model, optimizer, "last");
             }
         }
@@ -188,135 +233,16 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         self.end_epoch(run, model, optimizer)
     }
 
-    /// The loss of a batch, and its gradients.
-    fn gather(&mut self, run: &mut Run, model: &mut M, batch: &B, is_first: bool) -> Result<()> {
-        let (loss_of, parts) = (&mut self.loss, self.accumulate);
-        let loss = phase(&mut run.phases, "forward", || loss_of(model, batch))?;
-        if let Some(report) = &mut self.report
-            && run.at.step == 0
-            && is_first
-            && run.at.batch == 1
-        {
-            report.graph(&loss, model)?;
-        }
-        let mean = loss.detach();
-        if mean.numel() != 1 {
-            bail!(Shape, OP, "the loss of a batch is one number, not of shape {:?}", mean.shape());
-        }
-        if is_first {
-            model.zero_grad();
-        }
-        phase(&mut run.phases, "backward", || {
-            if parts > 1 { loss.div(parts as f64)?.backward() } else { loss.backward() }
-        })?;
-        run.unread.push((mean, batch.size()));
-        Ok(())
-    }
-
-    /// A step of the optimiser with the gradients of so many batches.
-    fn step(&mut self, run: &mut Run, model: &mut M, optimizer: &mut dyn Optimizer, gathered: u64) -> Result<()> {
-        if gathered < self.accumulate {
-            // They were divided by the number that a whole step has.
-            let factor = self.accumulate as f64 / gathered as f64;
-            for parameter in model.parameters() {
-                if let Some(grad) = parameter.take_grad() {
-                    parameter.set_grad(&no_grad(|| grad.mul(factor))?)?;
-                }
-            }
-        }
-        if let Some(rate) = &mut self.rate {
-            optimizer.set_lr(rate(run.at.step));
-        }
-        let clip = self.clip;
-        phase(&mut run.phases, "optimizer", || {
-            if let Some(most) = clip {
-                clip_grad_norm(model, most)?;
-            }
-            optimizer.step(model)
-        })?;
-        run.at.step += 1;
-        if run.at.step.is_multiple_of(self.log_every) {
-            self.read(run, optimizer)?;
-        }
-        self.call(run, model, optimizer, false)?;
-        if self.save_every.is_some_and(|every| run.at.step.is_multiple_of(every)) {
-            // The epoch's loss so far is a part of it.
-            self.read(run, optimizer)?;
-            self.save(run, model, optimizer, "last")?;
-        }
-        Ok(())
-    }
-
-    /// Reads the losses since the last time, and logs their mean.
-    fn read(&mut self, run: &mut Run, optimizer: &dyn Optimizer) -> Result<()> {
-        if run.unread.is_empty() {
-            return Ok(());
-        }
-        let unread = std::mem::take(&mut run.unread);
-        let wide = |(loss, _): &(Tensor, usize)| loss.reshape([1])?.to_dtype(DType::F64);
-        let losses = unread.iter().map(wide).collect::<Result<Vec<_>>>()?;
-        let losses: Vec<f64> = Tensor::cat(&losses, 0)?.to_device(Device::Cpu)?.to_vec()?;
-        let mut mean = Mean::new();
-        for (loss, (_, size)) in losses.iter().zip(&unread) {
-            mean.update(*loss, *size as f64);
-            run.at.mean.update(*loss, *size as f64);
-        }
-        let loss = mean.compute().unwrap_or(f64::NAN);
-        if loss.is_nan() {
-            bail!(
-                Value,
-                OP,
-                "the loss is NaN, at step {} of epoch {}: autograd::detect_anomaly finds where it comes from",
-                run.at.step,
-                run.at.epoch + 1
-            );
-        }
-        let values = [("loss", loss), ("lr", optimizer.lr())];
-        self.note(run.at.step, &values)?;
-        set(&mut run.values, "loss", loss);
-        let mut shown = values.to_vec();
-        shown.extend(run.values.iter().filter(|(name, _)| name != "loss").map(|(name, value)| (name.as_str(), *value)));
-        run.bar.update(run.at.done, &shown);
-        Ok(())
-    }
-
-    fn note(&mut self, step: u64, values: &[(&str, f64)]) -> Result<()> {
-        self.logs.iter_mut().try_for_each(|log| log.log(step, values))?;
-        match &mut self.report {
-            Some(report) => crate::train::Log::log(*report, step, values),
-            None => Ok(()),
-        }
-    }
-
-    fn call(&mut self, run: &mut Run, model: &mut M, optimizer: &mut dyn Optimizer, is_epoch: bool) -> Result<()> {
-        let mut stop = false;
-        for callback in &mut self.callbacks {
-            callback(&mut Moment {
-                is_epoch,
-                epoch: run.at.epoch,
-                step: run.at.step,
-                values: &run.values,
-                model,
-                optimizer,
-                stop: &mut stop,
-            })?;
-        }
-        if stop {
-            run.stop.get_or_insert(Stop::Callback);
-        }
-        Ok(())
-    }
-
     fn end_epoch(&mut self, run: &mut Run, model: &mut M, optimizer: &mut dyn Optimizer) -> Result<()> {
-        self.read(run, optimizer)?;
+        self.read(run)?;
         if let Some(loss) = run.at.mean.compute() {
-            set(&mut run.values, "loss", loss);
+            set(&mut run.at.values, "loss", loss);
         }
         let mut run_phases = run.phases.take();
         let measured = phase(&mut run_phases, "validation", || self.measure(model))?;
         run.phases = run_phases;
         for (name, value) in &measured {
-            set(&mut run.values, name, *value);
+            set(&mut run.at.values, name, *value);
         }
         let values: Vec<(&str, f64)> = measured.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         if !values.is_empty() {
@@ -325,9 +251,16 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         if let Some(report) = &mut self.report {
             report.norms(run.at.step, model)?;
         }
+        self.summarize(run);
         self.call(run, model, optimizer, true)?;
-        (run.at.epoch, run.at.batch, run.at.mean) = (run.at.epoch + 1, 0, Mean::new());
         let is_better = self.compare(run)?;
+        if let (Rates::Epochs(_), Some(scheduler)) = (&self.rates, &mut run.scheduler) {
+            scheduler.step(optimizer)?;
+        }
+        if let Some(plateau) = &mut run.plateau {
+            plateau.step(optimizer, monitored(self.monitored(), &run.at)?)?;
+        }
+        (run.at.epoch, run.at.batch, run.at.mean) = (run.at.epoch + 1, 0, Mean::new());
         self.logs.iter_mut().try_for_each(|log| log.flush())?;
         if is_better {
             self.save(run, model, optimizer, "best")?;
@@ -335,16 +268,33 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         self.save(run, model, optimizer, "last")
     }
 
-    /// Whether what is monitored has become better; counts the epochs in which it has not.
-    fn compare(&mut self, run: &mut Run) -> Result<bool> {
-        let name = match &self.monitor {
-            Some(name) => name.as_str(),
+    /// A line on the epoch that stays on the terminal.
+    fn summarize(&self, run: &mut Run) {
+        let of_name = |name: &str| run.at.values.iter().find(|(other, _)| other == name).map(|&(_, value)| value);
+        let names = self.names();
+        let mut values: Vec<(&str, f64)> =
+            names.iter().filter_map(|name| Some((name.as_str(), of_name(name)?))).collect();
+        values.insert(values.len().min(1), ("lr", run.lr));
+        run.bar.summary(&values);
+    }
+
+    /// The name of the value that says which epoch is the best.
+    fn monitored(&self) -> &str {
+        match &self.monitor {
+            Some(name) => name,
             None if self.validation.is_some() => "val_loss",
             None => "loss",
-        };
-        let Some(&(_, value)) = run.values.iter().find(|(other, _)| other == name) else {
-            bail!(Value, OP, "there was no `{name}` in epoch {}: it had no batches", run.at.epoch);
-        };
+        }
+    }
+
+    fn is_out_of_patience(&self, run: &Run) -> bool {
+        self.patience.is_some_and(|patience| run.at.bad >= patience.max(1))
+    }
+
+    /// Whether what is monitored has become better; counts the epochs in which it has not.
+    fn compare(&mut self, run: &mut Run) -> Result<bool> {
+        let name = self.monitored();
+        let value = monitored(name, &run.at)?;
         let higher =
             self.metrics.iter().any(|metric| metric.higher_is_better() && name == format!("val_{}", metric.name()));
         let is_better = run.at.best.is_none_or(|best| if higher { value > best } else { value < best });
@@ -353,24 +303,27 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
             return Ok(true);
         }
         run.at.bad += 1;
-        if self.patience.is_some_and(|patience| run.at.bad >= patience.max(1)) {
+        if self.is_out_of_patience(run) {
             run.stop.get_or_insert(Stop::Early);
         }
         Ok(false)
     }
 
-    /// Goes through the batches of the validation.
+    /// Goes through the batches of the validation, with the averaged model if there is one.
     fn measure(&mut self, model: &mut M) -> Result<Vec<(String, f64)>> {
-        let Some((batches, predict)) = &mut self.validation else { return Ok(Vec::new()) };
-        let (metrics, loss_of, mut mean) = (&mut self.metrics, &mut self.loss, Mean::new());
+        let Trainer { validation, metrics, loss: loss_of, averaged, autocast, .. } = self;
+        let Some((batches, predict)) = validation else { return Ok(Vec::new()) };
+        let mut mean = Mean::new();
         metrics.iter_mut().for_each(|metric| metric.reset());
         let batches = batches()?;
+        let model = averaged.as_mut().map_or(model, |averaged| &mut **averaged);
         in_eval(model, |model| {
             for batch in batches {
                 let batch = batch?;
-                mean.update(loss_of(model, &batch)?.to_dtype(DType::F64)?.item()?, batch.size() as f64);
+                let loss = in_autocast(*autocast, || loss_of(model, &batch))?;
+                mean.update(loss.to_dtype(DType::F64)?.item()?, batch.size() as f64);
                 if !metrics.is_empty() {
-                    let (prediction, target) = predict(model, &batch)?;
+                    let (prediction, target) = in_autocast(*autocast, || predict(model, &batch))?;
                     metrics.iter_mut().try_for_each(|metric| metric.update(&prediction, &target))?;
                 }
             }
@@ -384,21 +337,49 @@ impl<M: Module, B: Batch> Trainer<'_, M, B> {
         Ok(values)
     }
 
-    fn save(&self, run: &Run, model: &M, optimizer: &dyn Optimizer, name: &str) -> Result<()> {
+    pub(super) fn save(
+        &mut self,
+        run: &mut Run,
+        model: &mut M,
+        optimizer: &mut dyn Optimizer,
+        name: &str,
+    ) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        super::save::save(&Path::new(folder).join(format!("{name}.safetensors")), model, optimizer, &run.at)
+        let path = Path::new(folder).join(format!("{name}.safetensors"));
+        self.parts(run, model, optimizer).save(&path)
+    }
+
+    /// What is in a checkpoint.
+    fn parts<'p>(&'p mut self, run: &'p mut Run, model: &'p mut M, optimizer: &'p mut dyn Optimizer) -> Parts<'p, M> {
+        Parts {
+            model,
+            optimizer,
+            position: &mut run.at,
+            scheduler: run.scheduler.as_mut(),
+            plateau: run.plateau.as_mut(),
+            scaler: self.scaler.as_mut(),
+            average: self.averaged.as_mut(),
+        }
+    }
+}
+
+/// The last value of what is monitored.
+fn monitored(name: &str, at: &Position) -> Result<f64> {
+    match at.values.iter().find(|(other, _)| other == name) {
+        Some(&(_, value)) => Ok(value),
+        None => bail!(Value, OP, "there was no `{name}` in epoch {}: it had no batches", at.epoch + 1),
     }
 }
 
 /// Runs `f`, measured if there are phases.
-fn phase<R>(phases: &mut Option<Phases>, name: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
+pub(super) fn phase<R>(phases: &mut Option<Phases>, name: &str, f: impl FnOnce() -> Result<R>) -> Result<R> {
     match phases {
         Some(phases) => phases.run(name, f),
         None => f(),
     }
 }
 
-fn set(values: &mut Vec<(String, f64)>, name: &str, value: f64) {
+pub(super) fn set(values: &mut Vec<(String, f64)>, name: &str, value: f64) {
     match values.iter_mut().find(|(other, _)| other == name) {
         Some(known) => known.1 = value,
         None => values.push((name.into(), value)),

@@ -2,17 +2,20 @@
 
 mod fit;
 mod save;
+mod step;
 
 use super::logs::Log;
 use super::metrics::Metric;
 use super::report::Report;
-use crate::optim::Optimizer;
-use crate::{Result, Tensor};
+use crate::optim::{AveragedModel, GradScaler, Optimizer, ReduceLROnPlateau, Schedule};
+use crate::{DType, Result, Tensor};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 type LossFn<'a, M, B> = Box<dyn FnMut(&M, &B) -> Result<Tensor> + 'a>;
 type Batches<'a, B> = Box<dyn FnMut() -> Result<Box<dyn Iterator<Item = Result<B>> + 'a>> + 'a>;
 type Predict<'a, M, B> = Box<dyn FnMut(&M, &B) -> Result<(Tensor, Tensor)> + 'a>;
+type Average<'a, M> = Box<dyn FnMut(&M) -> Result<AveragedModel<M>> + 'a>;
 type Callback<'a, M> = Box<dyn FnMut(&mut Moment<'_, M>) -> Result<()> + 'a>;
 
 /// Trains a model: the loop that [the module's documentation](super) writes out, with what is usually around it. Made of
@@ -45,7 +48,12 @@ pub struct Trainer<'a, M, B> {
     max_steps: Option<u64>,
     clip: Option<f64>,
     accumulate: u64,
-    rate: Option<Box<dyn FnMut(u64) -> f64 + 'a>>,
+    rates: Rates<'a>,
+    autocast: Option<DType>,
+    scaler: Option<GradScaler>,
+    average: Option<Average<'a, M>>,
+    /// Made by `average` when a run begins.
+    averaged: Option<AveragedModel<M>>,
     validation: Option<(Batches<'a, B>, Predict<'a, M, B>)>,
     metrics: Vec<Box<dyn Metric + 'a>>,
     logs: Vec<Box<dyn Log + 'a>>,
@@ -57,6 +65,20 @@ pub struct Trainer<'a, M, B> {
     folder: Option<PathBuf>,
     save_every: Option<u64>,
     is_quiet: bool,
+}
+
+/// Where the learning rates come from.
+enum Rates<'a> {
+    /// The optimiser's own.
+    Fixed,
+    /// By a function of the step.
+    Given(Box<dyn FnMut(u64) -> f64 + 'a>),
+    /// By a schedule that goes on with each step.
+    Steps(Arc<dyn Schedule>),
+    /// By one that goes on with each epoch.
+    Epochs(Arc<dyn Schedule>),
+    /// By what is monitored.
+    Plateau(ReduceLROnPlateau),
 }
 
 /// A moment of the training, for a [callback](Trainer::callback).
@@ -163,7 +185,11 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
             max_steps: None,
             clip: None,
             accumulate: 1,
-            rate: None,
+            rates: Rates::Fixed,
+            autocast: None,
+            scaler: None,
+            average: None,
+            averaged: None,
             validation: None,
             metrics: Vec::new(),
             logs: Vec::new(),
@@ -207,11 +233,98 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// The learning rate of each step, from the number of steps before it.
+    /// The learning rate of each step, from the number of steps before it. Of this, [`schedule`](Self::schedule),
+    /// [`schedule_epochs`](Self::schedule_epochs) and [`reduce_on_plateau`](Self::reduce_on_plateau) the last that is set
+    /// counts.
     #[must_use]
     pub fn lr(mut self, rate: impl FnMut(u64) -> f64 + 'a) -> Self {
-        self.rate = Some(Box::new(rate));
+        self.rates = Rates::Given(Box::new(rate));
         self
+    }
+
+    /// A schedule of the learning rates that goes on with each step.
+    ///
+    /// ```
+    /// use cotangent::nn::{Forward, Linear};
+    /// use cotangent::optim::{CosineAnnealingLR, LinearLR, Optimizer, Schedule, Sgd};
+    /// use cotangent::{Tensor, train::Trainer};
+    /// let mut optimizer = Sgd::new(0.1);
+    /// Trainer::new(|model: &Linear, x: &Tensor| model.forward(x)?.square()?.mean(..))
+    ///     .epochs(10)
+    ///     .schedule(LinearLR::warmup(3).then(3, CosineAnnealingLR::new(7)))
+    ///     .fit(&mut Linear::new(3, 1)?, &mut optimizer, |_| Ok([Tensor::ones([4, 3])]))?;
+    /// assert!(optimizer.lr() < 1e-9);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Self {
+        self.rates = Rates::Steps(Arc::new(schedule));
+        self
+    }
+
+    /// A schedule of the learning rates that goes on with each epoch.
+    #[must_use]
+    pub fn schedule_epochs(mut self, schedule: impl Schedule + 'static) -> Self {
+        self.rates = Rates::Epochs(Arc::new(schedule));
+        self
+    }
+
+    /// Reduces the learning rates when what is [monitored](Self::monitor) does not become better. For a metric of which more is
+    /// better, set its [mode](ReduceLROnPlateau::mode).
+    #[must_use]
+    pub fn reduce_on_plateau(mut self, plateau: ReduceLROnPlateau) -> Self {
+        self.rates = Rates::Plateau(plateau);
+        self
+    }
+
+    /// Computes losses and predictions in mixed precision: [`autocast`](crate::autocast()).
+    #[must_use]
+    pub fn autocast(mut self, dtype: DType) -> Self {
+        self.autocast = Some(dtype);
+        self
+    }
+
+    /// Scales losses up, for training in `f16`. Steps with infinities are left out; they count, for schedules, too.
+    ///
+    /// ```
+    /// use cotangent::nn::{Forward, Linear};
+    /// use cotangent::{DType, Tensor, optim::{GradScaler, Sgd}, train::Trainer};
+    /// let fit = Trainer::new(|model: &Linear, x: &Tensor| model.forward(x)?.square()?.mean(..))
+    ///     .autocast(DType::F16)
+    ///     .scaler(GradScaler::new())
+    ///     .clip_grad_norm(1.0)
+    ///     .fit(&mut Linear::new(3, 1)?, &mut Sgd::new(0.1), |_| Ok([Tensor::ones([4, 3])]))?;
+    /// assert_eq!(fit.steps(), 1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn scaler(mut self, scaler: GradScaler) -> Self {
+        self.scaler = Some(scaler);
+        self
+    }
+
+    /// Averages the parameters over the steps. The validation is that of the averaged model, which is in the checkpoints, and
+    /// which [`take_averaged`](Self::take_averaged) gives afterwards.
+    ///
+    /// ```
+    /// use cotangent::nn::{Forward, Linear};
+    /// use cotangent::{Tensor, optim::{AveragedModel, Sgd}, train::Trainer};
+    /// let mut trainer = Trainer::new(|model: &Linear, x: &Tensor| model.forward(x)?.square()?.mean(..))
+    ///     .epochs(5)
+    ///     .average(|model| AveragedModel::ema(model, 0.99));
+    /// trainer.fit(&mut Linear::new(3, 1)?, &mut Sgd::new(0.1), |_| Ok([Tensor::ones([4, 3])]))?;
+    /// assert_eq!(trainer.take_averaged().map(|model| model.n_averaged()), Some(5));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn average(mut self, average: impl FnMut(&M) -> Result<AveragedModel<M>> + 'a) -> Self {
+        self.average = Some(Box::new(average));
+        self
+    }
+
+    /// The averaged model of the last run, if [`average`](Self::average) is set. It is given once.
+    pub fn take_averaged(&mut self) -> Option<AveragedModel<M>> {
+        self.averaged.take()
     }
 
     /// After each epoch, goes through batches that are not trained on: `val_loss`, by the loss, and each
@@ -260,8 +373,8 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
         self
     }
 
-    /// Calls a function after each step and after each epoch: to step a schedule, to average a model, to stop, to log something
-    /// else. An error of it ends the training.
+    /// Calls a function after each step and after each epoch: to stop, to log something else, to change a setting. An error of it
+    /// ends the training.
     ///
     /// ```
     /// use cotangent::nn::{Forward, Linear};
@@ -303,8 +416,9 @@ impl<'a, M: crate::nn::Module, B: super::Batch> Trainer<'a, M, B> {
     }
 
     /// Writes checkpoints to a folder: `last.safetensors` after each epoch and when the training ends otherwise, and
-    /// `best.safetensors` when what is [monitored](Self::monitor) has become better. They hold the model, the optimiser, the state of the
-    /// random numbers and the position in the data.
+    /// `best.safetensors` when what is [monitored](Self::monitor) has become better. They are
+    /// [`Checkpoint`](crate::io::Checkpoint)s of `model`, `optimizer`, `random`, `trainer` (the position in the data) and, where
+    /// there are such, `schedule` or `plateau`, `scaler` and `average`.
     #[must_use]
     pub fn checkpoints(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());

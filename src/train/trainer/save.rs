@@ -1,15 +1,15 @@
-//! Checkpoints of a trainer: a state dictionary of all that a run goes on from.
+//! Checkpoints of a trainer: all that a run goes on from.
 
+use crate::Result;
 use crate::error::bail;
-use crate::io::{StateDict, safetensors};
+use crate::io::{Checkpoint, DefaultGenerator, State, Stateful, Value, no_values};
 use crate::nn::Module;
-use crate::optim::Optimizer;
+use crate::optim::{AveragedModel, GradScaler, Optimizer, ReduceLROnPlateau, Scheduler};
 use crate::train::Mean;
-use crate::{Result, Tensor, rng_state, set_rng_state};
 use std::path::Path;
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Position {
     /// Whole epochs.
     pub epoch: u64,
@@ -25,55 +25,120 @@ pub(super) struct Position {
     pub best: Option<f64>,
     /// The loss of the epoch so far.
     pub mean: Mean,
+    /// What was last measured, by name.
+    pub values: Vec<(String, f64)>,
+    /// The state of the random numbers at the beginning of the epoch: the order of its batches may be drawn from it.
+    pub random: (u64, u64),
 }
 
-pub(super) fn save(path: &Path, model: &impl Module, optimizer: &dyn Optimizer, at: &Position) -> Result<()> {
-    let mut all = StateDict::new();
-    all.extend(model.state_dict().into_iter().map(|(name, tensor)| (format!("model.{name}"), tensor)));
-    all.extend(optimizer.state_dict()?.into_iter().map(|(name, tensor)| (format!("optimizer.{name}"), tensor)));
-    let (seed, offset) = rng_state();
-    let counts = [at.epoch, at.batch, at.step, at.done, at.bad, u64::from(at.best.is_some()), seed, offset];
-    all.insert("trainer.counts", Tensor::from_vec(counts.map(|count| count as i64).to_vec(), [counts.len()])?);
-    let (sum, weight) = at.mean.parts();
-    let numbers = vec![at.best.unwrap_or(0.0), sum, weight];
-    all.insert("trainer.numbers", Tensor::from_vec(numbers, [3])?);
-    safetensors::save(path, &all)
-}
+const COUNTS: [&str; 5] = ["epoch", "batch", "step", "done", "bad"];
 
-/// Brings model, optimiser and random numbers to where they were, or leaves the model and the optimiser as they are.
-pub(super) fn load(path: &Path, model: &mut impl Module, optimizer: &mut dyn Optimizer) -> Result<Position> {
-    const OP: &str = "Trainer::resume";
-    let (mut of_model, mut of_optimizer, mut own) = (StateDict::new(), StateDict::new(), StateDict::new());
-    for (name, tensor) in safetensors::load(path)? {
-        let (part, rest) = name.split_once('.').unwrap_or((name.as_str(), ""));
-        match part {
-            "model" => of_model.insert(rest, tensor),
-            "optimizer" => of_optimizer.insert(rest, tensor),
-            "trainer" => own.insert(rest, tensor),
-            _ => bail!(Format, OP, "{}: `{name}` is no part of a trainer's checkpoint", path.display()),
+impl Stateful for Position {
+    fn save_state(&self) -> Result<State> {
+        let mut state = State::new();
+        for (name, count) in COUNTS.iter().zip([self.epoch, self.batch, self.step, self.done, self.bad]) {
+            state.set(*name, count);
+        }
+        let (sum, weight) = self.mean.parts();
+        state.set("best", self.best);
+        state.set("loss", vec![sum, weight]);
+        let pair = |(name, value): &(String, f64)| Value::List(vec![name.as_str().into(), (*value).into()]);
+        state.set("values", Value::List(self.values.iter().map(pair).collect()));
+        state.set("random", vec![self.random.0, self.random.1]);
+        Ok(state)
+    }
+
+    fn load_state(&mut self, state: &State) -> Result<()> {
+        let [a, b, c, d, e] = COUNTS;
+        state.expect_values(&[a, b, c, d, e, "best", "loss", "values", "random"])?;
+        let list = |name| state.get(name).and_then(Value::as_list).unwrap_or_default();
+        let pair = |pair: &Value| match pair.as_list()? {
+            [name, value] => Some((name.as_str()?.to_string(), value.as_f64()?)),
+            _ => None,
         };
+        let values: Option<Vec<_>> = list("values").iter().map(pair).collect();
+        let (Some(values), [sum, weight], [seed, offset]) = (values, list("loss"), list("random")) else {
+            bail!(Format, "load_state", "the position of the trainer is {}", state.values);
+        };
+        let (Some(sum), Some(weight), Some(seed), Some(offset)) =
+            (sum.as_f64(), weight.as_f64(), seed.as_u64(), offset.as_u64())
+        else {
+            bail!(Format, "load_state", "the position of the trainer is {}", state.values);
+        };
+        *self = Position {
+            epoch: state.u64("epoch")?,
+            batch: state.u64("batch")?,
+            step: state.u64("step")?,
+            done: state.u64("done")?,
+            bad: state.u64("bad")?,
+            best: state.get("best").and_then(Value::as_f64),
+            mean: Mean::from_parts(sum, weight),
+            values,
+            random: (seed, offset),
+        };
+        Ok(())
     }
-    let missing = || crate::error::err!(Format, OP, "{} is no checkpoint of a trainer", path.display());
-    let counts: Vec<i64> = own.get("counts").ok_or_else(missing)?.to_vec()?;
-    let numbers: Vec<f64> = own.get("numbers").ok_or_else(missing)?.to_vec()?;
-    let (&[epoch, batch, step, done, bad, known, seed, offset], &[best, sum, weight]) = (&counts[..], &numbers[..])
-    else {
-        return Err(missing());
-    };
-    let before = optimizer.state_dict()?;
-    optimizer.load_state_dict(&of_optimizer).map_err(|error| error.context(path.display()))?;
-    if let Err(error) = model.load_state_dict(&of_model) {
-        optimizer.load_state_dict(&before)?;
-        return Err(error.context(path.display()));
+}
+
+/// Any optimiser as a part of a checkpoint.
+struct AnyOptimizer<'p>(&'p mut dyn Optimizer);
+
+impl Stateful for AnyOptimizer<'_> {
+    fn save_state(&self) -> Result<State> {
+        self.0.state_dict().map(Into::into)
     }
-    set_rng_state((seed as u64, offset as u64));
-    Ok(Position {
-        epoch: epoch as u64,
-        batch: batch as u64,
-        step: step as u64,
-        done: done as u64,
-        bad: bad as u64,
-        best: (known != 0).then_some(best),
-        mean: Mean::from_parts(sum, weight),
-    })
+
+    fn load_state(&mut self, state: &State) -> Result<()> {
+        no_values(state)?;
+        self.0.load_state_dict(&state.tensors)
+    }
+}
+
+/// What a checkpoint holds.
+pub(super) struct Parts<'p, M> {
+    pub model: &'p mut M,
+    pub optimizer: &'p mut dyn Optimizer,
+    pub position: &'p mut Position,
+    pub scheduler: Option<&'p mut Scheduler>,
+    pub plateau: Option<&'p mut ReduceLROnPlateau>,
+    pub scaler: Option<&'p mut GradScaler>,
+    pub average: Option<&'p mut AveragedModel<M>>,
+}
+
+impl<M: Module> Parts<'_, M> {
+    fn with<R>(self, f: impl FnOnce(&mut [(&str, &mut dyn Stateful)]) -> Result<R>) -> Result<R> {
+        let (mut optimizer, mut random) = (AnyOptimizer(self.optimizer), DefaultGenerator);
+        let mut parts: Vec<(&str, &mut dyn Stateful)> = vec![
+            ("model", self.model),
+            ("optimizer", &mut optimizer),
+            ("trainer", self.position),
+            ("random", &mut random),
+        ];
+        parts.extend(self.scheduler.map(|part| ("schedule", part as &mut dyn Stateful)));
+        parts.extend(self.plateau.map(|part| ("plateau", part as &mut dyn Stateful)));
+        parts.extend(self.scaler.map(|part| ("scaler", part as &mut dyn Stateful)));
+        parts.extend(self.average.map(|part| ("average", part as &mut dyn Stateful)));
+        f(&mut parts)
+    }
+
+    pub fn save(self, path: &Path) -> Result<()> {
+        self.with(|parts| {
+            let mut checkpoint = Checkpoint::new();
+            parts.iter().try_for_each(|(name, part)| checkpoint.add(name, &**part))?;
+            checkpoint.save(path)
+        })
+    }
+
+    /// Brings everything to where it was, or leaves everything as it is.
+    pub fn load(self, path: &Path) -> Result<()> {
+        let checkpoint = Checkpoint::load(path)?;
+        self.with(|parts| {
+            // Without it the run would go on in another way.
+            if let Some(other) = checkpoint.names().find(|name| parts.iter().all(|(own, _)| own != name)) {
+                bail!(Value, "Trainer::resume", "the checkpoint has a part `{other}`, and this trainer has none");
+            }
+            checkpoint.restore(parts)
+        })
+        .map_err(|error| error.context(path.display()))
+    }
 }
