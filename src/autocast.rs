@@ -106,11 +106,47 @@ crate::ops::choices! {
 /// As [`autocast()`].
 #[track_caller]
 pub fn autocast_with<T>(dtype: DType, options: impl Into<AutocastOptions>, f: impl FnOnce() -> Result<T>) -> Result<T> {
-    let AutocastOptions { enabled, cache_enabled, lists } = options.into();
-    named("autocast", check(dtype))?;
-    let scope = enabled.then_some(Settings { dtype, cache_enabled, lists });
-    let _scope = Scope::enter(scope);
+    let _scope = AutocastMode::new(dtype, options)?;
     f()
+}
+
+/// An [`autocast()`] of this thread that ends when it is dropped; guards end in the reverse order of their making. For callers
+/// that cannot hand over a closure.
+///
+/// ```
+/// use cotangent::{AutocastMode, AutocastOptions, DType, Tensor};
+/// let x = Tensor::ones([2, 2])?;
+/// let scope = AutocastMode::new(DType::BF16, AutocastOptions::new())?;
+/// assert_eq!(x.matmul(&x)?.dtype(), DType::BF16);
+/// drop(scope);
+/// assert_eq!(x.matmul(&x)?.dtype(), DType::F32);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[must_use = "the mode goes back when the guard is dropped"]
+pub struct AutocastMode {
+    _scope: Scope,
+    // The scope belongs to the thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl AutocastMode {
+    /// Begins a scope.
+    ///
+    /// # Errors
+    /// If `dtype` is not `f16` or `bf16`.
+    #[track_caller]
+    pub fn new(dtype: DType, options: impl Into<AutocastOptions>) -> Result<AutocastMode> {
+        let AutocastOptions { enabled, cache_enabled, lists } = options.into();
+        named("autocast", check(dtype))?;
+        let scope = enabled.then_some(Settings { dtype, cache_enabled, lists });
+        Ok(AutocastMode { _scope: Scope::enter(scope), _not_send: PhantomData })
+    }
+}
+
+impl std::fmt::Debug for AutocastMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AutocastMode({:?})", autocast_dtype())
+    }
 }
 
 fn check(dtype: DType) -> Result<()> {

@@ -172,7 +172,9 @@ mod tensor;
 pub mod train;
 mod vmap;
 
-pub use autocast::{AutocastLists, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast};
+pub use autocast::{
+    AutocastLists, AutocastMode, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast,
+};
 pub use backend::DeviceProperties;
 pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
 pub use complex::Complex;

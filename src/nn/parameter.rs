@@ -186,6 +186,23 @@ impl Parameter {
         Ok(())
     }
 
+    /// Puts another tensor in the place of the one that is held, with its place in the graph, and returns the old one. For
+    /// fronts whose variables own the values: what was a leaf there is the same leaf here, with the same gradient. Other
+    /// handles of the parameter keep the old tensor, and graphs made from it stay valid.
+    ///
+    /// ```
+    /// use cotangent::{Tensor, nn::{Forward, Linear}};
+    /// let variable = Tensor::ones([2, 3])?.requires_grad_(true)?;
+    /// let mut layer = Linear::new(3, 2)?;
+    /// layer.weight.swap_tensor(variable.clone());
+    /// layer.forward(&Tensor::ones([1, 3])?)?.sum(..)?.backward()?;
+    /// assert!(variable.grad().is_some());
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub fn swap_tensor(&mut self, tensor: Tensor) -> Tensor {
+        std::mem::replace(&mut self.tensor, tensor)
+    }
+
     /// The same parameter with values of another dtype or on another device. Its gradient is dropped.
     pub(crate) fn replaced(&self, values: &Tensor) -> Result<Parameter> {
         let values = values.detach();

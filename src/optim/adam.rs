@@ -8,7 +8,7 @@ use crate::options::options;
 
 /// Defines an optimiser with the default of its decay and whether that is decoupled, which may be an option.
 macro_rules! adaptive {
-    ($($(#[$doc:meta])+ $name:ident($options:ident), decay $decay:literal, decoupled |$own:ident| $decoupled:expr
+    ($($(#[$($doc:tt)+])+ $name:ident($options:ident), decay $decay:literal, decoupled |$own:ident| $decoupled:expr
         $(, $(#[$option_doc:meta])+ $option:ident)?;)+) => {$(
         options! {
             #[doc = concat!("The settings of [`", stringify!($name), "`], also of one of its groups of parameters.\n")]
@@ -34,7 +34,7 @@ macro_rules! adaptive {
         }
 
         optimizer! {
-            $(#[$doc])+
+            $(#[$($doc)+])+
             $name($options) {
                 beta1: f64, beta2: f64, eps: f64, weight_decay: f64, amsgrad: bool, maximize: bool $(, $option: bool)?
             }

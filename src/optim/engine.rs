@@ -405,10 +405,20 @@ macro_rules! decay_methods {
 }
 pub(crate) use decay_methods;
 
+/// The text of a documentation, from its attributes between brackets.
+macro_rules! text_of {
+    (@ $lines:tt [doc = $line:literal] $($rest:tt)*) => { $crate::optim::engine::text_of!(@ [$lines $line] $($rest)*) };
+    (@ $lines:tt [$($other:tt)+] $($rest:tt)*) => { $crate::optim::engine::text_of!(@ $lines $($rest)*) };
+    (@ [$lines:tt $line:literal]) => { concat!($crate::optim::engine::text_of!(@ $lines), $line, "\n") };
+    (@ []) => { "" };
+    ($($attribute:tt)+) => { $crate::optim::engine::text_of!(@ [] $($attribute)+) };
+}
+pub(crate) use text_of;
+
 /// Defines an optimiser by its options, which implement [`Algorithm`], with a method for each setting besides the learning rate.
 macro_rules! optimizer {
-    ($(#[$doc:meta])+ $name:ident($options:ident) { $($setting:ident: $ty:ty),* }) => {
-        $(#[$doc])+
+    ($(#[$($doc:tt)+])+ $name:ident($options:ident) { $($setting:ident: $ty:ty),* }) => {
+        $(#[$($doc)+])+
         #[derive(Debug)]
         #[must_use]
         pub struct $name {
@@ -471,7 +481,12 @@ macro_rules! optimizer {
 
             pub(crate) const ENTRY: $crate::optim::OptimizerEntry = $crate::optim::OptimizerEntry {
                 name: stringify!($name),
+                docs: $crate::optim::engine::text_of!($([$($doc)+])+),
                 params: <$options as $crate::ops::ParamGroup<'static>>::PARAMS,
+                build: |args| {
+                    let options = <$options as $crate::ops::ParamGroup<'_>>::from_args(stringify!($name), args)?;
+                    Ok(Box::new($name::new_with(options)))
+                },
             };
         }
 

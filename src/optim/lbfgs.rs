@@ -9,7 +9,7 @@ use crate::autograd::{enable_grad, no_grad};
 use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::nn::Module;
-use crate::ops::choices;
+use crate::ops::{ParamGroup, choices};
 use crate::options::options;
 use crate::{DType, Result, Tensor};
 use search::{Point, Search};
@@ -188,8 +188,13 @@ impl Lbfgs {
         self
     }
 
-    pub(crate) const ENTRY: OptimizerEntry =
-        OptimizerEntry { name: OP, params: <LbfgsOptions as crate::ops::ParamGroup<'static>>::PARAMS };
+    pub(crate) const ENTRY: OptimizerEntry = OptimizerEntry {
+        name: OP,
+        docs: "L-BFGS: Newton's method with an inverse Hessian that is estimated from the last gradients. A step evaluates the \
+               loss several times, so it takes a function for it.",
+        params: LbfgsOptions::PARAMS,
+        build: |args| Ok(Box::new(Lbfgs::new_with(LbfgsOptions::from_args(OP, args)?))),
+    };
 
     /// A step of up to [`max_iter`](LbfgsOptions::max_iter) iterations. `closure` computes the loss and calls `backward` on it;
     /// gradients were taken away before. Returns the loss before the step.

@@ -118,6 +118,7 @@ use crate::Result;
 use crate::error::{err, named};
 use crate::io::StateDict;
 use crate::nn::{Module, Part, Visitor};
+use crate::ops::{Arg, Param, bind};
 
 /// Something that changes parameters by their gradients.
 ///
@@ -307,8 +308,31 @@ pub trait Optimizer {
 pub struct OptimizerEntry {
     /// The name of its type.
     pub name: &'static str,
+    /// Its documentation, in Markdown.
+    pub docs: &'static str,
     /// Its settings with their defaults.
-    pub params: &'static [crate::ops::Param],
+    pub params: &'static [Param],
+    pub(crate) build: fn(&[Arg]) -> Result<Box<dyn Optimizer + Send + Sync>>,
+}
+
+impl OptimizerEntry {
+    /// A new optimiser, from settings by name; defaults fill the rest.
+    ///
+    /// ```
+    /// use cotangent::optim;
+    /// let sgd = optim::list().iter().find(|entry| entry.name == "Sgd").ok_or("there is one")?;
+    /// assert_eq!(sgd.build(&[("lr", 0.5.into())])?.lr(), 0.5);
+    /// assert!(sgd.build(&[("rate", 0.5.into())]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such setting, or a value is not of its kind. Whether it is in its domain is seen in the first step.
+    #[track_caller]
+    pub fn build(&self, settings: &[(&str, Arg)]) -> Result<Box<dyn Optimizer + Send + Sync>> {
+        let params: Vec<&Param> = self.params.iter().collect();
+        named(self.name, bind(self.name, &params, &[], settings).and_then(|args| (self.build)(&args)))
+    }
 }
 
 /// Every optimiser.
