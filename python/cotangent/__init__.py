@@ -65,8 +65,13 @@ __array_api_version__ = "2025.12"
 
 
 def __getattr__(name: str):
-    if name == "array_api":
+    # Imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
+    if name in ("array_api", "nn", "optim", "amp"):
         import importlib
 
-        return importlib.import_module("cotangent.array_api")
+        return importlib.import_module("cotangent." + name)
+    if name in ("autocast", "GradScaler"):
+        from . import amp
+
+        return getattr(amp, name)
     raise AttributeError(f"module 'cotangent' has no attribute {name!r}")

@@ -147,3 +147,31 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error"):
         return found if several[0] else found[0]
 
     return wrapper
+
+
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None):
+    """Calls a module with other tensors in the place of its parameters and buffers, by their names."""
+    dicts = parameter_and_buffer_dicts
+    given = dict(dicts) if isinstance(dicts, dict) else {name: x for own in dicts for name, x in own.items()}
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    places = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        for role in (part._parameters, part._buffers):
+            for name in role:
+                places[f"{path}.{name}" if path else name] = role, name
+    unknown = [name for name in given if name not in places]
+    if unknown:
+        raise KeyError(f"functional_call: the module has no {', '.join(unknown)}")
+    # What is tied to a name that is given is given, too.
+    tied = {id(places[name][0][places[name][1]]): x for name, x in given.items() if places[name][0][places[name][1]] is not None}
+    before = [(role, name, role[name]) for role, name in places.values()]
+    try:
+        for role, name, old in before:
+            role[name] = tied.get(id(old), old)
+        for name, x in given.items():
+            role, own = places[name]
+            role[own] = x
+        return module(*args, **(kwargs or {}))
+    finally:
+        for role, name, old in before:
+            role[name] = old

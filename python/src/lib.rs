@@ -5,6 +5,8 @@
 //! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
 //! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
 //! - `dlpack`: memory shared with other libraries.
+//! - `nn`: the layers of the list; `variables`: variables of Python's as parameters of the crate; `optim`: optimisers that change
+//!   them, clipping and mixed precision; `schedule`: learning rates.
 //!
 //! What needs no speed is written in Python, in `cotangent/`.
 
@@ -16,10 +18,14 @@ mod dlpack;
 mod dtype;
 mod error;
 mod index;
+mod nn;
 mod number;
 mod operators;
 mod ops;
+mod optim;
+mod schedule;
 mod tensor;
+mod variables;
 mod views;
 
 use pyo3::prelude::*;
@@ -32,5 +38,8 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     data::register(module)?;
     autograd::register(module)?;
     dlpack::register(module)?;
+    nn::register(module)?;
+    optim::register(module)?;
+    schedule::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -311,7 +311,7 @@ impl Entry {
 }
 
 /// A default as Python writes it.
-fn python(arg: &Arg) -> String {
+pub fn python(arg: &Arg) -> String {
     match arg {
         Arg::Scalar(Scalar::F64(x)) if x.is_infinite() => (if *x > 0.0 { "1e999" } else { "-1e999" }).to_string(),
         Arg::Tensor(_) | Arg::Tensors(_) | Arg::DType(_) | Arg::Device(_) => "None".to_string(),
@@ -324,7 +324,7 @@ fn python(arg: &Arg) -> String {
 }
 
 /// The part of a documentation that is not about Rust: its examples are, and how it fails.
-fn docs(text: &str) -> String {
+pub fn docs(text: &str) -> String {
     let mut lines = Vec::new();
     let mut code = false;
     for line in text.lines() {
@@ -800,7 +800,7 @@ fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
 }
 
 /// An argument as an object of Python's; what has none is its text.
-fn object(py: Python<'_>, arg: &Arg) -> PyResult<Py<PyAny>> {
+pub fn object(py: Python<'_>, arg: &Arg) -> PyResult<Py<PyAny>> {
     Ok(match arg {
         Arg::None => py.None(),
         Arg::Tensor(x) => PyTensor::object(py, x.clone())?.into_any(),

@@ -132,6 +132,12 @@ impl PyTensor {
         state.leaf = None;
     }
 
+    /// The variable, held for whoever changes its value outside of the interpreter; `None` of a view and of a gradient.
+    pub fn hold(&self) -> Option<Held<'_>> {
+        let state = self.lock();
+        (state.view.is_none() && state.leaf.is_none()).then_some(Held(state))
+    }
+
     /// The variable that this one is a view of.
     pub fn base(&self, py: Python<'_>) -> Option<Py<PyTensor>> {
         self.lock().view.as_ref().map(|view| view.base.clone_ref(py))
@@ -143,6 +149,17 @@ impl PyTensor {
         if let Some(old) = old {
             old.get().lock().leaf = None;
         }
+    }
+}
+
+/// A variable that nobody else reads or changes meanwhile.
+pub struct Held<'a>(MutexGuard<'a, State>);
+
+impl Held<'_> {
+    /// Puts another value in place of the one that is there, and returns that.
+    pub fn swap(&mut self, value: Tensor) -> Tensor {
+        self.0.version += 1;
+        std::mem::replace(&mut self.0.value, value)
     }
 }
 
@@ -640,6 +657,15 @@ impl PyTensor {
     #[setter(data)]
     fn set_data(slf: &Bound<'_, Self>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
         let value = value.get().get()?;
+        let own = slf.get().get()?;
+        let alike = own.shape() == value.shape() && own.dtype() == value.dtype() && own.device() == value.device();
+        if !alike && own.is_leaf() && slf.get().hold().is_some() {
+            // Another form: a leaf of its own, without the gradient of the old one.
+            let leaf = value.detach().into_value().requires_grad_(own.requires_grad()).or_raise()?;
+            slf.get().drop_grad();
+            slf.get().replace(leaf);
+            return Ok(());
+        }
         slf.get().modify(|x| {
             let _mode = GradMode::disable();
             x.change("data", |_| Ok(value.detach()))

@@ -1,0 +1,102 @@
+"""Mixed precision: ``autocast`` and ``GradScaler``."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+from . import _cotangent as _c
+
+
+class autocast:
+    """Operations inside of it compute in half precision where that is safe: a context manager, and a decorator.
+
+    On the CPU it computes in ``bfloat16``, on GPUs in ``float16``, unless a dtype is given. It holds for this thread, and for
+    tensors on all devices.
+    """
+
+    def __init__(self, device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
+        device_type = device_type.split(":")[0]
+        if device_type not in ("cpu", "cuda"):
+            raise RuntimeError(f"autocast: there is no device {device_type!r}: it is cpu or cuda")
+        if device_type == "cuda" and enabled:
+            from . import cuda
+
+            if not cuda.is_available():
+                warnings.warn("autocast: there is no GPU: nothing is cast")
+                enabled = False
+        self.device = device_type
+        self.fast_dtype = (_c.float16 if device_type == "cuda" else _c.bfloat16) if dtype is None else dtype
+        self._enabled, self._cache = enabled, True if cache_enabled is None else cache_enabled
+
+    def __enter__(self):
+        _c._autocast_enter(self.fast_dtype, self._enabled, self._cache)
+        return self
+
+    def __exit__(self, *exception):
+        _c._autocast_exit()
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+def is_autocast_enabled():
+    """Whether this thread is inside of an ``autocast``."""
+    return _c._autocast_dtype() is not None
+
+
+class GradScaler:
+    """Scales losses, so that small gradients of ``float16`` do not vanish, and leaves out steps with infinite gradients."""
+
+    def __init__(self, device="cuda", init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+        self._own = _c._GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        self._enabled = enabled
+
+    def scale(self, outputs):
+        """The loss times the scale; of a list or tuple, each."""
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(x) for x in outputs)
+        return self._own.scale(outputs)
+
+    def unscale_(self, optimizer):
+        """Divides the gradients by the scale, where something is done with them before the step, such as clipping."""
+        self._own.unscale(optimizer._parameters())
+
+    def step(self, optimizer, *args, **kwargs):
+        """A step of the optimiser, unless a gradient is infinite or not a number."""
+        if not self._enabled or self._own.may_step(optimizer._parameters()):
+            return optimizer.step(*args, **kwargs)
+        return None
+
+    def update(self):
+        """Makes the scale smaller after an infinite gradient, and larger after many steps without one."""
+        self._own.update()
+
+    def get_scale(self):
+        """The scale."""
+        return self._own.get_scale()
+
+    def is_enabled(self):
+        """Whether anything is scaled."""
+        return self._enabled
+
+    def state_dict(self):
+        """The scale, the settings, and how many steps since its last change were without an infinity."""
+        if not self._enabled:
+            return {}
+        own = {name: value.item() for name, value in self._own.state_dict().items()}
+        return {("_growth_tracker" if name == "growth_tracker" else name): value for name, value in own.items()}
+
+    def load_state_dict(self, state_dict):
+        """Takes over what ``state_dict`` gave."""
+        if not self._enabled:
+            return
+        own = {name.lstrip("_"): value for name, value in state_dict.items()}
+        whole = ("growth_interval", "growth_tracker")
+        self._own.load_state_dict({name: _c._tensor(value, dtype=_c.int64 if name in whole else _c.float64, device=None,
+                                                    requires_grad=False) for name, value in own.items()})

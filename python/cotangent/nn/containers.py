@@ -1,0 +1,220 @@
+"""Modules that hold others."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from .._cotangent import Tensor
+from .module import Module
+from .parameter import Parameter
+
+
+def _place(index, length):
+    at = operator.index(index)
+    if not -length <= at < length:
+        raise IndexError(f"index {at} is out of range for {length} items")
+    return at % length
+
+
+class _List(Module):
+    """Modules under their positions."""
+
+    def _set(self, modules):
+        self._modules.clear()
+        self._modules.update((str(at), module) for at, module in enumerate(modules))
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+    def __contains__(self, module):
+        return any(module is own for own in self)
+
+    def __getitem__(self, index):
+        modules = list(self._modules.items())
+        if isinstance(index, slice):
+            part = modules[index]
+            return type(self)(OrderedDict(part)) if isinstance(self, Sequential) else type(self)([own for _, own in part])
+        return modules[_place(index, len(modules))][1]
+
+    def __setitem__(self, index, module):
+        setattr(self, list(self._modules)[_place(index, len(self))], module)
+
+    def __delitem__(self, index):
+        modules = list(self)
+        del modules[index]
+        self._set(modules)
+
+    def append(self, module):
+        """Puts a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index, module):
+        """Puts a module before a position."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._set(modules)
+        return self
+
+    def extend(self, modules):
+        """Puts several modules at the end."""
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def pop(self, key=-1):
+        """Takes a module out."""
+        module = self[key]
+        del self[key]
+        return module
+
+    def __iadd__(self, modules):
+        return self.extend(modules)
+
+    def __add__(self, other):
+        return type(self)(*self, *other) if isinstance(self, Sequential) else type(self)([*self, *other])
+
+
+class Sequential(_List):
+    """Modules of which each takes what the one before gives."""
+
+    def __init__(self, *args):
+        super().__init__()
+        one = len(args) == 1 and isinstance(args[0], Mapping)
+        for name, module in args[0].items() if one else ((str(at), module) for at, module in enumerate(args)):
+            self.add_module(name, module)
+
+    def forward(self, input):
+        for module in self._modules.values():
+            input = module(input)
+        return input
+
+
+class ModuleList(_List):
+    """A list of modules."""
+
+    def __init__(self, modules=None):
+        super().__init__()
+        self.extend(modules or [])
+
+
+class _Dict(Module):
+    def __init__(self, items=None):
+        super().__init__()
+        self.update(items or {})
+
+    def _own(self):
+        return self._modules
+
+    def __len__(self):
+        return len(self._own())
+
+    def __iter__(self):
+        return iter(self._own())
+
+    def __contains__(self, key):
+        return key in self._own()
+
+    def __getitem__(self, key):
+        return self._own()[key]
+
+    def __delitem__(self, key):
+        del self._own()[key]
+
+    def keys(self):
+        """The names."""
+        return self._own().keys()
+
+    def values(self):
+        """What is under them."""
+        return self._own().values()
+
+    def items(self):
+        """Both."""
+        return self._own().items()
+
+    def clear(self):
+        """Takes everything out."""
+        self._own().clear()
+
+    def pop(self, key):
+        """Takes one out."""
+        return self._own().pop(key)
+
+    def update(self, items):
+        """Adds all of another one, of a dict, or of pairs."""
+        for key, value in items.items() if hasattr(items, "items") else items:
+            self[key] = value
+
+
+class ModuleDict(_Dict):
+    """Modules under names."""
+
+    def __init__(self, modules=None):
+        super().__init__(modules)
+
+    def __setitem__(self, key, module):
+        self.add_module(key, module)
+
+
+def _parameter(value):
+    return value if isinstance(value, Parameter) or not isinstance(value, Tensor) else Parameter(value)
+
+
+class ParameterDict(_Dict):
+    """Parameters under names; tensors become parameters."""
+
+    def __init__(self, parameters=None):
+        super().__init__(parameters)
+
+    def _own(self):
+        return self._parameters
+
+    def __setitem__(self, key, value):
+        self.register_parameter(key, _parameter(value))
+
+    def extra_repr(self):
+        return "\n".join(f"({name}): Parameter containing: {list(value.shape)}" for name, value in self.items())
+
+
+class ParameterList(Module):
+    """A list of parameters; tensors become parameters."""
+
+    def __init__(self, values=None):
+        super().__init__()
+        self.extend(values or [])
+
+    def __len__(self):
+        return len(self._parameters)
+
+    def __iter__(self):
+        return iter(self._parameters.values())
+
+    def __getitem__(self, index):
+        values = list(self)
+        return ParameterList(values[index]) if isinstance(index, slice) else values[_place(index, len(values))]
+
+    def __setitem__(self, index, value):
+        self.register_parameter(str(_place(index, len(self))), _parameter(value))
+
+    def append(self, value):
+        """Puts a parameter at the end."""
+        self.register_parameter(str(len(self)), _parameter(value))
+        return self
+
+    def extend(self, values):
+        """Puts several parameters at the end."""
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def __iadd__(self, values):
+        return self.extend(values)
+
+    def extra_repr(self):
+        return "\n".join(f"({name}): Parameter containing: {list(value.shape)}" for name, value in self._parameters.items())

@@ -1,0 +1,146 @@
+"""The operations that networks are made of, under PyTorch's names. Those that are not written here are the list's."""
+
+from __future__ import annotations
+
+import inspect
+
+from .. import _cotangent as _c
+from .._modes import no_grad
+
+_ops = _c._functions
+
+# What PyTorch has in `torch.nn.functional` and is an operation of the list with the same arguments.
+_SAME = """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
+binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss embedding embedding_bag fold
+gaussian_nll_loss gelu glu grid_sample group_norm gumbel_softmax hardshrink hinge_embedding_loss huber_loss interpolate
+kl_div l1_loss layer_norm linear local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d
+margin_ranking_loss max_unpool1d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
+multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
+poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign
+tanh tanhshrink triplet_margin_loss"""
+globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
+
+# Those that PyTorch can let change their input.
+_IN_PLACE = "celu elu hardsigmoid hardswish hardtanh leaky_relu mish relu relu6 selu silu threshold"
+
+
+def _changing(name):
+    op = _ops[name]
+
+    def function(input, *args, inplace=False, **kwargs):
+        # By position it comes after the operation's own arguments.
+        if args and isinstance(args[-1], bool) and len(args) == most:
+            args, inplace = args[:-1], args[-1]
+        result = op(input, *args, **kwargs)
+        return input.copy_(result) if inplace else result
+
+    most = len(inspect.signature(op).parameters)
+    params = [*inspect.signature(op).parameters.values(), inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)]
+    function.__signature__ = inspect.Signature(params)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+globals().update((name, _changing(name)) for name in _IN_PLACE.split())
+
+
+def _dropping(name):
+    op = _ops[name]
+
+    def function(input, p=0.5, training=True, inplace=False):
+        result = op(input, p, training)
+        return input.copy_(result) if inplace else result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+globals().update((name, _dropping(name)) for name in
+                 ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"))
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """Leaky, with a slope that is drawn for each element in training, and the mean of the bounds otherwise."""
+    if training:
+        slope = _ops["rand"](input.shape, dtype=input.dtype, device=input.device) * (upper - lower) + lower
+        result = _ops["where"](input >= 0, input, input * slope)
+    else:
+        result = _ops["leaky_relu"](input, (lower + upper) / 2)
+    return input.copy_(result) if inplace else result
+
+
+def _pooling(name):
+    op, with_indices = _ops[name], _ops[name + "_with_indices"]
+    adaptive = name.startswith("adaptive")
+
+    def plain(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        return (with_indices if return_indices else op)(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
+    def to_size(input, output_size, return_indices=False):
+        return (with_indices if return_indices else op)(input, output_size)
+
+    function = to_size if adaptive else plain
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+globals().update((name, _pooling(name)) for name in
+                 ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Normalises each channel; in training by the batch's statistics, which the running ones move towards, in place."""
+    if training and running_mean is not None:
+        dims = [at for at in range(input.ndim) if at != 1]
+        with no_grad():
+            var, mean = _ops["var_mean"](input.detach(), dims)
+            running_mean.copy_(running_mean * (1 - momentum) + mean * momentum)
+            running_var.copy_(running_var * (1 - momentum) + var * momentum)
+    if training:
+        running_mean = running_var = None
+    return _ops["batch_norm"](input, running_mean, running_var, weight, bias, training, eps)
+
+
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
+    """Normalises each channel of each example."""
+    if not use_input_stats:
+        return _ops["batch_norm"](input, running_mean, running_var, weight, bias, False, eps)
+    if running_mean is not None:
+        with no_grad():
+            var, mean = _ops["var_mean"](input.detach(), list(range(2, input.ndim)))
+            running_mean.copy_(running_mean * (1 - momentum) + mean.mean(dim=0) * momentum)
+            running_var.copy_(running_var * (1 - momentum) + var.mean(dim=0) * momentum)
+    return _ops["instance_norm"](input, weight=weight, bias=bias, eps=eps)
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Attention: ``softmax(query keyᵀ · scale + attn_mask) value``."""
+    return _ops["scaled_dot_product_attention"](query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale,
+                                                dropout_p=dropout_p, enable_gqa=enable_gqa)
+
+
+def _pair(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The patches of images as columns: ``[batch, channels · patch, places]``."""
+    kernel, dilation, padding, stride = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    single = input.ndim == 3
+    x = input.unsqueeze(0) if single else input
+    x = _ops["pad"](x, (padding[1], padding[1], padding[0], padding[0]))
+    for at in (0, 1):
+        x = x.unfold(2 + at, dilation[at] * (kernel[at] - 1) + 1, stride[at])
+    x = x[..., ::dilation[0], ::dilation[1]]
+    batch, channels, rows, columns = x.shape[:4]
+    x = x.permute(0, 1, 4, 5, 2, 3).reshape(batch, channels * kernel[0] * kernel[1], rows * columns)
+    return x.squeeze(0) if single else x
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """As ``interpolate``."""
+    return _ops["interpolate"](input, size, scale_factor, mode, align_corners)

@@ -1,0 +1,252 @@
+"""The layers of the crate's list: one class for each, with the list's arguments, defaults, documentation and first values.
+
+A class is made from the list when the module is imported. What a layer computes is the crate's; the parameters and buffers
+are this module's variables, which are handed over with each call. So there is one value of each, whoever changes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .module import Module
+from .parameter import Parameter
+
+_ops = _c._functions
+_LIST = {entry["name"]: entry for entry in _c._layers()}
+
+# Names that are there, as None, where an argument says that the layer has no such parameters or buffers.
+_OPTIONAL = {
+    "bias": ("bias",),
+    "affine": ("weight", "bias"),
+    "elementwise_affine": ("weight",),
+    "track_running_stats": ("running_mean", "running_var", "num_batches_tracked"),
+}
+# Layers that PyTorch can let change their input.
+_IN_PLACE = ("ReLU ReLU6 ELU SELU CELU Hardtanh Hardsigmoid Hardswish LeakyReLU SiLU Mish RReLU Threshold Dropout Dropout1d "
+             "Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout").split()
+# How many arguments can be given by position, where PyTorch's later ones are in another order.
+_POSITIONAL = {"Embedding": 3, "EmbeddingBag": 2}
+
+
+def _arguments(name, params, args, kwargs, positional=None):
+    """The arguments of a call by name, with defaults for those that are not given."""
+    order = [p["name"] for p in params]
+    allowed = len(order) if positional is None else positional
+    if len(args) > allowed:
+        raise TypeError(f"{name}() takes at most {allowed} arguments by position, {len(args)} were given")
+    given = dict(zip(order, args))
+    for key, value in kwargs.items():
+        if key not in order:
+            raise TypeError(f"{name}() has no parameter {key}: there are {', '.join(order) or 'none'}")
+        if key in given:
+            raise TypeError(f"{name}() got {key} twice")
+        given[key] = value
+    for p in params:
+        if p["name"] not in given:
+            if p["required"]:
+                raise TypeError(f"{name}() misses the argument {p['name']}")
+            given[p["name"]] = p["default"]
+    return {key: given[key] for key in order}
+
+
+class Layer(Module):
+    """What the layers of the list have in common."""
+
+    _name: str
+    _params: list
+    _optional = _OPTIONAL
+
+    def __init__(self, *args, device=None, dtype=None, **kwargs):
+        super().__init__()
+        own = _arguments(self._name, self._params, args, kwargs, _POSITIONAL.get(self._name))
+        self.__dict__.update(self._normal(own))
+        self._build(first=True)
+        if device is not None or dtype is not None:
+            self.to(device=device, dtype=dtype)
+
+    def _normal(self, own):
+        """The arguments as attributes show them."""
+        if self._name.startswith("Conv"):
+            rank = int(self._name[-2])
+            for name in ("kernel_size", "stride", "padding", "dilation", "output_padding"):
+                value = own.get(name)
+                if isinstance(value, int):
+                    own[name] = (value,) * rank
+                elif value is not None and not isinstance(value, str):
+                    own[name] = tuple(value) * (rank if len(value) == 1 else 1)
+        if isinstance(own.get("normalized_shape"), int):
+            own["normalized_shape"] = (own["normalized_shape"],)
+        elif "normalized_shape" in own:
+            own["normalized_shape"] = tuple(own["normalized_shape"])
+        if own.get("stride") == () and "kernel_size" in own:
+            own["stride"] = own["kernel_size"]
+        if "bias" in own:
+            # The attribute is the parameter.
+            own["_has_bias"] = own.pop("bias")
+        return own
+
+    def _given(self):
+        """The arguments that the crate's layer is made with, as they are now."""
+        own = {}
+        for name in (p["name"] for p in _LIST[self._name]["params"]):
+            if name == "bias":
+                own[name] = self._parameters.get("bias") is not None if "bias" in self._parameters else self._has_bias
+            else:
+                own[name] = self.__dict__[name]
+        return own
+
+    def _build(self, first=False):
+        """Makes what computes; the first time also the parameters and buffers."""
+        if first:
+            layer, params, buffers = _c._build_layer(self._name, self._given())
+            for name, value in params.items():
+                self.register_parameter(name, Parameter(value))
+            for name, value in buffers.items():
+                self.register_buffer(name, value)
+            for argument, names in self._optional.items():
+                for name in names if argument in {p["name"] for p in self._params} else ():
+                    if argument == "track_running_stats":
+                        self._buffers.setdefault(name, None)
+                    else:
+                        self._parameters.setdefault(name, None)
+        else:
+            # Its first values are thrown away: the random numbers are as if they had not been drawn.
+            state = _c.get_rng_state()
+            layer, params, buffers = _c._build_layer(self._name, self._given())
+            _c.set_rng_state(state)
+        self.__dict__["_program"] = layer, list(params), list(buffers)
+        return self._program
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        own = self.__dict__
+        if "_program" in own and (name == "bias" or name in own):
+            # A setting, or whether there is a bias: what computes is made anew when it is needed.
+            if name != "training":
+                own["_program"] = None
+
+    def __getstate__(self):
+        return self.__dict__ | {"_program": None}
+
+    def _run(self, input):
+        layer, params, buffers = self.__dict__["_program"] or self._build()
+        own, state = self._parameters, self._buffers
+        try:
+            return layer(input, [own[name] for name in params], [state[name] for name in buffers], self.training)
+        except TypeError:
+            for name, value in [*((name, own.get(name)) for name in params), *((name, state.get(name)) for name in buffers)]:
+                if not isinstance(value, Tensor):
+                    raise TypeError(f"{self._name}: {name} is {value}, and a layer with these arguments needs it") from None
+            raise
+
+    def forward(self, input):
+        return self._run(input)
+
+    def extra_repr(self):
+        parts = []
+        for p in self._params:
+            name = p["name"]
+            value = self._given()["bias"] if name == "bias" else self.__dict__[name]
+            if p["required"]:
+                parts.append(f"{name}={value}")
+            elif value != p["default"] and not (isinstance(value, tuple) and set(value) == set(p["default"] or ())):
+                parts.append(f"{name}={value!r}")
+        return ", ".join(parts)
+
+
+def _in_place(self, input):
+    result = self._run(input)
+    return input.copy_(result) if self.inplace else result
+
+
+def _signature(params, positional=None):
+    kinds = inspect.Parameter
+    own = [kinds("self", kinds.POSITIONAL_OR_KEYWORD)]
+    for at, p in enumerate(params):
+        kind = kinds.POSITIONAL_OR_KEYWORD if positional is None or at < positional else kinds.KEYWORD_ONLY
+        own.append(kinds(p["name"], kind, default=kinds.empty if p["required"] else p["default"]))
+    return own
+
+
+def _class(entry):
+    name, params = entry["name"], list(entry["params"])
+    body = {"_name": name, "__doc__": entry["docs"], "__module__": "cotangent.nn"}
+    if name in _IN_PLACE:
+        params.append({"name": "inplace", "annotation": "builtins.bool", "required": False, "default": False})
+        body["forward"] = _in_place
+    if "MaxPool" in name:
+        # In PyTorch's place, before `ceil_mode`.
+        at = len(params) - (0 if name.startswith("Adaptive") else 1)
+        params.insert(at, {"name": "return_indices", "annotation": "builtins.bool", "required": False, "default": False})
+    body["_params"] = params
+
+    def __init__(self, *args, **kwargs):
+        Layer.__init__(self, *args, **kwargs)
+
+    own = _signature(params, _POSITIONAL.get(name))
+    own += [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None) for key in ("device", "dtype")]
+    __init__.__signature__ = inspect.Signature(own)
+    body["__init__"] = __init__
+    return type(name, (Layer,), body)
+
+
+CLASSES = {name: _class(entry) for name, entry in _LIST.items()}
+
+
+def _pool(name):
+    base, function = CLASSES[name], _ops[_snake(name) + "_with_indices"]
+
+    def forward(self, input):
+        if not self.return_indices:
+            return self._run(input)
+        return function(input, **{p["name"]: self.__dict__[p["name"]] for p in _LIST[name]["params"]})
+
+    base.forward = forward
+
+
+def _snake(name):
+    """``max_pool2d`` of ``MaxPool2d``."""
+    return "".join(("_" if at and letter.isupper() else "") + letter.lower() for at, letter in enumerate(name))
+
+
+for _name in [name for name in CLASSES if "MaxPool" in name]:
+    _pool(_name)
+
+
+def _batch_norm(self, input):
+    """With ``momentum=None`` the running statistics are the means over all batches."""
+    if self.momentum is not None or not (self.training and self.track_running_stats):
+        return self._run(input)
+    own = self.__dict__
+    own["momentum"], own["_program"] = 1.0 / (self.num_batches_tracked.item() + 1), None
+    try:
+        return self._run(input)
+    finally:
+        own["momentum"], own["_program"] = None, None
+
+
+for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
+    CLASSES[_name].forward = _batch_norm
+
+
+def _embedding_bag(self, input, offsets=None, per_sample_weights=None):
+    return _ops["embedding_bag"](input, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset,
+                                 self.padding_idx)
+
+
+CLASSES["EmbeddingBag"].forward = _embedding_bag
+
+
+def _from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **kwargs):
+    """A layer with the rows of a matrix."""
+    rows, columns = embeddings.shape
+    layer = cls(rows, columns, padding_idx=padding_idx, **kwargs)
+    layer.weight = Parameter(embeddings, requires_grad=not freeze)
+    return layer
+
+
+CLASSES["Embedding"].from_pretrained = classmethod(_from_pretrained)
+CLASSES["EmbeddingBag"].from_pretrained = classmethod(_from_pretrained)
+CLASSES["Identity"].__init__ = lambda self, *args, **kwargs: Layer.__init__(self)

@@ -1,0 +1,165 @@
+"""Losses and other functions of several tensors as modules: classes over the operations of the list."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+from .. import _cotangent as _c
+from .layers import CLASSES, _arguments, _signature
+from .module import Module
+from .parameter import Parameter
+
+_ops = _c._functions
+
+# PyTorch's classes, their operation, and the arguments of the constructor in PyTorch's order. The defaults are the list's.
+_LOSSES = {
+    "L1Loss": ("l1_loss", "reduction"),
+    "MSELoss": ("mse_loss", "reduction"),
+    "SmoothL1Loss": ("smooth_l1_loss", "reduction beta"),
+    "HuberLoss": ("huber_loss", "reduction delta"),
+    "CrossEntropyLoss": ("cross_entropy", "weight ignore_index reduction label_smoothing"),
+    "NLLLoss": ("nll_loss", "weight ignore_index reduction"),
+    "BCELoss": ("binary_cross_entropy", "weight reduction"),
+    "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits", "weight reduction pos_weight"),
+    "KLDivLoss": ("kl_div", "reduction log_target"),
+    "PoissonNLLLoss": ("poisson_nll_loss", "log_input full eps reduction"),
+    "GaussianNLLLoss": ("gaussian_nll_loss", "full eps reduction"),
+    "HingeEmbeddingLoss": ("hinge_embedding_loss", "margin reduction"),
+    "CosineEmbeddingLoss": ("cosine_embedding_loss", "margin reduction"),
+    "MarginRankingLoss": ("margin_ranking_loss", "margin reduction"),
+    "TripletMarginLoss": ("triplet_margin_loss", "margin p eps swap reduction"),
+    "MultiMarginLoss": ("multi_margin_loss", "p margin weight reduction"),
+    "MultiLabelMarginLoss": ("multilabel_margin_loss", "reduction"),
+    "MultiLabelSoftMarginLoss": ("multilabel_soft_margin_loss", "weight reduction"),
+    "SoftMarginLoss": ("soft_margin_loss", "reduction"),
+    "CTCLoss": ("ctc_loss", "blank reduction zero_infinity"),
+    "PairwiseDistance": ("pairwise_distance", "p eps keepdim"),
+    "CosineSimilarity": ("cosine_similarity", "dim eps"),
+    "Fold": ("fold", "output_size kernel_size dilation padding stride"),
+    "LPPool1d": ("lp_pool1d", "norm_type kernel_size stride ceil_mode"),
+    "LPPool2d": ("lp_pool2d", "norm_type kernel_size stride ceil_mode"),
+    "LPPool3d": ("lp_pool3d", "norm_type kernel_size stride ceil_mode"),
+}
+_OPS = {op["name"]: op for op in _c._ops() if op["name"] in {function for function, _ in _LOSSES.values()}}
+
+
+def _defaults(function):
+    """The defaults as Python's values, from the signature that the list gives the function."""
+    return {p.name: p.default for p in inspect.signature(_ops[function]).parameters.values()}
+
+
+class _Function(Module):
+    """An operation with some of its arguments given before."""
+
+    _function: str
+    _params: list
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        own = _arguments(type(self).__name__, self._params, args, kwargs)
+        for name, value in own.items():
+            if name in ("weight", "pos_weight"):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, *input):
+        own = {p["name"]: getattr(self, p["name"]) for p in self._params}
+        return _ops[self._function](*input, **own)
+
+    def extra_repr(self):
+        shown = [p["name"] for p in self._params if p["required"]]
+        return ", ".join(f"{name}={getattr(self, name)}" for name in shown)
+
+
+def _class(name, function, names):
+    defaults, op = _defaults(function), _OPS[function]
+    types = {p["name"]: p["annotation"] for p in op["params"]}
+    empty = inspect.Parameter.empty
+    params = [{"name": own, "required": defaults[own] is empty, "annotation": types[own],
+               "default": None if defaults[own] is empty else defaults[own]} for own in names.split()]
+
+    def __init__(self, *args, **kwargs):
+        _Function.__init__(self, *args, **kwargs)
+
+    __init__.__signature__ = inspect.Signature(_signature(params))
+    return type(name, (_Function,), {"_function": function, "_params": params, "__init__": __init__,
+                                     "__doc__": op["docs"], "__module__": "cotangent.nn"})
+
+
+CLASSES.update((name, _class(name, *own)) for name, own in _LOSSES.items())
+
+
+class _Pad(Module):
+    _mode, _rank = "constant", 1
+
+    def __init__(self, padding):
+        super().__init__()
+        self.padding = (padding,) * (2 * self._rank) if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input):
+        return _ops["pad"](input, self.padding, self._mode, getattr(self, "value", 0.0))
+
+    def extra_repr(self):
+        return str(self.padding)
+
+
+def _constant(self, padding, value):
+    _Pad.__init__(self, padding)
+    self.value = value
+
+
+for _rank in (1, 2, 3):
+    for _kind, _mode in ("Zero", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"), ("Circular", "circular"):
+        _name = f"{_kind}Pad{_rank}d"
+        CLASSES[_name] = type(_name, (_Pad,), {"_mode": _mode, "_rank": _rank, "__module__": "cotangent.nn", "__doc__":
+                                               f"The last {_rank} dimensions made longer at both ends, by the mode {_mode}."})
+    _name = f"ConstantPad{_rank}d"
+    CLASSES[_name] = type(_name, (_Pad,), {"_rank": _rank, "__init__": _constant, "__module__": "cotangent.nn", "__doc__":
+                                           f"The last {_rank} dimensions made longer at both ends, by a number."})
+
+
+class Bilinear(Module):
+    """``x1 A x2 + b``, over the last dimensions of two inputs."""
+
+    def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
+        super().__init__()
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        bound = 1 / math.sqrt(max(in1_features, 1))
+        drawn = lambda *shape: Parameter(_ops["rand"](shape, dtype=dtype or _c.float32, device=device) * (2 * bound) - bound)
+        self.weight = drawn(out_features, in1_features, in2_features)
+        self.register_parameter("bias", drawn(out_features) if bias else None)
+
+    def forward(self, input1, input2):
+        return _ops["bilinear"](input1, input2, self.weight, self.bias)
+
+    def extra_repr(self):
+        return f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}"
+
+
+class Unfold(Module):
+    """The patches of an image as columns."""
+
+    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
+        super().__init__()
+        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
+
+    def forward(self, input):
+        from .functional import unfold
+
+        return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+
+class UpsamplingNearest2d(CLASSES["Upsample"]):
+    """Images made larger, with the nearest elements."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor)
+
+
+class UpsamplingBilinear2d(CLASSES["Upsample"]):
+    """Images made larger, between elements, with the corners where they were."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, "bilinear", True)

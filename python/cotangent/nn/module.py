@@ -1,0 +1,470 @@
+"""The base of all modules."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import OrderedDict, namedtuple
+
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .._modes import no_grad
+from .parameter import Buffer, Parameter
+
+_handles = itertools.count()
+
+
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What ``load_state_dict`` found on one side only."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "<All keys matched successfully>" if not any(self) else super().__repr__()
+
+
+class RemovableHandle:
+    """A hook that can be taken away again, by ``remove()`` or at the end of a ``with``."""
+
+    def __init__(self, hooks):
+        self._hooks, self._key = hooks, next(_handles)
+
+    def remove(self):
+        self._hooks.pop(self._key, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+
+class Module:
+    """A part of a network: parameters, buffers and smaller modules, each under the name of its attribute.
+
+        >>> import cotangent as ct
+        >>> class Net(ct.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.fc = ct.nn.Linear(3, 2)
+        ...     def forward(self, x):
+        ...         return self.fc(x).relu()
+        >>> net = Net()
+        >>> net(ct.ones(4, 3)).shape
+        (4, 2)
+        >>> list(net.state_dict())
+        ['fc.weight', 'fc.bias']
+    """
+
+    training: bool
+    dump_patches = False
+
+    def __init__(self, *args, **kwargs):
+        if args or kwargs:
+            raise TypeError(f"{type(self).__name__}: Module.__init__ takes no arguments")
+        own = self.__dict__
+        own["training"] = True
+        own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
+        own["_non_persistent"] = set()
+        own["_forward_hooks"], own["_forward_pre_hooks"] = OrderedDict(), OrderedDict()
+
+    def forward(self, *input):
+        """What the module computes; a subclass says what that is."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args, **kwargs):
+        if not self._forward_hooks and not self._forward_pre_hooks:
+            return self.forward(*args, **kwargs)
+        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            if with_kwargs:
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    args, kwargs = changed
+            elif (changed := hook(self, args)) is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook, with_kwargs in list(self._forward_hooks.values()):
+            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+        """Calls ``hook(module, args, output)`` after each call; what it returns takes the output's place."""
+        if always_call:
+            raise NotImplementedError("register_forward_hook: a hook is not called where forward has failed")
+        return self._hook(self._forward_hooks, hook, prepend, with_kwargs)
+
+    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+        """Calls ``hook(module, args)`` before each call; what it returns takes the place of the arguments."""
+        return self._hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
+
+    def _hook(self, hooks, hook, prepend, with_kwargs):
+        handle = RemovableHandle(hooks)
+        hooks[handle._key] = hook, with_kwargs
+        if prepend:
+            hooks.move_to_end(handle._key, last=False)
+        return handle
+
+    # What an attribute is.
+
+    def __setattr__(self, name, value):
+        own = self.__dict__
+        if "_parameters" not in own:
+            if isinstance(value, (Parameter, Module, Buffer)):
+                raise AttributeError(f"{type(self).__name__}: call Module.__init__() before assigning {name}")
+            object.__setattr__(self, name, value)
+            return
+        if isinstance(value, Parameter):
+            self._forget(name, "_parameters")
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self._forget(name, "_modules")
+            self._modules[name] = value
+        elif isinstance(value, Buffer):
+            self._forget(name, "_buffers")
+            self.register_buffer(name, value, value.persistent)
+        elif name in self._parameters:
+            if value is not None:
+                raise TypeError(f"cannot assign a {type(value).__name__} as the parameter {name}: it should be a Parameter or None")
+            self._parameters[name] = None
+        elif name in self._modules:
+            if value is not None:
+                raise TypeError(f"cannot assign a {type(value).__name__} as the module {name}: it should be a Module or None")
+            self._modules[name] = None
+        elif name in self._buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(f"cannot assign a {type(value).__name__} as the buffer {name}: it should be a Tensor or None")
+            self._buffers[name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def _forget(self, name, but):
+        """Takes away what has a name in another role."""
+        self.__dict__.pop(name, None)
+        for role in ("_parameters", "_buffers", "_modules"):
+            if role != but:
+                self.__dict__[role].pop(name, None)
+        self._non_persistent.discard(name)
+
+    def __getattr__(self, name):
+        own = self.__dict__
+        for role in ("_parameters", "_modules", "_buffers"):
+            if role in own and name in own[role]:
+                return own[role][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+
+    def __delattr__(self, name):
+        for role in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__[role]:
+                del self.__dict__[role][name]
+                self._non_persistent.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def _free(self, name, role):
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {role} should be a str, not of type {type(name).__name__}")
+        if "." in name or name == "":
+            raise KeyError(f"the name of a {role} cannot be {name!r}: it has a letter and no dot")
+        if hasattr(self, name) and not any(name in own for own in (self._parameters, self._buffers, self._modules)):
+            raise KeyError(f"attribute {name!r} already exists")
+
+    def register_parameter(self, name, param):
+        """Adds a parameter; ``None`` keeps the name for one."""
+        self._free(name, "parameter")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"the parameter {name} should be a Parameter or None, not of type {type(param).__name__}")
+        self._parameters[name] = param
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Adds a tensor that belongs to the state and is not trained; one that is not persistent is not saved."""
+        self._free(name, "buffer")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"the buffer {name} should be a Tensor or None, not of type {type(tensor).__name__}")
+        self._buffers[name] = tensor
+        (self._non_persistent.discard if persistent else self._non_persistent.add)(name)
+
+    def register_module(self, name, module):
+        """As ``add_module``."""
+        self.add_module(name, module)
+
+    def add_module(self, name, module):
+        """Adds a module under a name."""
+        self._free(name, "module")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"the module {name} should be a Module or None, not of type {type(module).__name__}")
+        self._modules[name] = module
+
+    # What there is.
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """This module and all in it, with their names, each once."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self):
+        """This module and all in it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self):
+        """The modules that are attributes of this one, each once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self):
+        """The modules that are attributes of this one, each once."""
+        return (module for _, module in self.named_children())
+
+    def _named(self, role, prefix, recurse, remove_duplicate):
+        seen = set()
+        modules = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, value in module.__dict__[role].items():
+                if value is None or (remove_duplicate and id(value) in seen):
+                    continue
+                seen.add(id(value))
+                yield f"{path}.{name}" if path else name, value
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """The parameters with their names. One that is reached under several names is given once, under the first."""
+        return self._named("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse=True):
+        """The parameters, each once."""
+        return (value for _, value in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        """The buffers with their names."""
+        return self._named("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse=True):
+        """The buffers, each once."""
+        return (value for _, value in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target):
+        """The module under a name with dots."""
+        return functools.reduce(_child, filter(None, target.split(".")), self)
+
+    def get_parameter(self, target):
+        """The parameter under a name with dots."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._parameters.get(name)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
+        return found
+
+    def get_buffer(self, target):
+        """The buffer under a name with dots."""
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path)._buffers.get(name)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
+        return found
+
+    # State.
+
+    def state_dict(self, *, destination=None, prefix="", keep_vars=False):
+        """The parameters and buffers under their names, outside of the graph; they see later changes of the module."""
+        dict_ = OrderedDict() if destination is None else destination
+        for path, module in self.named_modules(remove_duplicate=False):
+            saved = {name: x for name, x in module._buffers.items() if name not in module._non_persistent}
+            for name, value in (module._parameters | saved).items():
+                if value is not None:
+                    dict_[prefix + (f"{path}.{name}" if path else name)] = value if keep_vars else value.detach()
+        return dict_
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Takes over the values of parameters and buffers. Shapes must be the module's; values are cast to its dtypes.
+
+        Names that one side lacks are an error, unless ``strict`` is false: then they are returned. Nothing is changed
+        where there is an error. With ``assign`` the tensors themselves take the place of the module's.
+        """
+        own, given = self.state_dict(keep_vars=True), dict(state_dict)
+        missing = [name for name in own if name not in given]
+        unexpected = [name for name in given if name not in own]
+        faults, values = [], {}
+        for name in own.keys() & given.keys():
+            value = given[name]
+            if not isinstance(value, Tensor):
+                try:
+                    value = _tensor_of(value)
+                except (TypeError, ValueError, RuntimeError) as error:
+                    faults.append(f"{name} is no tensor but of type {type(value).__name__}: {error}")
+                    continue
+            if tuple(value.shape) != tuple(own[name].shape):
+                faults.append(f"size mismatch for {name}: the shape of the saved one is {tuple(value.shape)}, "
+                              f"the shape in the model is {tuple(own[name].shape)}")
+            values[name] = value
+        if strict:
+            faults = ([f"Unexpected key(s) in state_dict: {', '.join(map(repr, unexpected))}"] if unexpected else []) + (
+                [f"Missing key(s) in state_dict: {', '.join(map(repr, missing))}"] if missing else []) + sorted(faults)
+        if faults:
+            text = "\n\t".join(faults)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}: nothing was loaded\n\t{text}")
+        # All that can fail comes before the first change.
+        ready = {name: value if assign else value.detach().to(own[name].dtype, own[name].device) for name, value in values.items()}
+        with no_grad():
+            for name, value in ready.items():
+                if assign:
+                    self._assign(name, value, own[name])
+                else:
+                    own[name].copy_(value)
+        return _IncompatibleKeys(missing, unexpected)
+
+    def _assign(self, name, value, old):
+        path, _, last = name.rpartition(".")
+        if isinstance(old, Parameter) and not isinstance(value, Parameter):
+            value = Parameter(value, old.requires_grad)
+        setattr(self.get_submodule(path), last, value)
+
+    def __getstate__(self):
+        return self.__dict__
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+    # Changes of all of it.
+
+    def apply(self, fn):
+        """Calls a function with every module, the innermost first."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode=True):
+        """Puts the module and all modules in it into training, in which dropout drops."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self):
+        """Puts the module and all modules in it into evaluation."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Lets all parameters be trained, or freezes them."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Takes the gradients of all parameters away, or sets them to zero."""
+        _zero_grad(self.parameters(), set_to_none)
+
+    def _apply(self, fn):
+        """Replaces the values of all parameters and buffers; they stay the variables they are."""
+        found = [*self.parameters(), *self.buffers()]
+        with no_grad():
+            new = [(x, fn(x.detach()), None if x.grad is None else fn(x.grad.detach())) for x in found]
+            for x, value, grad in new:
+                if value.dtype != x.dtype or value.device != x.device:
+                    x.data = value
+                    x.grad = grad
+                elif value is not x:
+                    x.copy_(value)
+        return self
+
+    def to(self, *args, **kwargs):
+        """Casts parameters and buffers of floating point, moves them to a device, or both: ``to(dtype)``, ``to(device)``."""
+        dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+        kwargs.pop("non_blocking", None)
+        if kwargs:
+            raise TypeError(f"to: there is no argument {next(iter(kwargs))}")
+        for arg in args:
+            if isinstance(arg, Tensor):
+                dtype, device = arg.dtype, arg.device
+            elif isinstance(arg, _c.dtype):
+                dtype = arg
+            elif arg is not None:
+                device = arg
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"to: parameters are of floating point, not {dtype.name}")
+
+        def convert(x):
+            to = dtype if dtype is not None and (x.is_floating_point() or x.is_complex()) else x.dtype
+            return x.to(to, x.device if device is None else device)
+
+        return self._apply(convert)
+
+    def float(self):
+        """Casts parameters and buffers of floating point to float32."""
+        return self.to(_c.float32)
+
+    def double(self):
+        """Casts parameters and buffers of floating point to float64."""
+        return self.to(_c.float64)
+
+    def half(self):
+        """Casts parameters and buffers of floating point to float16."""
+        return self.to(_c.float16)
+
+    def bfloat16(self):
+        """Casts parameters and buffers of floating point to bfloat16."""
+        return self.to(_c.bfloat16)
+
+    def cpu(self):
+        """Moves parameters and buffers to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """Moves parameters and buffers to a GPU."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    # Text.
+
+    def extra_repr(self):
+        """What ``repr`` shows of the module itself."""
+        return ""
+
+    def _get_name(self):
+        return type(self).__name__
+
+    def __repr__(self):
+        lines = [line for line in self.extra_repr().split("\n") if line]
+        children = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items()]
+        if not children:
+            return f"{self._get_name()}({', '.join(lines)})" if len(lines) < 2 else (
+                f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)")
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
+
+
+def _child(module, name):
+    found = module._modules.get(name) if isinstance(module, Module) else None
+    if found is None:
+        raise AttributeError(f"{type(module).__name__} has no module {name!r}")
+    return found
+
+
+def _zero_grad(parameters, set_to_none):
+    for parameter in parameters:
+        if set_to_none:
+            parameter.grad = None
+        elif parameter.grad is not None:
+            parameter.grad.zero_()
+
+
+def _tensor_of(value):
+    """A tensor of another library, such as PyTorch's or NumPy's, as one of ours."""
+    import cotangent
+
+    if hasattr(value, "detach"):
+        value = value.detach()
+    return cotangent.from_dlpack(value) if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__") else (
+        cotangent.asarray(value))

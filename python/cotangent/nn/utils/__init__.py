@@ -1,0 +1,38 @@
+"""Bounds for gradients, and parameters as one vector."""
+
+from __future__ import annotations
+
+from ... import _cotangent as _c
+from ..._cotangent import Tensor
+
+_ops = _c._functions
+
+
+def _bound(parameters):
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    own = list({id(p): p for p in parameters if p.grad is not None}.values())
+    return _c._Parameters(own, [str(at) for at in range(len(own))])
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scales the gradients of all parameters together so that their norm is at most ``max_norm``; gives the norm before."""
+    norm = _bound(parameters).clip_grad_norm(float(max_norm), float(norm_type), error_if_nonfinite)
+    return _c._tensor(norm, dtype=_c.float32, device=None, requires_grad=False)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Bounds every element of the gradients by ±``clip_value``."""
+    _bound(parameters).clip_grad_value(float(clip_value))
+
+
+def parameters_to_vector(parameters):
+    """All parameters as one vector."""
+    return _ops["cat"]([p.reshape(-1) for p in parameters])
+
+
+def vector_to_parameters(vec, parameters):
+    """Puts the parts of a vector into the parameters."""
+    at = 0
+    for p in parameters:
+        p.data = vec[at:at + p.numel()].reshape(p.shape)
+        at += p.numel()

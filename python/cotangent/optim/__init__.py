@@ -1,0 +1,21 @@
+"""Optimisers and learning rates: PyTorch's ``torch.optim``.
+
+    >>> import cotangent as ct
+    >>> model = ct.nn.Linear(3, 1)
+    >>> optimizer = ct.optim.AdamW(model.parameters(), lr=0.1)
+    >>> x = ct.randn(16, 3)
+    >>> for _ in range(100):
+    ...     loss = ct.nn.functional.mse_loss(model(x), x.sum(1, keepdim=True))
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
+    >>> loss.item() < 0.1
+    True
+"""
+
+from __future__ import annotations
+
+from . import lr_scheduler, optimizer, swa_utils  # noqa: F401
+from .optimizer import Optimizer  # noqa: F401
+
+globals().update(optimizer.CLASSES)

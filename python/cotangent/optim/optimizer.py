@@ -1,0 +1,318 @@
+"""The optimisers of the crate's list, with PyTorch's names, arguments and state dictionaries."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import OrderedDict
+
+from .. import _cotangent as _c
+from .._cotangent import Tensor
+from .._modes import enable_grad
+
+# PyTorch's names, and its arguments that are several of ours.
+_NAMES = {"Sgd": "SGD", "Lbfgs": "LBFGS", "Lamb": "LAMB"}
+_PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "step_sizes": ("min_step_size", "max_step_size"),
+          "eps": ("eps1", "eps2")}
+_RENAMED = {"adjust_lr": "adjust_lr_fn"}
+_WORDS = {"adjust_lr_fn": "original", "line_search_fn": "none"}
+# PyTorch's order, where it is another.
+_ORDER = {"Muon": "lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn".split()}
+# Settings of PyTorch's that choose between ways to compute the same.
+_WAYS = ("foreach", "fused", "capturable", "differentiable")
+
+
+def _settings(entry):
+    """The settings of an optimiser as PyTorch has them, with their defaults."""
+    own = {p["name"]: p["default"] for p in entry["params"]}
+    for name, parts in _PAIRS.items():
+        if parts[0] in own:
+            at = list(own).index(parts[0])
+            pair = tuple(own[part] for part in parts)
+            items = [(key, value) for key, value in own.items() if key not in parts]
+            own = dict(items[:at] + [(name, pair)] + items[at:])
+    own = {_RENAMED.get(name, name): value for name, value in own.items()}
+    for name, word in _WORDS.items():
+        if own.get(name) == word:
+            own[name] = None
+    order = _ORDER.get(entry["name"], list(own))
+    return {name: own[name] for name in order}
+
+
+class Optimizer:
+    """Changes parameters by their gradients.
+
+    ``params`` are parameters, pairs of names and parameters, or groups: dicts with ``params`` and settings of their own.
+    ``param_groups`` has the settings; what is changed there takes effect in the next step.
+    """
+
+    _entry: dict
+    _defaults: dict
+
+    def __init__(self, params, defaults):
+        self.defaults = dict(defaults)
+        self.param_groups = []
+        self._rust = []
+        groups = [params] if isinstance(params, Tensor) else list(params)
+        if isinstance(params, Tensor):
+            raise TypeError("params should be an iterable of Tensors or dicts, not one Tensor")
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group):
+        """Adds parameters with settings of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+        group = dict(param_group)
+        given = group["params"]
+        given = [given] if isinstance(given, Tensor) else list(given)
+        if given and isinstance(given[0], tuple):
+            group["param_names"] = [name for name, _ in given]
+            given = [p for _, p in given]
+        group["params"] = given
+        seen = {id(p) for own in self.param_groups for p in own["params"]}
+        for p in given:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+            if not p.is_leaf or p._base is not None:
+                raise ValueError("can't optimize a non-leaf Tensor")
+            if id(p) in seen:
+                raise ValueError("some parameters appear in more than one place of the optimizer's groups")
+            seen.add(id(p))
+        for name in group.keys() - self.defaults.keys() - {"params", "param_names", "initial_lr", *_WAYS}:
+            raise TypeError(f"{type(self).__name__}: there is no setting {name}: there are {', '.join(self.defaults)}")
+        for name, value in self.defaults.items():
+            group.setdefault(name, copy.copy(value))
+        first = sum(len(own["params"]) for own in self.param_groups)
+        names = [str(first + at) for at in range(len(given))]
+        crate = self._crate(group)
+        self.param_groups.append(group)
+        self._rust.append((_c._Optimizer(self._entry["name"], crate), _c._Parameters(given, names), crate))
+        self.__dict__.pop("_all", None)
+
+    def _crate(self, group):
+        """The settings of a group as the crate has them."""
+        own = {}
+        for p in self._entry["params"]:
+            name = p["name"]
+            pair = next((pair for pair, parts in _PAIRS.items() if name in parts and parts[0] in
+                         {q["name"] for q in self._entry["params"]}), None)
+            if pair is not None:
+                value = group[pair][_PAIRS[pair].index(name)]
+            else:
+                shown = _RENAMED.get(name, name)
+                value = group[shown]
+                value = _WORDS[shown] if value is None and shown in _WORDS else value
+            own[name] = value.item() if isinstance(value, Tensor) else value
+        return own
+
+    def _sync(self):
+        """Hands settings that were changed to the crate."""
+        for at, (group, (optimizer, parameters, before)) in enumerate(zip(self.param_groups, self._rust)):
+            now = self._crate(group)
+            if now != before:
+                if {**now, "lr": before["lr"]} == before:
+                    optimizer.set_lr(now["lr"])
+                else:
+                    optimizer.set(now)
+                self._rust[at] = optimizer, parameters, now
+
+    def step(self, closure=None):
+        """Changes every parameter that has a gradient. ``closure`` computes the loss first, which is returned."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        self._sync()
+        for optimizer, parameters, _ in self._rust:
+            optimizer.step(parameters)
+        return loss
+
+    def zero_grad(self, set_to_none=True):
+        """Takes the gradients away, or sets them to zero."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    p.grad.zero_()
+
+    def _parameters(self):
+        """All parameters together, for what is done to their gradients."""
+        if "_all" not in self.__dict__:
+            every = [p for group in self.param_groups for p in group["params"]]
+            self._all = _c._Parameters(every, [str(at) for at in range(len(every))])
+        return self._all
+
+    # State.
+
+    def _kept(self):
+        """What is kept for each parameter, by its number."""
+        state = {}
+        for optimizer, _, crate in self._rust:
+            for name, value in optimizer.state_dict().items():
+                number, _, slot = name.partition(".")
+                if slot and number.isdigit():
+                    state.setdefault(int(number), {})[slot] = value
+        return {number: self._shown(own) for number, own in sorted(state.items())}
+
+    def _shown(self, own):
+        """What is kept for a parameter as PyTorch has it."""
+        own = dict(own)
+        step = float(own.pop("step"))
+        if self._entry["name"] != "Sgd":
+            own = {"step": _c._tensor(step, dtype=_c.float32, device=None, requires_grad=False), **own}
+        return own
+
+    @property
+    def state(self):
+        """What is kept for each parameter that had a step, as it is now."""
+        every = [p for group in self.param_groups for p in group["params"]]
+        return {every[number]: own for number, own in self._kept().items()}
+
+    def state_dict(self):
+        """The settings, and what is kept for each parameter: PyTorch's form."""
+        groups, at = [], 0
+        for group in self.param_groups:
+            own = {name: value for name, value in group.items() if name != "params"}
+            groups.append(own | {"params": list(range(at, at + len(group["params"])))})
+            at += len(group["params"])
+        return {"state": self._kept(), "param_groups": groups}
+
+    def load_state_dict(self, state_dict):
+        """Takes over what ``state_dict`` gave, of this optimiser or of PyTorch's. Nothing is changed where there is an error."""
+        groups = state_dict["param_groups"]
+        if len(groups) != len(self.param_groups):
+            raise ValueError(f"loaded state dict has {len(groups)} parameter groups, the optimizer has {len(self.param_groups)}")
+        for saved, own in zip(groups, self.param_groups):
+            if len(saved["params"]) != len(own["params"]):
+                raise ValueError(f"loaded state dict has a parameter group of {len(saved['params'])} parameters, the optimizer's "
+                                 f"has {len(own['params'])}")
+        numbers, new = {}, []
+        for saved, own in zip(groups, self.param_groups):
+            for number, p in zip(saved["params"], own["params"]):
+                numbers[number] = len(numbers), p
+            settings = {name: value for name, value in saved.items() if name in self.defaults or name in ("initial_lr", "param_names")}
+            new.append({**own, **{name: _plain(value) for name, value in settings.items()}})
+        kept = {}
+        for number, own in state_dict["state"].items():
+            if number not in numbers:
+                raise ValueError(f"loaded state dict has a state of parameter {number}, which is in no group")
+            at, p = numbers[number]
+            kept[at] = self._read(at, own, p)
+        rust, first = [], 0
+        for group, (_, parameters, _) in zip(new, self._rust):
+            crate = self._crate(group)
+            optimizer = _c._Optimizer(self._entry["name"], crate)
+            count = len(group["params"])
+            state = {f"{at}.{slot}": value for at in range(first, first + count) for slot, value in kept.get(at, {}).items()}
+            if state:
+                optimizer.load_state_dict(optimizer.state_dict() | state)
+            rust.append((optimizer, parameters, crate))
+            first += count
+        for own, group in zip(self.param_groups, new):
+            own.update(group)
+        self._rust = rust
+
+    def _read(self, at, saved, p):
+        """What is kept for a parameter as the crate has it."""
+        from ..nn.module import _tensor_of
+
+        tensors = {name: value if isinstance(value, Tensor) else _tensor_of(value) for name, value in saved.items()
+                   if value is not None and not isinstance(value, (int, float))}
+        numbers = {name: value for name, value in saved.items() if isinstance(value, (int, float))}
+        numbers |= {name: tensors.pop(name).item() for name in ("step", "mu_product") if name in tensors}
+        # PyTorch's SGD does not count; what matters is whether there was a step.
+        own = {"step": _c._tensor(int(numbers.get("step", 1)), dtype=_c.int64, device=None, requires_grad=False)}
+        if "mu_product" in numbers:
+            own["mu_product"] = _c._tensor(float(numbers["mu_product"]), dtype=_c.float64, device=None, requires_grad=False)
+        wide = p.dtype if p.dtype == _c.float64 else _c.float32
+        for name, value in tensors.items():
+            own[name] = value.detach().to(wide).clone()
+        if self._entry["name"] == "Sgd" and not tensors:
+            return {}
+        return own
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "param_groups": self.param_groups, "saved": self.state_dict()}
+
+    def __setstate__(self, state):
+        self.defaults, self.param_groups, self._rust = state["defaults"], [], []
+        for group in state["param_groups"]:
+            self.add_param_group(group)
+        self.load_state_dict(state["saved"])
+
+    def __repr__(self):
+        lines = [f"{type(self).__name__} ("]
+        for at, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {at}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name not in ("params", "param_names")]
+        return "\n".join(lines + [")"])
+
+
+def _plain(value):
+    """Lists of a file as the tuples that settings are."""
+    return tuple(value) if isinstance(value, list) and not any(isinstance(x, str) for x in value) else value
+
+
+def _class(entry):
+    name, own = _NAMES.get(entry["name"], entry["name"]), _settings(entry)
+
+    def __init__(self, params, *args, **kwargs):
+        for way in _WAYS:
+            kwargs.pop(way, None)
+        if len(args) > len(own):
+            raise TypeError(f"{name}() takes at most {len(own) + 1} arguments, {len(args) + 1} were given")
+        given = dict(zip(own, args))
+        for key, value in kwargs.items():
+            if key not in own:
+                raise TypeError(f"{name}() has no parameter {key}: there are {', '.join(own)}")
+            if key in given:
+                raise TypeError(f"{name}() got {key} twice")
+            given[key] = value
+        Optimizer.__init__(self, params, own | given)
+
+    kinds = inspect.Parameter
+    __init__.__signature__ = inspect.Signature(
+        [kinds("self", kinds.POSITIONAL_OR_KEYWORD), kinds("params", kinds.POSITIONAL_OR_KEYWORD)]
+        + [kinds(key, kinds.POSITIONAL_OR_KEYWORD, default=value) for key, value in own.items()]
+        + [kinds("ways", kinds.VAR_KEYWORD)])
+    return type(name, (Optimizer,), {"_entry": entry, "_defaults": own, "__init__": __init__, "__doc__": entry["docs"],
+                                     "__module__": "cotangent.optim"})
+
+
+CLASSES = {_NAMES.get(entry["name"], entry["name"]): _class(entry) for entry in _c._optimizers()}
+
+
+class LBFGS(CLASSES["LBFGS"]):
+    __doc__ = CLASSES["LBFGS"].__doc__
+    __module__ = "cotangent.optim"
+
+    def __init__(self, params, *args, **kwargs):
+        super().__init__(params, *args, **kwargs)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._memory = None
+
+    __init__.__signature__ = inspect.signature(CLASSES["LBFGS"].__init__)
+
+    def step(self, closure):
+        """A step of up to ``max_iter`` iterations. ``closure`` computes the loss and calls ``backward``."""
+        loss, self._memory = _c._lbfgs_step(self._crate(self.param_groups[0]), self._memory, self._rust[0][1], closure)
+        return loss
+
+    def _kept(self):
+        return {0: dict(self._memory)} if self._memory else {}
+
+    def load_state_dict(self, state_dict):
+        """Takes over what ``state_dict`` gave."""
+        own = state_dict["state"].get(0)
+        if own is not None and "al" in own:
+            raise ValueError("LBFGS: the state of PyTorch's has another form, and cannot be taken over")
+        super().load_state_dict({**state_dict, "state": {}})
+        self._memory = None if own is None else OrderedDict(own)
+
+
+CLASSES["LBFGS"] = LBFGS
