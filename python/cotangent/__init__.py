@@ -49,7 +49,9 @@ globals().update(_cotangent._functions)
 
 from . import _methods  # noqa: E402
 
-norm = Tensor.norm
+# The same by functions and methods: PyTorch's by `dim`, the standard's by `axis`, which it has by name alone.
+max, min, median, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.norm
+std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
 from ._standard import *  # noqa: E402, F403
 from . import autograd, cuda, func, linalg, special  # noqa: E402
 from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 from . import _cotangent as _c
 from ._cotangent import Tensor
 
 _ops = _c._functions
 
 
-class Size(int):
+class Size(tuple):
+    """The sizes of a tensor's dimensions."""
+
+    __slots__ = ()
+
+    def numel(self):
+        """The number of elements."""
+        return math.prod(self)
+
+    def __repr__(self):
+        return f"cotangent.Size({list(self)})"
+
+
+class _Count(int):
     """The number of elements, as the standard has it; called, PyTorch's sizes: ``x.size``, ``x.size()``, ``x.size(0)``."""
 
     def __new__(cls, shape):
@@ -21,7 +36,7 @@ class Size(int):
 
     def __call__(self, dim=None):
         if dim is None:
-            return self._shape
+            return Size(self._shape)
         try:
             return self._shape[dim]
         except IndexError:
@@ -33,7 +48,7 @@ class Size(int):
 
 def _size(self):
     """The number of elements; called, the size of one dimension or of all."""
-    return Size(self.shape)
+    return _Count(self.shape)
 
 
 def _matrix_transpose(self):
@@ -137,7 +152,7 @@ def _extreme(self, dim, keepdim, axis, keepdims, name):
         return _ops[name + "imum"](self, dim)
     if dim is None:
         keep = keepdim if keepdims is None else keepdims
-        return _ops[name](self, axis, keep)
+        return _ops[name](self, axis=axis, keepdim=keep)
     if axis is not None or keepdims is not None:
         raise TypeError(f"{name}() takes dim and keepdim, or axis and keepdims")
     return _ops[name + "_with_indices"](self, dim, keepdim)
@@ -156,6 +171,106 @@ def _norm(self, p="fro", dim=None, keepdim=False, dtype=None, *, axis=None, keep
     if isinstance(p, str) and p != "fro":
         raise ValueError(f"norm: there is no norm of order {p!r}")
     return _ops["norm"](self, dim, keepdim, 2.0 if p == "fro" or p is None else float(p), dtype)
+
+
+def _spread(name, with_mean=False):
+    """``std``, ``var`` and the like, as PyTorch takes their arguments: ``unbiased`` in the place of the dimensions, too."""
+    function = _ops[name]
+
+    def spread(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):  # noqa: A002
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if (dim is not None and axis is not None) or (keepdim and keepdims is not None):
+            raise TypeError(f"{name}() takes dim and keepdim, or axis and keepdims")
+        if unbiased is not None and correction is not None:
+            raise TypeError(f"{name}() takes unbiased or correction")
+        if correction is None:
+            correction = 1 if unbiased is None or unbiased else 0
+        keep = keepdim if keepdims is None else keepdims
+        # By `axis`, as the standard has it, an empty tuple names no dimension.
+        named = {"axis": axis} if axis is not None else {"dim": dim}
+        return function(input, keepdim=keep, correction=float(correction), **named)
+
+    spread.__name__ = spread.__qualname__ = name
+    spread.__doc__ = (function.__doc__ or "") + (
+        "\n\n``correction`` is what the number of elements is lessened by; ``unbiased`` stands for 1, and its opposite for 0.")
+    return spread
+
+
+std, var, std_mean, var_mean = (_spread(name) for name in ("std", "var", "std_mean", "var_mean"))
+
+
+def _nonzero(self, *, as_tuple=False):
+    """The indices of elements other than 0: a row for each, or a tensor for each dimension."""
+    found = _ops["nonzero"](self)
+    return tuple(part.clone() for part in _ops["unbind"](found, 1)) if as_tuple else found
+
+
+def _where(self, condition, other=None):
+    """The elements where a condition holds, and those of another tensor, or a number, elsewhere."""
+    if other is None:
+        # As the function has them: a mask, and what to take where it holds.
+        raise TypeError("where() misses the argument other")
+    return _ops["where"](condition, self, other)
+
+
+def _becoming(name):
+    def change(self, *args):
+        return self._become(name, *args)
+
+    change.__doc__ = f"`{name}` in place: from now on this tensor shows its elements so."
+    return change
+
+
+def _normal_(self, mean=0.0, std=1.0, *, generator=None):
+    """Puts numbers of the normal distribution everywhere."""
+    return self.copy_(_ops["normal"](mean, std, self.shape, dtype=self.dtype, device=self.device, generator=generator))
+
+
+def _random_(self, from_=0, to=None, *, generator=None):
+    """Puts whole numbers from ``from_`` up to but without ``to`` everywhere; with one number, from 0 up to it."""
+    if to is None:
+        from_, to = (0, from_) if from_ else (0, _most(self.dtype) + 1)
+    return self.copy_(_ops["randint"](from_, to, self.shape, device=self.device, generator=generator))
+
+
+def _most(dtype):
+    """The largest of the whole numbers that ``random_`` draws."""
+    digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "bool": 1, "uint8": 8, "int8": 7, "int16": 15,
+              "uint16": 16, "int32": 31, "uint32": 32}
+    return 2 ** digits.get(dtype.name, 62) - 1
+
+
+def _apply_(self, callable):  # noqa: A002
+    """Puts the value of a function of Python's in place of each element. Slow: for trying things."""
+    return self.copy_(_c._tensor([callable(x) for x in self.reshape(-1).tolist()], dtype=self.dtype).reshape(self.shape))
+
+
+def _map_(self, tensor, callable):  # noqa: A002
+    """Puts the value of a function of two elements in place of each. Slow: for trying things."""
+    other = tensor.expand(self.shape).reshape(-1).tolist()
+    made = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), other)]
+    return self.copy_(_c._tensor(made, dtype=self.dtype).reshape(self.shape))
+
+
+def _share_memory_(self):
+    """Nothing is to be done: threads share memory."""
+    return self
+
+
+def _is_pinned(self):
+    """Whether the memory is locked for copies to a GPU: ours is not."""
+    return False
+
+
+def _is_same_size(self, other):
+    """Whether two tensors have the same shape."""
+    return self.shape == other.shape
+
+
+def _is_sparse(self):
+    """Whether only some elements are stored: all are."""
+    return False
 
 
 def _cast(dtype):
@@ -253,6 +368,7 @@ def _install():
         "real": _real,
         "imag": _imag,
         "is_cuda": _is_cuda,
+        "is_sparse": _is_sparse,
     }.items():
         setattr(Tensor, name, property(function))
     methods = {
@@ -265,6 +381,17 @@ def _install():
         "min": _min,
         "median": _median,
         "norm": _norm,
+        "std": std,
+        "var": var,
+        "nonzero": _nonzero,
+        "where": _where,
+        "normal_": _normal_,
+        "random_": _random_,
+        "apply_": _apply_,
+        "map_": _map_,
+        "share_memory_": _share_memory_,
+        "is_pinned": _is_pinned,
+        "is_same_size": _is_same_size,
         "cpu": _cpu,
         "cuda": _cuda,
         "type": _type,
@@ -278,6 +405,8 @@ def _install():
         "fill_diagonal_": _fill_diagonal,
         "astype": _astype,
     }
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+        methods[name + "_"] = _becoming(name)
     for name in ("zeros", "ones", "full", "empty"):
         methods["new_" + name] = _new(name)
     for name, dtype in {

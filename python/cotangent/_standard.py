@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+import os
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
@@ -92,7 +93,7 @@ def from_numpy(ndarray):
     return from_dlpack(ndarray)
 
 
-def arange(start, /, stop=None, step=1, *, end=None, dtype=None, device=None, requires_grad=False):
+def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, requires_grad=False):
     """Numbers from ``start`` up to but without ``stop``, in steps."""
     stop = _either("arange", "stop", stop, end)
     if stop is None:
@@ -109,8 +110,11 @@ def arange(start, /, stop=None, step=1, *, end=None, dtype=None, device=None, re
     return made.requires_grad_() if requires_grad else made
 
 
-def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, device=None, endpoint=True):
+def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
     """So many numbers at even distances from ``start`` to ``stop``, without ``stop`` if there is no endpoint."""
+    if requires_grad:
+        stop, num = _either("linspace", "stop", stop, end), _either("linspace", "num", num, steps)
+        return linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint).requires_grad_()
     stop = _either("linspace", "stop", stop, end)
     num = operator.index(_either("linspace", "num", num, steps))
     if num < 0:
@@ -130,8 +134,11 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
     return made.to(dtype)
 
 
-def eye(n_rows, n_cols=None, /, *, k=0, m=None, dtype=None, device=None):
+def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=None, requires_grad=False):
     """A matrix with ones on the diagonal ``k``, and zeros elsewhere."""
+    n_rows = operator.index(_either("eye", "n_rows", n_rows, n))
+    if requires_grad:
+        return eye(n_rows, n_cols, k=k, m=m, dtype=dtype, device=device).requires_grad_()
     n_cols = _either("eye", "n_cols", n_cols, m)
     n_cols = n_rows if n_cols is None else n_cols
     if k == 0:
@@ -427,8 +434,23 @@ def pow(x1, x2, /):  # noqa: A001
 # Searching and sorting
 
 
-def nonzero(x, /):
-    """The indices of elements other than 0, one tensor for each dimension. The method is PyTorch's: one tensor, a row each."""
+def where(condition, x1=None, x2=None, /, **named):
+    """The elements of one operand where a condition holds, and of the other elsewhere.
+
+    Of a condition alone, the indices of where it holds, one tensor for each dimension.
+    """
+    if x1 is None and x2 is None and not named:
+        return nonzero(condition)
+    return _ops["where"](condition, *(x for x in (x1, x2) if x is not None), **named)
+
+
+def nonzero(x, /, *, as_tuple=True):
+    """The indices of elements other than 0, one tensor for each dimension; with ``as_tuple=False``, a row for each element.
+
+    The method is PyTorch's: a row for each element, unless a tuple is asked for.
+    """
+    if not as_tuple:
+        return _ops["nonzero"](x)
     if x.ndim == 0:
         raise ValueError("nonzero: a 0-d tensor has no indices")
     return tuple(part.clone() for part in _ops["unbind"](_ops["nonzero"](x), 1))
@@ -474,8 +496,9 @@ def unique_values(x, /):
 
 
 def sort(x, /, *, axis=-1, dim=None, descending=False, stable=True):
-    """The elements in order along a dimension. The method is PyTorch's, and gives the indices, too."""
-    axis = axis if dim is None else dim
+    """The elements in order along an axis. By ``dim``, as the method: PyTorch's, which gives the indices, too."""
+    if dim is not None:
+        return x.sort(dim, descending, stable)
     return x.clone() if x.ndim == 0 else _ops["sort"](x, axis, descending, stable)[0]
 
 
@@ -585,6 +608,102 @@ class _Info:
 def __array_namespace_info__():
     """What this namespace has."""
     return _Info()
+
+
+def randint(low, high=None, size=None, *, shape=None, dtype=None, device=None, generator=None, requires_grad=False):
+    """Whole numbers from ``low`` up to but without ``high``, at random; with one number, from 0 up to it."""
+    size = _either("randint", "size", size, shape)
+    if not isinstance(high, (builtins.int, type(None))) or high is None:
+        low, high, size = 0, low, high if size is None else size
+    if size is None:
+        raise TypeError("randint() misses the argument size")
+    return _ops["randint"](low, high, size, dtype=dtype, device=device, generator=generator, requires_grad=requires_grad)
+
+
+class Generator:
+    """Random numbers of their own: the argument ``generator`` of functions that draw some.
+
+        >>> import cotangent as ct
+        >>> g = ct.Generator().manual_seed(0)
+        >>> ct.rand(2, generator=g).shape
+        (2,)
+    """
+
+    def __init__(self, device="cpu"):
+        self.device = _device(device)
+        self._state = (0, 0)
+
+    def manual_seed(self, seed):
+        """Starts again from a seed. Gives the generator back."""
+        self._state = (operator.index(seed) % 2**64, 0)
+        return self
+
+    def seed(self):
+        """Starts again from a seed at random, and gives it."""
+        self.manual_seed(builtins.int.from_bytes(os.urandom(8), "little"))
+        return self._state[0]
+
+    def initial_seed(self):
+        """The seed it has started from."""
+        return self._state[0]
+
+    def get_state(self):
+        """The state, for ``set_state``."""
+        return self._state
+
+    def set_state(self, state):
+        """Goes on from a state that ``get_state`` gave."""
+        seed, offset = state
+        self._state = (operator.index(seed), operator.index(offset))
+
+
+def seed():
+    """Starts the random numbers again from a seed at random, and gives it."""
+    chosen = builtins.int.from_bytes(os.urandom(8), "little")
+    _c.manual_seed(chosen)
+    return chosen
+
+
+def initial_seed():
+    """The seed that the random numbers of this thread have started from."""
+    return _c.get_rng_state()[0]
+
+
+def get_default_dtype():
+    """The dtype of floats of Python's: float32."""
+    return _c.float32
+
+
+def is_floating_point(input):  # noqa: A002
+    """Whether the elements are real numbers of floating point."""
+    return input.is_floating_point()
+
+
+def is_complex(input):  # noqa: A002
+    """Whether the elements are complex numbers."""
+    return input.is_complex()
+
+
+def detach(input):  # noqa: A002
+    """The same values outside of the graph, as a view."""
+    return input.detach()
+
+
+def _legacy(name, dtype):
+    def make(*data):
+        return Tensor(*data, dtype=dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of {dtype.name}: of elements, or zeros of these sizes."
+    return make
+
+
+FloatTensor, DoubleTensor, HalfTensor = (
+    _legacy(name, dtype)
+    for name, dtype in (("FloatTensor", _c.float32), ("DoubleTensor", _c.float64), ("HalfTensor", _c.float16)))
+LongTensor, IntTensor, ByteTensor, BoolTensor = (
+    _legacy(name, dtype)
+    for name, dtype in (("LongTensor", _c.int64), ("IntTensor", _c.int32), ("ByteTensor", _c.uint8), ("BoolTensor", _c.bool)))
 
 
 def is_tensor(obj):

@@ -11,10 +11,10 @@ from ._modes import enable_grad, no_grad, set_grad_enabled  # noqa: F401
 _ops = _c._functions
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None):
-    """Adds the gradients of tensors to those of the leaves they depend on."""
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds the gradients of tensors to those of the leaves they depend on, or of the inputs that are named."""
     output, gradient = _joined(_list(tensors), grad_tensors)
-    output.backward(gradient, retain_graph)
+    output.backward(gradient, retain_graph, create_graph, inputs)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,

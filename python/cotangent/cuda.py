@@ -16,3 +16,13 @@ def device_count() -> int:
 def synchronize(device="cuda") -> None:
     """Waits until a GPU has done what it was told."""
     _c._synchronize(device if isinstance(device, (str, _c.device)) else f"cuda:{device}")
+
+
+def manual_seed(seed) -> None:
+    """Starts the random numbers again from a seed: those of CPU and GPUs are the same."""
+    _c.manual_seed(seed)
+
+
+def manual_seed_all(seed) -> None:
+    """The same of all GPUs."""
+    _c.manual_seed(seed)

@@ -102,13 +102,17 @@ impl PyTensor {
         create_graph: bool,
         inputs: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        if create_graph || inputs.is_some() {
-            return Err(PyNotImplementedError::new_err(
-                "backward: create_graph and inputs are for autograd.grad, which gives the gradients instead of storing them",
-            ));
-        }
         let x = self.get()?;
         let gradient = gradient.map(|gradient| expect("backward", "gradient", gradient)).transpose()?;
+        let retain_graph = retain_graph.or(Some(create_graph));
+        if let Some(inputs) = inputs {
+            return backward_to(py, &x, gradient.as_ref(), inputs, retain_graph.unwrap_or(false), create_graph);
+        }
+        if create_graph {
+            return Err(PyNotImplementedError::new_err(
+                "backward: with create_graph, name the inputs whose gradients are to have a graph",
+            ));
+        }
         let options = BackwardOptions::new().gradient(gradient.as_ref()).retain_graph(retain_graph.unwrap_or(false));
         error::forget();
         py.detach(|| x.backward_with(options)).or_raise()
@@ -125,6 +129,28 @@ impl PyTensor {
         };
         Ok(PyHookHandle(self.get()?.register_hook(call).or_raise()?))
     }
+}
+
+/// Adds the gradients for some inputs to what they have.
+fn backward_to(
+    py: Python<'_>,
+    x: &Tensor,
+    gradient: Option<&Tensor>,
+    inputs: &Bound<'_, PyAny>,
+    retain_graph: bool,
+    create_graph: bool,
+) -> PyResult<()> {
+    let objects = args::items(inputs).unwrap_or_else(|| vec![inputs.clone()]);
+    let leaves = tensors("backward", "inputs", inputs)?;
+    let options = GradOptions::new().gradient(gradient).retain_graph(retain_graph).create_graph(create_graph);
+    error::forget();
+    let found = py.detach(|| autograd::grad_with(x, &leaves.iter().collect::<Vec<_>>(), options)).or_raise()?;
+    for (object, found) in objects.iter().zip(found) {
+        if let Some(found) = found {
+            PyTensor::add_grad(object.cast::<PyTensor>()?, found)?;
+        }
+    }
+    Ok(())
 }
 
 /// What removes a hook again.

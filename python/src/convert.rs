@@ -60,7 +60,7 @@ pub fn to_bytes<'py>(py: Python<'py>, x: &Tensor) -> PyResult<Bound<'py, PyBytes
 
 /// As PyTorch prints it: the elements, and what is not the default.
 pub fn text(x: &Tensor) -> String {
-    let elements = x.to_string().replace('\n', "\n       ");
+    let elements = with_commas(&x.to_string()).replace('\n', "\n       ");
     let mut text = format!("tensor({elements}");
     if !matches!(x.dtype(), DType::F32 | DType::I64 | DType::Bool | DType::C64) || x.numel() == 0 {
         text += &format!(", dtype={}", dtype::name(x.dtype()));
@@ -77,4 +77,19 @@ pub fn text(x: &Tensor) -> String {
         (None, false) => {}
     }
     text + ")"
+}
+
+/// Elements and rows with commas between them, as PyTorch and lists of Python's have them.
+fn with_commas(text: &str) -> String {
+    let all: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len() * 2);
+    for (at, &c) in all.iter().enumerate() {
+        let ends = at > 0 && !matches!(all[at - 1], ' ' | '[' | '\n');
+        let next = all[at..].iter().find(|&&c| !matches!(c, ' ' | '\n'));
+        if matches!(c, ' ' | '\n') && ends && next.is_some_and(|&next| next != ']') {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
 }

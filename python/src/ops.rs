@@ -8,7 +8,7 @@ use crate::error::{self, OrRaise};
 use crate::tensor::{self, PyTensor, SMALL};
 use crate::views::Step;
 use cotangent::ops::{self, Arg, ArgKind, Op};
-use cotangent::{DType, Scalar, Tensor};
+use cotangent::{DType, Generator, Scalar, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -622,6 +622,94 @@ fn run(py: Python<'_>, entry: &Entry, args: &[Arg]) -> PyResult<Vec<Tensor>> {
 }
 
 fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    match extras(py, number, given)? {
+        None => call_plain(py, number, given),
+        Some(extras) => extras.run(py, given, |given| call_plain(py, number, given)),
+    }
+}
+
+fn change(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    match extras(py, number, given)? {
+        None => change_plain(py, number, given),
+        Some(extras) => extras.run(py, given, |given| change_plain(py, number, given)),
+    }
+}
+
+/// Arguments that PyTorch's functions take beside those of the operation.
+struct Extras {
+    /// What is left of the arguments by name.
+    named: Vec<*mut ffi::PyObject>,
+    names: Py<PyTuple>,
+    requires_grad: bool,
+    generator: Option<Py<PyAny>>,
+}
+
+/// The arguments `requires_grad` of functions that make tensors and `generator` of those that draw numbers, if there are any.
+fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Option<Extras>> {
+    if given.names.is_null() {
+        return Ok(None);
+    }
+    let entry = entry(number);
+    // SAFETY: the interpreter's objects live as long as the call.
+    let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
+    let makes = entry.position("dtype").is_some() && (!entry.is_method() || entry.op.name.ends_with("_like"));
+    let is_extra = |name: &str| match name {
+        "requires_grad" => makes,
+        "generator" => entry.op.random,
+        _ => false,
+    };
+    let names = object(given.names);
+    let names = names.cast::<PyTuple>()?;
+    let names = names.iter().map(|name| name.extract::<String>()).collect::<PyResult<Vec<_>>>()?;
+    if !names.iter().any(|name| is_extra(name)) {
+        return Ok(None);
+    }
+    let (mut requires_grad, mut generator, mut kept, mut named) = (false, None, Vec::new(), Vec::new());
+    for (name, &pointer) in names.iter().zip(given.named) {
+        match name.as_str() {
+            "requires_grad" if makes => requires_grad = object(pointer).is_truthy()?,
+            "generator" if is_extra(name) => {
+                generator =
+                    Some(object(pointer)).filter(|value| !value.is_none()).map(|value| value.to_owned().unbind());
+            }
+            _ => {
+                kept.push(name.clone());
+                named.push(pointer);
+            }
+        }
+    }
+    Ok(Some(Extras { named, names: PyTuple::new(py, kept)?.unbind(), requires_grad, generator }))
+}
+
+impl Extras {
+    fn run(
+        self,
+        py: Python<'_>,
+        given: &Given<'_>,
+        f: impl FnOnce(&Given<'_>) -> PyResult<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let given = Given { own: given.own, args: given.args, named: &self.named, names: self.names.as_ptr() };
+        let made = match &self.generator {
+            None => f(&given)?,
+            Some(object) => {
+                let object = object.bind(py);
+                let (seed, offset) = object.getattr("_state").and_then(|state| state.extract()).map_err(|_| {
+                    PyTypeError::new_err(format!("generator should be a Generator, not {}", args::type_name(object)))
+                })?;
+                let mut generator = Generator::from_state(seed, offset);
+                let made = cotangent::with_generator(&mut generator, || f(&given));
+                object.setattr("_state", generator.state())?;
+                made?
+            }
+        };
+        if self.requires_grad {
+            return made.bind(py).call_method0("requires_grad_").map(Bound::unbind);
+        }
+        Ok(made)
+    }
+}
+
+fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
     let entry = entry(number);
     let Bindings { mut args, first } = bind(py, entry, given)?;
     let mut results = run(py, entry, &args)?;
@@ -674,7 +762,7 @@ pub fn named_tuple(py: Python<'_>, name: &str, fields: &[&str]) -> PyResult<Py<P
     Ok(py.import("collections")?.getattr("namedtuple")?.call((name, fields), Some(&options))?.unbind())
 }
 
-fn change(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
     let entry = entry(number);
     let Bindings { mut args, first } = bind(py, entry, given)?;
     let (Some(first), Some(name)) = (first, entry.in_place) else {

@@ -13,7 +13,7 @@ use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyTuple, PyType};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Work on fewer elements is done before another thread could take over.
 pub const SMALL: usize = 4096;
@@ -71,9 +71,9 @@ impl PyTensor {
             let (base, mut steps) = match &state.view {
                 Some(view) => {
                     recorded &= view.recorded;
-                    (view.base.clone_ref(py), view.steps.clone())
+                    (Arc::clone(&view.base), view.steps.clone())
                 }
-                None => (of.clone().unbind(), Vec::with_capacity(1)),
+                None => (Arc::new(of.clone().unbind()), Vec::with_capacity(1)),
             };
             steps.push(step);
             (View { base, steps, recorded }, state.version)
@@ -96,6 +96,7 @@ impl PyTensor {
         let State { value: shown, version, view: Some(view), .. } = &mut *state else { return Ok(()) };
         // What the view shows is taken anew, so that nothing but the base holds its bytes while they are written.
         (*shown, *version) = (value.clone(), u64::MAX);
+        view.follow();
         view.base.get().modify_own(|base| view.put(base, &value))
     }
 
@@ -143,6 +144,30 @@ impl PyTensor {
         self.lock().view.as_ref().map(|view| view.base.clone_ref(py))
     }
 
+    /// Adds to the gradient of a leaf. One with a graph keeps it, until something else is added.
+    pub fn add_grad(leaf: &Bound<'_, PyTensor>, found: Tensor) -> PyResult<()> {
+        let x = leaf.get().get()?;
+        let old = PyTensor::grad(leaf)?;
+        let sum = match &old {
+            Some(old) => old.get().get()?.add(&found).or_raise()?,
+            None => found,
+        };
+        sum.compute().or_raise()?;
+        x.set_grad(&sum.detach()).or_raise()?;
+        // The object for the gradient has the same values, so that they are not taken from the leaf again.
+        if let Some(object) = PyTensor::grad(leaf)? {
+            let mut state = object.get().lock();
+            state.value = sum.into_value();
+            state.version += 1;
+        }
+        Ok(())
+    }
+
+    /// The variable behind this one, if it was made a view after views of it were taken.
+    pub fn behind(&self) -> Option<Arc<Py<PyTensor>>> {
+        self.lock().view.as_ref().map(|view| Arc::clone(&view.base))
+    }
+
     /// Lets the gradient's object go its own way.
     fn drop_grad(&self) {
         let old = self.lock().grad.take();
@@ -178,7 +203,8 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
             None => state.leaf = None,
         }
     }
-    if let Some(view) = &state.view {
+    if let Some(view) = &mut state.view {
+        view.follow();
         let base = view.base.get().lock();
         let (value, version) = if base.leaf.is_some() { refreshed(base)? } else { (base.value.clone(), base.version) };
         if version != state.version {
@@ -249,18 +275,61 @@ fn unary(x: &PyTensor, py: Python<'_>, f: fn(&Tensor) -> Result<Tensor>) -> PyRe
 
 #[pymethods]
 impl PyTensor {
+    /// Of an array, its values; of nested sequences, these as float32 unless another dtype is named; of sizes, zeros.
     #[new]
-    #[pyo3(signature = (data=None, *, dtype=None, device=None))]
+    #[pyo3(signature = (*data, dtype=None, device=None))]
     fn py_new(
-        data: Option<&Bound<'_, PyAny>>,
+        data: &Bound<'_, PyTuple>,
         dtype: Option<&Bound<'_, PyAny>>,
         device: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyTensor> {
-        let options = crate::data::options(dtype, device)?;
-        match data {
-            Some(data) => crate::data::tensor(data, options).map(PyTensor::new),
-            None => Tensor::zeros_with([0], options).or_raise().map(PyTensor::new),
+        let mut options = crate::data::options(dtype, device)?;
+        // An array of one integer knows how to be a size, too, but is data.
+        if data.iter().all(|size| size.is_exact_instance_of::<pyo3::types::PyInt>()) {
+            let sizes: Vec<usize> = data.extract()?;
+            let sizes = if sizes.is_empty() { vec![0] } else { sizes };
+            return Tensor::zeros_with(sizes, options).or_raise().map(PyTensor::new);
         }
+        if data.len() != 1 {
+            return Err(PyTypeError::new_err("Tensor: give the elements as one sequence, or the sizes as integers"));
+        }
+        let data = data.get_item(0)?;
+        if data.is_instance_of::<PyTuple>() || data.is_instance_of::<pyo3::types::PyList>() {
+            options.dtype = options.dtype.or(Some(cotangent::DType::F32));
+        }
+        crate::data::tensor(&data, options).map(PyTensor::new)
+    }
+
+    /// Shows the same elements by an operation that gives a view, as in `_become("unsqueeze", 0)`.
+    #[pyo3(signature = (name, *args))]
+    fn _become<'py>(slf: &Bound<'py, Self>, name: &str, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, Self>> {
+        let x = slf.get().get()?;
+        if x.is_leaf() && x.requires_grad() && is_grad_enabled() {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                "{name}_: a leaf that requires a gradient is changed under no_grad() alone"
+            )));
+        }
+        // What the variable was until now goes on as a base that nobody sees, and this one shows it.
+        let own = slf.get();
+        if own.lock().view.is_none() {
+            let state = {
+                let mut state = own.lock();
+                let leaf = state.leaf.take();
+                State { value: state.value.clone(), version: 0, view: None, leaf, grad: None }
+            };
+            let base = Arc::new(Py::new(slf.py(), PyTensor(Mutex::new(state)))?);
+            let view = View { base, steps: Vec::new(), recorded: is_grad_enabled() };
+            let mut state = own.lock();
+            (state.view, state.version) = (Some(Box::new(view)), 0);
+        }
+        let made = slf.call_method1(name, args)?;
+        let made = made.cast::<PyTensor>()?.get();
+        let (mut shown, mut state) = (made.lock(), own.lock());
+        let (Some(from), Some(to)) = (shown.view.take(), state.view.as_mut()) else { return Ok(slf.clone()) };
+        to.steps = from.steps;
+        (state.value, state.version) = (shown.value.clone(), shown.version);
+        drop(state);
+        Ok(slf.clone())
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use cotangent::autograd::GradMode;
 use cotangent::ops::Arg;
 use cotangent::{Index, Result, Tensor};
 use pyo3::prelude::*;
+use std::sync::Arc;
 
 /// One step from a base to a view of it.
 #[derive(Clone)]
@@ -40,8 +41,9 @@ impl Step {
 
 /// What a view is a view of.
 pub struct View {
-    /// A variable that is no view itself.
-    pub base: Py<PyTensor>,
+    /// A variable that is no view itself. It is counted apart from Python's references, so that it can be followed without
+    /// the interpreter's lock.
+    pub base: Arc<Py<PyTensor>>,
     pub steps: Vec<Step>,
     /// Whether it was made where operations are recorded.
     pub recorded: bool,
@@ -59,9 +61,20 @@ impl View {
         !self.recorded || self.steps.iter().any(|step| matches!(step, Step::Detach))
     }
 
+    /// A base that has become a view itself, by `unsqueeze_` and the like, has left its values to another one.
+    pub fn follow(&mut self) {
+        while let Some(base) = self.base.get().behind() {
+            self.base = base;
+        }
+    }
+
     /// Puts values into the part of the base that the view shows.
     pub fn put(&self, base: &mut Tensor, value: &Tensor) -> Result<()> {
         let _mode = self.is_detached().then(GradMode::disable);
+        // A value such as the gradient of a sum holds one element for all: each gets its own before one is changed.
+        if base.shape().iter().zip(base.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
+            *base = base.contiguous()?.into_value();
+        }
         base.set_view(|x| self.of(x), value)
     }
 }

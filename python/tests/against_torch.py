@@ -1,6 +1,7 @@
 """Everything that is compared with a real PyTorch, by one command:
 
     python python/tests/against_torch.py            # values, gradients, views, exchange, other libraries
+    python python/tests/against_torch.py --habits   # writes PyTorch's answers to the programs of habits.py
     python python/tests/against_torch.py --speed    # the overhead of calls, beside PyTorch's (a release build)
 
 Needs PyTorch and the package; einops, SciPy and scikit-learn are tried where they are installed.
@@ -50,7 +51,7 @@ def values_and_gradients():
 
 def names_in_place():
     """In-place forms are those that PyTorch has, and all of them that keep shape and dtype."""
-    left_out = {"squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims", "t", "as_strided", "index_put_impl"}
+    left_out = {"squeeze", "unsqueeze", "transpose", "swapaxes", "swapdims", "t", "as_strided", "index_put_impl", "normal"}
     compare = {"eq", "ne", "lt", "le", "gt", "ge", "greater", "greater_equal", "less", "less_equal", "not_equal"}
     ours = {op["name"] for op in cases.OPS.values() if op["in_place"]}
     extra = [name for name in ours if not hasattr(torch.Tensor, name + "_") and name != "conj"]
@@ -257,8 +258,23 @@ def speed():
     return 0
 
 
+def habits():
+    """Writes PyTorch's answers to the programs that people who come from it write: test_habits.py compares with them."""
+    import json
+
+    import habits
+
+    found = {program: habits.evaluate(torch, program) for program in habits.programs()}
+    lines = (f"{json.dumps(program)}: {json.dumps(answer)}" for program, answer in found.items())
+    habits.ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{len(found)} answers")
+    return 0
+
+
 def main():
     warnings.simplefilter("ignore")
+    if "--habits" in sys.argv:
+        return habits()
     if "--speed" in sys.argv:
         return speed()
     parts = (views_and_changes, exchange, names_in_place, other_libraries, values_and_gradients)

@@ -12,7 +12,7 @@ from cotangent import _cotangent as core
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "ops"
 # Methods that are PyTorch's where the operation is not: they are tested in test_tensor.py.
-OTHER_METHODS = {"max", "min", "median", "split", "equal", "to_dtype", "real", "imag", "mT", "to_device"}
+OTHER_METHODS = {"max", "min", "median", "split", "equal", "to_dtype", "real", "imag", "mT", "to_device", "where"}
 
 
 @pytest.mark.parametrize("op", sorted(cases.OPS))

@@ -173,8 +173,8 @@ def test_iteration_gives_views_and_hashing_is_by_identity():
 
 
 def test_printing():
-    assert repr(ct.tensor([1.0, 2.5])) == "tensor([1.  2.5])"
-    assert repr(ct.tensor([1, 2], dtype=ct.uint8)) == "tensor([1 2], dtype=uint8)"
+    assert repr(ct.tensor([1.0, 2.5])) == "tensor([1.,  2.5])"
+    assert repr(ct.tensor([1, 2], dtype=ct.uint8)) == "tensor([1, 2], dtype=uint8)"
     assert "requires_grad=True" in repr(ct.ones(1, requires_grad=True) if False else ct.ones(1).requires_grad_())
     assert "grad_fn=<exp>" in repr(ct.ones(1).requires_grad_().exp())
     assert repr(ct.float32) == "cotangent.float32" and repr(ct.device("cpu")) == "device(type='cpu')"
@@ -234,7 +234,7 @@ def test_errors_are_those_of_the_kind_with_the_operations_name():
         (ValueError, "add_: ", lambda: x.add_(ct.ones(4, 2, 3))),
         (TypeError, "unsupported operand", lambda: x + "a"),
         (ValueError, "cuda", lambda: ct.device("tpu")),
-        (NotImplementedError, "autograd.grad", lambda: x.sum().backward(create_graph=True)),
+        (NotImplementedError, "create_graph", lambda: x.sum().backward(create_graph=True)),
     ]:
         with pytest.raises(error) as raised:
             call()

@@ -91,7 +91,7 @@ def plain(name, function, own=""):
             star = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         star |= p.kind is p.VAR_POSITIONAL
-        typed = "" if p.name == "self" and at == 0 else ": Any"
+        typed = "" if p.name == "self" and at == 0 and own else ": Any"
         parts.append(f"{prefix}{p.name}{typed}{'' if p.default is p.empty else ' = ...'}")
         slash = p.kind is p.POSITIONAL_ONLY
     if slash:
@@ -110,7 +110,8 @@ RETURNS = {
                  "__imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __imatmul__ __iand__ __ior__ __ixor__ "
                  "__ilshift__ __irshift__ requires_grad_ detach detach_ copy_ zero_ to cpu cuda float double half "
                  "bfloat16 byte char short int long bool cfloat cdouble to_device astype type_as new_tensor new_zeros "
-                 "new_ones new_full new_empty fill_diagonal_").split()
+                 "new_ones new_full new_empty fill_diagonal_ normal_ random_ apply_ map_ share_memory_ unsqueeze_ squeeze_ transpose_ "
+                 "t_ swapaxes_ swapdims_ where std var randint detach").split()
 } | {
     "__len__": "builtins.int", "__bool__": "builtins.bool", "__float__": "builtins.float", "__int__": "builtins.int",
     "__index__": "builtins.int", "__complex__": "builtins.complex", "__iter__": "Iterator[Tensor]",
@@ -154,7 +155,7 @@ def tensor_class():
             lines.append(f"    def {name}(self, other: Any, modulo: Any = ..., /) -> Tensor: ...")
         elif name in OPS and name != "to" and hasattr(value, "__text_signature__") and not hasattr(value, "__code__"):
             lines.append("    " + definition(name, OPS[name], value, True))
-        elif name.endswith("_") and not name.startswith("_") and name[:-1] in OPS:
+        elif name.endswith("_") and not name.startswith("_") and name[:-1] in OPS and not hasattr(value, "__code__"):
             lines.append("    " + definition(name, OPS[name[:-1]] | {"outputs": ["result"]}, value, True))
         elif name == "__class_getitem__":
             lines.append("    @classmethod\n    def __class_getitem__(cls, item: Any, /) -> Any: ...")
