@@ -4,9 +4,13 @@
 //! - `ops`: functions and methods, made from the list of operations when the module is imported.
 //! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
 //! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
+<<<<<<< HEAD
 //! - `dlpack`: memory shared with other libraries.
 //! - `nn`: the layers of the list; `variables`: variables of Python's as parameters of the crate; `optim`: optimisers that change
 //!   them, clipping and mixed precision; `schedule`: learning rates.
+=======
+//! - `dlpack`: memory shared with other libraries; `io`: files.
+>>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
 //!
 //! What needs no speed is written in Python, in `cotangent/`.
 
@@ -18,7 +22,11 @@ mod dlpack;
 mod dtype;
 mod error;
 mod index;
+<<<<<<< HEAD
 mod nn;
+=======
+mod io;
+>>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
 mod number;
 mod operators;
 mod ops;
@@ -38,8 +46,12 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     data::register(module)?;
     autograd::register(module)?;
     dlpack::register(module)?;
+<<<<<<< HEAD
     nn::register(module)?;
     optim::register(module)?;
     schedule::register(module)?;
+=======
+    io::register(module)?;
+>>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

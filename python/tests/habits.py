@@ -647,6 +647,10 @@ repr(x.dtype)
 repr(x.device)
 repr(ct.tensor(float("nan")))
 repr(ct.tensor([1 + 2j]))
+import io; f = io.BytesIO(); ct.save({"w": x, "epoch": 3}, f); f.seek(0); ct.load(f)
+import io; f = io.BytesIO(); ct.save(x, f); f.seek(0); ct.load(f)
+import io; f = io.BytesIO(); ct.save([x, (1, "a", None, True)], f); f.seek(0); ct.load(f, map_location="cpu", weights_only=True)
+import tempfile, os; p = os.path.join(tempfile.mkdtemp(), "m.pt"); ct.save({"a": {"b": n}}, p); ct.load(p)["a"]["b"]
 """
 
 

@@ -185,7 +185,7 @@ def functions(module, names):
 
 def package():
     lines = [HEADER, "from . import array_api as array_api, autograd as autograd, cuda as cuda, fft as fft, func as func, "
-             "linalg as linalg, special as special", TYPES]
+             "io as io, linalg as linalg, special as special", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
                      ("name", "builtins.str"), ("itemsize", "builtins.int"), ("is_floating_point", "builtins.bool"),
@@ -276,7 +276,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
-                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "array_api")}
+                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "io", "array_api")}
     files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
     files["../tests/stubtest.txt"] = allowed()
     stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]
