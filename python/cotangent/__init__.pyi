@@ -3,7 +3,7 @@ import builtins
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
-from . import array_api as array_api, autograd as autograd, cuda as cuda, fft as fft, func as func, io as io, linalg as linalg, special as special
+from . import array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, io as io, linalg as linalg, special as special
 
 Number: TypeAlias = builtins.int | builtins.float | builtins.complex | builtins.bool
 DTypeLike: TypeAlias = "dtype | builtins.str | builtins.type[Any]"

@@ -275,7 +275,9 @@ impl Folder {
             "min" => Better::Lower,
             "max" => Better::Higher,
             _ => {
-                return Err(PyValueError::new_err(format!("Checkpoints: mode {mode:?} is neither \"min\" nor \"max\"")));
+                return Err(PyValueError::new_err(format!(
+                    "Checkpoints: mode {mode:?} is neither \"min\" nor \"max\""
+                )));
             }
         };
         let mut folder = Checkpoints::new(folder).or_raise()?.keep_last(last);

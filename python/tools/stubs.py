@@ -91,7 +91,7 @@ def plain(name, function, own=""):
             star = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         star |= p.kind is p.VAR_POSITIONAL
-        typed = "" if p.name == "self" and at == 0 and own else ": Any"
+        typed = "" if p.name == own and at == 0 else ": Any"
         parts.append(f"{prefix}{p.name}{typed}{'' if p.default is p.empty else ' = ...'}")
         slash = p.kind is p.POSITIONAL_ONLY
     if slash:
@@ -184,7 +184,7 @@ def functions(module, names):
 
 
 def package():
-    lines = [HEADER, "from . import array_api as array_api, autograd as autograd, cuda as cuda, fft as fft, func as func, "
+    lines = [HEADER, "from . import array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, "
              "io as io, linalg as linalg, special as special", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
@@ -220,7 +220,9 @@ def klass(cls):
     for name, value in vars(cls).items():
         if name.startswith("_") and name not in shown:
             continue
-        if isinstance(value, (staticmethod, classmethod)):
+        if isinstance(value, classmethod) and name != "apply":
+            lines.append("    @classmethod\n    " + plain(name, value.__func__, "cls"))
+        elif isinstance(value, (staticmethod, classmethod)):
             kind, own = ("staticmethod", "") if isinstance(value, staticmethod) else ("classmethod", "cls, ")
             lines.append(f"    @{kind}\n    def {name}({own}*args: Any, **kwargs: Any) -> Any: ...")
         elif isinstance(value, property) or inspect.isgetsetdescriptor(value):
@@ -267,6 +269,7 @@ def allowed():
         r"cotangent\.\w+\.\w+\.(__getattr__|__setattr__)",
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
+        r"cotangent\.data\.Vocabulary(\.\w+)?",
         *(rf"cotangent(\.\w+)?\.{name}_?" for name in sorted({*spread, *short})),
     ]) + "\n"
 
@@ -276,7 +279,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
-                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "io", "array_api")}
+                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "data", "io", "array_api")}
     files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
     files["../tests/stubtest.txt"] = allowed()
     stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]

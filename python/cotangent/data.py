@@ -1,0 +1,485 @@
+"""Datasets, and the loader that makes batches of them: PyTorch's ``torch.utils.data``.
+
+    >>> import cotangent as ct
+    >>> dataset = ct.data.TensorDataset(ct.arange(6.0).reshape(3, 2), ct.tensor([0, 1, 0]))
+    >>> for x, y in ct.data.DataLoader(dataset, batch_size=2):
+    ...     print(x.shape, y.tolist())
+    (2, 2) [0, 1]
+    (1, 2) [0]
+
+Workers are threads. Batches of datasets that are tensors, ``TensorDataset`` and the sources, are made by the crate without the
+interpreter; datasets and functions of Python's are called under it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import bisect
+import collections.abc
+import json
+import math
+import weakref
+
+from . import _cotangent as _c
+from ._cotangent import Tensor, Vocabulary  # noqa: F401
+
+_ops = _c._functions
+
+
+class Dataset:
+    """Samples by index: a subclass has ``__getitem__`` and ``__len__``."""
+
+    def __getitem__(self, index):
+        raise NotImplementedError(f"{type(self).__name__} does not say what its items are: define __getitem__")
+
+    def __add__(self, other):
+        """The samples of both, one after the other."""
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset):
+    """Samples one after the other: a subclass has ``__iter__``."""
+
+    def __iter__(self):
+        raise NotImplementedError(f"{type(self).__name__} does not say what its items are: define __iter__")
+
+
+class TensorDataset(Dataset):
+    """The rows of tensors: a sample is a tuple with one of each."""
+
+    def __init__(self, *tensors):
+        self._source = _c._Source.tensors(tensors)
+        self.tensors = tensors
+
+    def __getitem__(self, index):
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self):
+        return len(self.tensors[0])
+
+
+class Subset(Dataset):
+    """Some samples of a dataset, by their indices."""
+
+    def __init__(self, dataset, indices):
+        self.dataset, self.indices = dataset, [int(index) for index in indices]
+
+    def __getitem__(self, index):
+        if isinstance(index, (list, tuple)):
+            return [self.dataset[self.indices[one]] for one in index]
+        return self.dataset[self.indices[index]]
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class ConcatDataset(Dataset):
+    """The samples of several datasets, one after the other."""
+
+    def __init__(self, datasets):
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset: there are no datasets")
+        self.cumulative_sizes: list = []
+        for dataset in self.datasets:
+            if isinstance(dataset, IterableDataset):
+                raise TypeError("ConcatDataset: an IterableDataset has no indices: see ChainDataset")
+            self.cumulative_sizes.append(len(dataset) + (self.cumulative_sizes[-1] if self.cumulative_sizes else 0))
+
+    def __getitem__(self, index):
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ConcatDataset: index {index} is out of range for {len(self)} samples")
+        index %= len(self)
+        at = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[at][index - (self.cumulative_sizes[at - 1] if at else 0)]
+
+    def __len__(self):
+        return self.cumulative_sizes[-1]
+
+
+class ChainDataset(IterableDataset):
+    """The samples of several iterable datasets, one after the other."""
+
+    def __init__(self, datasets):
+        self.datasets = list(datasets)
+
+    def __iter__(self):
+        for dataset in self.datasets:
+            yield from dataset
+
+
+def random_split(dataset, lengths, generator=None):
+    """Parts of a dataset at random, of these lengths, or of these fractions of it."""
+    lengths = list(lengths)
+    if lengths and all(isinstance(x, float) for x in lengths) and math.isclose(sum(lengths), 1):
+        sizes = [math.floor(len(dataset) * fraction) for fraction in lengths]
+        for at in range(len(dataset) - sum(sizes)):
+            sizes[at % len(sizes)] += 1
+        lengths = sizes
+    if any(not isinstance(x, int) or x < 0 for x in lengths) or sum(lengths) != len(dataset):
+        raise ValueError(f"random_split: lengths of {lengths} are not those of parts of {len(dataset)} samples")
+    order = _permutation(len(dataset), generator)
+    ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
+    return [Subset(dataset, order[end - length : end]) for end, length in zip(ends, lengths)]
+
+
+def _permutation(count, generator=None):
+    return _ops["randperm"](count, generator=generator).tolist() if count else []
+
+
+# Samplers: objects that give the indices of an epoch when they are iterated over.
+
+
+class Sampler:
+    """The order of an epoch: a subclass has ``__iter__``, and ``__len__`` where that is known."""
+
+    def __iter__(self):
+        raise NotImplementedError(f"{type(self).__name__} does not say which indices it gives: define __iter__")
+
+
+class SequentialSampler(Sampler):
+    """All indices in order."""
+
+    def __init__(self, data_source):
+        self.data_source = data_source
+
+    def __iter__(self):
+        return iter(range(len(self.data_source)))
+
+    def __len__(self):
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """All indices at random, or so many of them, drawn with or without putting back."""
+
+    def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self.num_samples = len(data_source) if num_samples is None else num_samples
+        if self.num_samples < 1:
+            raise ValueError(f"RandomSampler: {self.num_samples} samples cannot be drawn")
+
+    def __iter__(self):
+        count = len(self.data_source)
+        if self.replacement:
+            yield from _ops["randint"](0, count, (self.num_samples,), generator=self.generator).tolist()
+            return
+        left = self.num_samples
+        while left > 0:
+            order = _permutation(count, self.generator)[:left]
+            yield from order
+            left -= len(order)
+
+    def __len__(self):
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler):
+    """These indices at random."""
+
+    def __init__(self, indices, generator=None):
+        self.indices, self.generator = list(indices), generator
+
+    def __iter__(self):
+        return (self.indices[at] for at in _permutation(len(self.indices), self.generator))
+
+    def __len__(self):
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler):
+    """So many indices, drawn by weights."""
+
+    def __init__(self, weights, num_samples, replacement=True, generator=None):
+        self.weights = weights if isinstance(weights, Tensor) else _c._tensor(list(weights), dtype=_c.float64)
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+
+    def __iter__(self):
+        drawn = _ops["multinomial"](self.weights, self.num_samples, self.replacement, generator=self.generator)
+        return iter(drawn.tolist())
+
+    def __len__(self):
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """The indices of another sampler, so many at a time."""
+
+    def __init__(self, sampler, batch_size, drop_last):
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"BatchSampler: there are no batches of {batch_size} samples")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self):
+        batch: list = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self):
+        whole, rest = divmod(len(self.sampler), self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+
+class DistributedSampler(Sampler):
+    """The part of an epoch that one of several processes takes: every ``num_replicas``-th index."""
+
+    def __init__(self, dataset, num_replicas, rank, shuffle=True, seed=0, drop_last=False):
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"DistributedSampler: rank {rank} is not one of {num_replicas}")
+        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+
+    def set_epoch(self, epoch):
+        """Chooses the order of an epoch; the loader does it."""
+        self.epoch = epoch
+
+    def __iter__(self):
+        from . import Generator
+
+        count = len(self.dataset)
+        order = _permutation(count, Generator().manual_seed(self.seed + self.epoch)) if self.shuffle else list(range(count))
+        total = len(self) * self.num_replicas
+        while order and len(order) < total:
+            order += order[: total - len(order)]
+        return iter(order[self.rank : total : self.num_replicas])
+
+    def __len__(self):
+        count = len(self.dataset)
+        return count // self.num_replicas if self.drop_last else math.ceil(count / self.num_replicas)
+
+
+# Batches
+
+
+def default_collate(batch):
+    """One batch of samples: tensors are stacked, numbers become tensors, texts lists; tuples and dictionaries keep their form."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return _ops["stack"](batch)
+    if type(first).__module__ == "numpy" and hasattr(first, "dtype"):
+        return _ops["stack"]([_c._tensor(one) for one in batch])
+    if isinstance(first, (bool, int)):
+        return _c._tensor(batch)
+    if isinstance(first, float):
+        # As PyTorch: a float of Python's has 64 bits.
+        return _c._tensor(batch, dtype=_c.float64)
+    if isinstance(first, (str, bytes)):
+        return list(batch)
+    if isinstance(first, collections.abc.Mapping):
+        return {key: default_collate([one[key] for one in batch]) for key in first}
+    if isinstance(first, (tuple, list)):
+        if any(len(one) != len(first) for one in batch):
+            raise ValueError(f"default_collate: samples of {sorted({len(one) for one in batch})} parts are in one batch")
+        parts = [default_collate(list(one)) for one in zip(*batch)]
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
+    raise TypeError(f"default_collate: samples are of type {type(first).__name__}: tensors, numbers, texts, and tuples and "
+                    "dictionaries of them have batches; give a collate_fn for others")
+
+
+def default_convert(data):
+    """A sample as it is, with arrays as tensors: what a loader without batches gives."""
+    if type(data).__module__ == "numpy" and hasattr(data, "dtype"):
+        return _c._tensor(data)
+    if isinstance(data, collections.abc.Mapping):
+        return {key: default_convert(one) for key, one in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(default_convert, data))
+    return type(data)(map(default_convert, data)) if isinstance(data, (list, tuple)) else data
+
+
+# Workers must end before the interpreter does.
+_running: weakref.WeakSet = weakref.WeakSet()
+
+
+@atexit.register
+def _end():
+    for batches in list(_running):
+        batches.close()
+
+
+def _own(dataset):
+    """The samples of a dataset as the crate has them, or None."""
+    if isinstance(dataset, TensorDataset) and type(dataset).__getitem__ is TensorDataset.__getitem__:
+        return dataset._source
+    if type(dataset) is Windows:
+        return dataset._source
+    if type(dataset) is Subset:
+        inner = _own(dataset.dataset)
+        count = len(dataset.dataset) if inner is not None else 0
+        return None if inner is None else inner.subset([at + count if at < 0 else at for at in dataset.indices])
+    return None
+
+
+class DataLoader:
+    """Batches of a dataset, again with every iteration.
+
+    ``num_workers`` threads make batches ahead. The order of an epoch follows from the seed, that of ``generator`` or one drawn
+    now, and the number of the epoch, whatever the number of workers. ``state_dict`` says where in an epoch the loader is.
+    """
+
+    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
+                 pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None, *, generator=None, seed=None,
+                 prefetch_factor=None, persistent_workers=False):
+        if worker_init_fn is not None:
+            raise NotImplementedError("DataLoader: workers are threads of one process, and have nothing to set up: leave "
+                                      "worker_init_fn out")
+        if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+            raise ValueError("DataLoader: a batch_sampler says all of batch_size, shuffle, sampler and drop_last")
+        if sampler is not None and shuffle:
+            raise ValueError("DataLoader: a sampler has its own order: leave shuffle out")
+        if batch_size is None and drop_last:
+            raise ValueError("DataLoader: without batches there is no last one to drop")
+        self.dataset, self.batch_size, self.num_workers, self.drop_last = dataset, batch_size, num_workers, drop_last
+        self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
+        self.collate_fn = collate_fn or (default_collate if batch_size is not None else default_convert)
+        iterable = isinstance(dataset, IterableDataset)
+        source = None if collate_fn is not None or iterable or batch_size is None else _own(dataset)
+        collate = self.collate_fn
+        if batch_size is None:
+            collate = _only(collate)
+        if seed is None and generator is not None:
+            seed = generator.initial_seed()
+        self._loader = _c._Loader(dataset if source is None else source, iterable, collate, 1 if batch_size is None else batch_size,
+                                  bool(shuffle), sampler, batch_sampler, num_workers, drop_last, prefetch_factor, seed)
+        self._is_own = source is not None
+
+    def __iter__(self):
+        batches = self._loader.iter()
+        _running.add(batches)
+        # PyTorch's batches of tuples are lists.
+        return map(list, batches) if self._is_own else batches
+
+    def __len__(self):
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
+        count = self._loader.len()
+        if count is None:
+            raise TypeError("DataLoader: how many batches there are is not known before")
+        return count
+
+    @property
+    def epoch(self):
+        """The number of the epoch that the next iteration begins."""
+        return self._loader.epoch()
+
+    def set_epoch(self, epoch):
+        """Lets the next iteration be that of another epoch."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self):
+        """Where the loader is: its seed, the epoch, and how many of its batches were given."""
+        return json.loads(self._loader.state())
+
+    def load_state_dict(self, state):
+        """Lets the next iteration go on from where a loader with this state was."""
+        self._loader.restore(json.dumps(state))
+
+
+def _only(convert):
+    return lambda items: convert(items[0])
+
+
+# Sources
+
+
+class MNIST(TensorDataset):
+    """Images of digits, ``[n, 1, 28, 28]`` of uint8, and their labels: a folder with the files of MNIST or its kin."""
+
+    def __init__(self, root, train=True):
+        self.data, self.targets = _c._mnist(root, train)
+        super().__init__(self.data, self.targets)
+
+
+def digits():
+    """1797 images of 8 by 8 pixels, from 0 to 1, and their labels: a dataset that needs no file."""
+    return TensorDataset(*_c._digits())
+
+
+def load_idx(path):
+    """The tensor of an IDX file, the format of MNIST, gzipped or not."""
+    return _c._load_idx(path)
+
+
+class Csv:
+    """A table of a CSV file, whose columns, by name or place, become tensors. ``missing`` lists texts that stand for no value."""
+
+    def __init__(self, path, delimiter=",", header=True, comment=None, missing=None):
+        self._csv = _c._Csv(path, delimiter, header, comment, missing)
+
+    @property
+    def names(self):
+        """The names of the columns."""
+        return self._csv.names()
+
+    def __len__(self):
+        return len(self._csv)
+
+    def numbers(self, columns=None):
+        """Columns as a tensor of float32, a row for each row; what is missing is NaN."""
+        return self._csv.numbers(self.names if columns is None else columns)
+
+    def integers(self, column):
+        """A column as a tensor of int64."""
+        return self._csv.integers(column)
+
+    def categories(self, column):
+        """A column of texts as numbers, and the texts in the order of their numbers."""
+        return self._csv.categories(column)
+
+    def column(self, column):
+        """A column as a list of texts."""
+        return self._csv.column(column)
+
+
+class Jsonl(Dataset):
+    """The lines of a file of JSON: a sample is what a line says. Lines are read when they are asked for."""
+
+    def __init__(self, path):
+        self.path, self._starts = path, []
+        with open(path, "rb") as file:
+            at = 0
+            for line in file:
+                if line.strip():
+                    self._starts.append(at)
+                at += len(line)
+
+    def __getitem__(self, index):
+        start = self._starts[index]
+        with open(self.path, "rb") as file:
+            file.seek(start)
+            line = file.readline()
+        try:
+            return json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"Jsonl: line {index} of those that are not empty, in {self.path}: {error}") from None
+
+    def __len__(self):
+        return len(self._starts)
+
+
+class Windows(Dataset):
+    """Windows of a text's tokens: a sample is so many tokens, and those that follow each of them.
+
+    A text is taken byte by byte; ``Vocabulary`` gives tokens of characters.
+    """
+
+    def __init__(self, tokens, length, stride=1):
+        if isinstance(tokens, str):
+            tokens = tokens.encode()
+        if isinstance(tokens, (bytes, bytearray)):
+            tokens = _c._bytes_as_tokens(bytes(tokens))
+        self._source = _c._Source.windows(tokens, length, stride)
+
+    def __getitem__(self, index):
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"Windows: index {index} is out of range for {count} windows")
+        return self._source.item(index % count)
+
+    def __len__(self):
+        return len(self._source)
