@@ -4,17 +4,9 @@
 //! - `ops`: functions and methods, made from the list of operations when the module is imported.
 //! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
 //! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
-<<<<<<< HEAD
-<<<<<<< HEAD
-//! - `dlpack`: memory shared with other libraries.
 //! - `nn`: the layers of the list; `variables`: variables of Python's as parameters of the crate; `optim`: optimisers that change
 //!   them, clipping and mixed precision; `schedule`: learning rates.
-=======
-//! - `dlpack`: memory shared with other libraries; `io`: files.
->>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
-=======
 //! - `dlpack`: memory shared with other libraries; `io`: files; `loader`: batches.
->>>>>>> 7d26c26 (cotangent.data: datasets, samplers and the loader over the crate's, with batches of tensors made without the interpreter)
 //!
 //! What needs no speed is written in Python, in `cotangent/`.
 
@@ -26,15 +18,9 @@ mod dlpack;
 mod dtype;
 mod error;
 mod index;
-<<<<<<< HEAD
-mod nn;
-=======
 mod io;
-<<<<<<< HEAD
->>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
-=======
 mod loader;
->>>>>>> 7d26c26 (cotangent.data: datasets, samplers and the loader over the crate's, with batches of tensors made without the interpreter)
+mod nn;
 mod number;
 mod operators;
 mod ops;
@@ -54,16 +40,10 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     data::register(module)?;
     autograd::register(module)?;
     dlpack::register(module)?;
-<<<<<<< HEAD
     nn::register(module)?;
     optim::register(module)?;
     schedule::register(module)?;
-=======
     io::register(module)?;
-<<<<<<< HEAD
->>>>>>> ee6d7e3 (cotangent.io: safetensors, NumPy's, PyTorch's and GGUF files, checkpoints, and save and load of nested containers)
-=======
     loader::register(module)?;
->>>>>>> 7d26c26 (cotangent.data: datasets, samplers and the loader over the crate's, with batches of tensors made without the interpreter)
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }
