@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents
 import cotangent as ct  # noqa: E402
 
 import cases  # noqa: E402
+import networks  # noqa: E402
 
 
 def values_and_gradients():
@@ -277,7 +278,7 @@ def main():
         return habits()
     if "--speed" in sys.argv:
         return speed()
-    parts = (views_and_changes, exchange, names_in_place, other_libraries, values_and_gradients)
+    parts = (views_and_changes, exchange, names_in_place, other_libraries, networks.run, values_and_gradients)
     failed = sum(part() for part in parts)
     print("all agree with PyTorch" if not failed else f"{failed} differ")
     return 1 if failed else 0

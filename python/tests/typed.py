@@ -24,3 +24,27 @@ for row in x:
 x.softmax("0")  # type: ignore[arg-type]
 x.no_such_method()  # type: ignore[attr-defined]
 ct.cross_entropy(x, x, reduction="max")  # type: ignore[arg-type]
+
+
+class Net(ct.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = ct.nn.Linear(3, 2, bias=False)
+        self.scale = ct.nn.Parameter(ct.ones(2))
+
+    def forward(self, x: ct.Tensor) -> ct.Tensor:
+        return ct.nn.functional.relu(self.fc(x)) * self.scale
+
+
+net = Net().to(ct.float32)
+assert_type(net, Net)
+assert_type(net.fc(x), ct.Tensor)
+assert_type([p for p in net.parameters()], list[ct.nn.Parameter])
+assert_type(ct.nn.CrossEntropyLoss(label_smoothing=0.1)(x, x), ct.Tensor)
+optimizer = ct.optim.AdamW(net.parameters(), lr=0.1, betas=(0.9, 0.99))
+scheduler = ct.optim.lr_scheduler.StepLR(optimizer, step_size=3)
+assert_type(scheduler.get_last_lr(), list[float])
+with ct.autocast("cpu"):
+    optimizer.step()
+ct.nn.Linear("3", 2)  # type: ignore[arg-type]
+ct.nn.Linear(3, 2, size=1)  # type: ignore[call-arg]

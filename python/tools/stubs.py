@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import cotangent as ct
+import stub_modules
 from cotangent import _cotangent as core
 from cotangent import _standard, array_api
 
@@ -91,7 +92,7 @@ def plain(name, function, own=""):
             star = True
         prefix = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         star |= p.kind is p.VAR_POSITIONAL
-        typed = "" if p.name == own and at == 0 else ": Any"
+        typed = "" if at == 0 and own and p.name in ("self", own) else ": Any"
         parts.append(f"{prefix}{p.name}{typed}{'' if p.default is p.empty else ' = ...'}")
         slash = p.kind is p.POSITIONAL_ONLY
     if slash:
@@ -184,8 +185,9 @@ def functions(module, names):
 
 
 def package():
-    lines = [HEADER, "from . import array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, "
-             "io as io, linalg as linalg, special as special", TYPES]
+    lines = [HEADER, "from . import amp as amp, array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, "
+             "io as io, linalg as linalg, nn as nn, optim as optim, special as special",
+             "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
                      ("name", "builtins.str"), ("itemsize", "builtins.int"), ("is_floating_point", "builtins.bool"),
@@ -270,7 +272,9 @@ def allowed():
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
         r"cotangent\.data\.Vocabulary(\.\w+)?",
-        *(rf"cotangent(\.\w+)?\.{name}_?" for name in sorted({*spread, *short})),
+        r"cotangent\.nn\.\w+\.__call__",
+        r"cotangent\.(nn|optim)\.\w+\.(training|param_groups|defaults)",
+        *(rf"cotangent(\.\w+)*\.{name}_?" for name in sorted({*spread, *short})),
     ]) + "\n"
 
 
@@ -281,6 +285,7 @@ def main():
     files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
                                             ("linalg", "fft", "special", "autograd", "func", "cuda", "data", "io", "array_api")}
     files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
+    files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()
     stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]
     if "--check" in sys.argv:

@@ -164,6 +164,9 @@ class Optimizer:
         step = float(own.pop("step"))
         if self._entry["name"] != "Sgd":
             own = {"step": _c._tensor(step, dtype=_c.float32, device=None, requires_grad=False), **own}
+        if "row_var" in own and "col_var" not in own:
+            # Adafactor's, of what is no matrix.
+            own["variance"] = own.pop("row_var")
         return own
 
     @property
@@ -228,6 +231,8 @@ class Optimizer:
         own = {"step": _c._tensor(int(numbers.get("step", 1)), dtype=_c.int64, device=None, requires_grad=False)}
         if "mu_product" in numbers:
             own["mu_product"] = _c._tensor(float(numbers["mu_product"]), dtype=_c.float64, device=None, requires_grad=False)
+        if "variance" in tensors:
+            tensors["row_var"] = tensors.pop("variance")
         wide = p.dtype if p.dtype == _c.float64 else _c.float32
         for name, value in tensors.items():
             own[name] = value.detach().to(wide).clone()
