@@ -27,6 +27,7 @@ parser.add_argument("--test-batch-size", type=int, default=1000)
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--lr", type=float, default=1.0, help="learning rate")
 parser.add_argument("--gamma", type=float, default=0.7, help="what the rate is multiplied by after an epoch")
+parser.add_argument("--dry-run", action="store_true", help="one batch of each")
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--log-interval", type=int, default=10)
 parser.add_argument("--save-model", help="a file for the state")
@@ -71,6 +72,8 @@ def train(model, device, batches, optimizer, epoch):
         optimizer.step()
         if batch_idx % args.log_interval == 0:
             print(f"Train epoch: {epoch} [{batch_idx}/{len(batches)}]\tloss: {loss.item():.6f}")
+        if args.dry_run:
+            break
 
 
 def test(model, device, batches):
@@ -84,6 +87,8 @@ def test(model, device, batches):
             pred = output.argmax(dim=1, keepdim=True)
             correct += pred.eq(target.view_as(pred)).sum().item()
             count += len(data)
+            if args.dry_run:
+                break
     print(f"Test set: average loss: {test_loss / count:.4f}, accuracy: {correct}/{count} ({100.0 * correct / count:.1f} %)")
     return correct / count
 

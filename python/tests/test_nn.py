@@ -1,8 +1,12 @@
 """Modules: layers against PyTorch's values in tests/fixtures, and what a module is."""
 
 import copy
+import doctest
 import json
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -323,3 +327,17 @@ def test_threads_can_share_a_module():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not wrong
+
+
+def test_examples_of_the_documentation_run():
+    for module in (nn, nn.module, ct.optim):
+        assert doctest.testmod(module).failed == 0
+
+
+def test_pytorchs_mnist_script_runs(tmp_path):
+    script, saved = Path(__file__).parents[1] / "examples" / "mnist.py", tmp_path / "state.pkl"
+    options = ["--dry-run", "--epochs", "1", "--batch-size", "4", "--test-batch-size", "4", "--save-model", str(saved)]
+    done = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(Path(ct.__file__).parents[1])})
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout and pickle.loads(saved.read_bytes())["fc1.weight"].shape == (128, 9216)

@@ -10,7 +10,8 @@ _ops = _c._functions
 
 def _bound(parameters):
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    own = list({id(p): p for p in parameters if p.grad is not None}.values())
+    # Those without a gradient are passed over by the crate. To ask for `grad` here would make an object that keeps the bytes.
+    own = list({id(p): p for p in parameters}.values())
     return _c._Parameters(own, [str(at) for at in range(len(own))])
 
 
