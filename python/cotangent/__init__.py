@@ -53,7 +53,7 @@ from . import _methods  # noqa: E402
 max, min, median, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.norm
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
 from ._standard import *  # noqa: E402, F403
-from . import autograd, cuda, data, func, io, linalg, special  # noqa: E402
+from . import autograd, cuda, data, func, io, linalg, special, train  # noqa: E402
 from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
 from .func import vmap  # noqa: E402
 from .io import load, save  # noqa: E402

@@ -6,7 +6,7 @@
 //! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
 //! - `nn`: the layers of the list; `variables`: variables of Python's as parameters of the crate; `optim`: optimisers that change
 //!   them, clipping and mixed precision; `schedule`: learning rates.
-//! - `dlpack`: memory shared with other libraries; `io`: files; `loader`: batches.
+//! - `dlpack`: memory shared with other libraries; `io`: files; `loader`: batches; `train`: metrics and logs.
 //!
 //! What needs no speed is written in Python, in `cotangent/`.
 
@@ -27,6 +27,7 @@ mod ops;
 mod optim;
 mod schedule;
 mod tensor;
+mod train;
 mod variables;
 mod views;
 
@@ -45,5 +46,6 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schedule::register(module)?;
     io::register(module)?;
     loader::register(module)?;
+    train::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -186,7 +186,7 @@ def functions(module, names):
 
 def package():
     lines = [HEADER, "from . import amp as amp, array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, "
-             "io as io, linalg as linalg, nn as nn, optim as optim, special as special",
+             "io as io, linalg as linalg, nn as nn, optim as optim, special as special, train as train",
              "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
@@ -271,7 +271,7 @@ def allowed():
         r"cotangent\.\w+\.\w+\.(__getattr__|__setattr__)",
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
-        r"cotangent\.data\.Vocabulary(\.\w+)?",
+        r"cotangent\.(data\.Vocabulary|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
         r"cotangent\.nn\.\w+\.__call__",
         r"cotangent\.(nn|optim)\.\w+\.(training|param_groups|defaults)",
         *(rf"cotangent(\.\w+)*\.{name}_?" for name in sorted({*spread, *short})),
@@ -283,7 +283,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
-                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "data", "io", "array_api")}
+                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "data", "io", "train", "array_api")}
     files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

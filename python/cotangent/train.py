@@ -1,0 +1,256 @@
+"""What goes around a training step: metrics, logs, a report and a progress bar.
+
+    >>> import cotangent as ct
+    >>> accuracy = ct.train.Accuracy()
+    >>> accuracy.update(ct.tensor([[0.1, 0.9], [0.8, 0.2]]), ct.tensor([1, 1]))
+    >>> accuracy.compute()
+    0.5
+"""
+
+from __future__ import annotations
+
+from . import _cotangent as _c
+from ._cotangent import ConfusionMatrix, Examples, Tensor  # noqa: F401
+
+
+class Metric:
+    """A figure of merit over all batches that it was given. Subclasses name one of the crate's."""
+
+    def __init__(self, *, classes=None, average=None, k=None, threshold=None, ignore_index=None):
+        self._metric = _c._Metric(type(self).__name__, {"classes": classes, "average": average, "k": k, "threshold": threshold,
+                                                        "ignore_index": ignore_index})
+
+    @property
+    def name(self):
+        """A short name, for logs."""
+        return self._metric.name()
+
+    @property
+    def higher_is_better(self):
+        """Whether a larger value is the better one."""
+        return self._metric.higher_is_better()
+
+    def update(self, prediction, target):
+        """Takes a batch into account."""
+        self._metric.update(prediction, target)
+
+    def compute(self):
+        """The figure of all batches."""
+        return self._metric.compute()
+
+    def reset(self):
+        """Forgets all batches."""
+        self._metric.reset()
+
+
+class Accuracy(Metric):
+    """The share of right classes. Predictions are classes, a score for each, or one score above a threshold."""
+
+    def __init__(self, *, threshold=None, ignore_index=None):
+        super().__init__(threshold=threshold, ignore_index=ignore_index)
+
+
+class TopKAccuracy(Metric):
+    """The share of targets that are among the ``k`` classes with the highest scores."""
+
+    def __init__(self, k, *, ignore_index=None):
+        super().__init__(k=k, ignore_index=ignore_index)
+
+
+class Precision(Metric):
+    """The share of predictions of a class that are right, averaged over classes."""
+
+    def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
+        super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
+
+
+class Recall(Metric):
+    """The share of a class that was found, averaged over classes."""
+
+    def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
+        super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
+
+
+class F1(Metric):
+    """The harmonic mean of precision and recall, averaged over classes."""
+
+    def __init__(self, classes, average="macro", *, threshold=None, ignore_index=None):
+        super().__init__(classes=classes, average=average, threshold=threshold, ignore_index=ignore_index)
+
+
+class RocAuc(Metric):
+    """The area under the curve of true over false positives: of one score, or of each class against the rest."""
+
+    def __init__(self, classes=None, average="macro"):
+        super().__init__(classes=classes, average=average)
+
+
+class MeanSquaredError(Metric):
+    """The mean of the squared differences."""
+
+    def __init__(self):
+        super().__init__()
+
+
+class RootMeanSquaredError(Metric):
+    """The root of the mean of the squared differences."""
+
+    def __init__(self):
+        super().__init__()
+
+
+class MeanAbsoluteError(Metric):
+    """The mean of the absolute differences."""
+
+    def __init__(self):
+        super().__init__()
+
+
+class R2Score(Metric):
+    """The share of the targets' variance that the predictions explain."""
+
+    def __init__(self):
+        super().__init__()
+
+
+class Perplexity(Metric):
+    """The exponential of the mean cross entropy of scores for tokens."""
+
+    def __init__(self, *, ignore_index=None):
+        super().__init__(ignore_index=ignore_index)
+
+
+def _numbers(values, more):
+    """Numbers under names: tensors of one element are numbers, too."""
+    return {str(name): float(value) for name, value in {**(values or {}), **more}.items()}
+
+
+class _Log:
+    """A log that is flushed at the end of a ``with`` block."""
+
+    def log(self, step, values=None, **more):
+        """Notes the numbers of a step, under their names."""
+        self._log.log(step, _numbers(values, more))
+
+    def flush(self):
+        """Brings to the file what is still in memory."""
+        self._log.flush()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.flush()
+
+
+class CsvLog(_Log):
+    """A row for each step in a CSV file."""
+
+    def __init__(self, path, append=False):
+        self._log = _c._LineLog("csv", path, append)
+
+
+class JsonlLog(_Log):
+    """A line of JSON for each step."""
+
+    def __init__(self, path, append=False):
+        self._log = _c._LineLog("jsonl", path, append)
+
+
+class SummaryWriter(_Log):
+    """Event files that TensorBoard shows, with the methods of PyTorch's writer."""
+
+    def __init__(self, log_dir):
+        self._log = _c._TensorBoard(log_dir)
+        self.log_dir = log_dir
+
+    @property
+    def path(self):
+        """The event file."""
+        return self._log.path()
+
+    def add_scalar(self, tag, scalar_value, global_step=0):
+        """Notes a number."""
+        self._log.scalar(tag, global_step, float(scalar_value))
+
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=0):
+        """Notes several numbers under one heading."""
+        for tag, value in tag_scalar_dict.items():
+            self.add_scalar(f"{main_tag}/{tag}", value, global_step)
+
+    def add_histogram(self, tag, values, global_step=0):
+        """Notes how the elements of a tensor are distributed."""
+        self._log.histogram(tag, global_step, values if isinstance(values, Tensor) else _c._tensor(values))
+
+    def add_image(self, tag, img_tensor, global_step=0):
+        """Notes an image, ``[channels, height, width]`` or ``[height, width]``."""
+        self._log.image(tag, global_step, img_tensor)
+
+    def add_text(self, tag, text_string, global_step=0):
+        """Notes a text."""
+        self._log.text(tag, global_step, text_string)
+
+    def close(self):
+        """Brings to the file what is still in memory."""
+        self.flush()
+
+
+class Report:
+    """One HTML file with the curves of a run, its facts, a confusion matrix and images: it needs nothing else to be read."""
+
+    def __init__(self, title):
+        self._log = _c._Report(title)
+
+    def log(self, step, values=None, **more):
+        """Notes the numbers of a step, under their names."""
+        self._log.log(step, _numbers(values, more))
+
+    def fact(self, name, value):
+        """Notes a fact of the run, for the table at the top."""
+        self._log.fact(str(name), str(value))
+
+    def confusion(self, matrix, labels=()):
+        """Shows a confusion matrix, with these names of classes."""
+        self._log.confusion(matrix, [str(label) for label in labels])
+
+    def examples(self, examples):
+        """Shows images that were taken for something else."""
+        self._log.examples(examples)
+
+    def html(self):
+        """The page as text."""
+        return self._log.html()
+
+    def save(self, path):
+        """Writes the file."""
+        self._log.save(path)
+
+
+class Progress:
+    """A progress bar on the terminal, for a loop that says itself how far it is."""
+
+    def __init__(self, total=None, label=None, quiet=False):
+        self._bar = _c._Progress(total, label, quiet)
+
+    def update(self, done, values=None, **more):
+        """Shows that so much is done, and numbers beside it."""
+        self._bar.update(done, _numbers(values, more))
+
+    def finish(self):
+        """Ends the line."""
+        self._bar.finish()
+
+
+def progress(items, label=None, quiet=False):
+    """The items of an iterable one after the other, with a progress bar."""
+    try:
+        total = len(items)
+    except TypeError:
+        total = None
+    bar = Progress(total, label, quiet)
+    try:
+        for done, item in enumerate(items, 1):
+            yield item
+            bar.update(done)
+    finally:
+        bar.finish()
