@@ -289,7 +289,8 @@ def default_convert(data):
         return {key: default_convert(one) for key, one in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*map(default_convert, data))
-    return type(data)(map(default_convert, data)) if isinstance(data, (list, tuple)) else data
+    # A tuple becomes a list, as PyTorch's does.
+    return list(map(default_convert, data)) if isinstance(data, (list, tuple)) else data
 
 
 # Workers must end before the interpreter does.
