@@ -162,6 +162,7 @@ pub mod ops;
 pub mod optim;
 mod options;
 mod place;
+pub mod prelude;
 pub mod profile;
 mod random;
 mod scalar;

@@ -311,12 +311,32 @@ pub fn grad_with<'a>(
 /// As [`grad`]; also if the scalar does not depend on the input.
 #[track_caller]
 pub fn derivative(output: &Tensor, input: &Tensor) -> Result<Tensor> {
-    let found = gradients(output, &[input], &GradOptions::new().retain_graph(true));
-    let only = |mut found: Vec<Option<Tensor>>| match found.pop().flatten() {
+    named("derivative", only_gradient(output, input, &GradOptions::new().retain_graph(true)))
+}
+
+/// As [`derivative`], with options, for derivatives that are differentiated again, and of what is no scalar. The graph is
+/// retained if the options say so.
+///
+/// ```
+/// use cotangent::{autograd::{GradOptions, derivative, derivative_with}, tensor};
+/// let x = tensor!(2.0)?.requires_grad_(true)?;
+/// let first = derivative_with(&x.pow(3.0)?, &x, GradOptions::new().create_graph(true))?;
+/// assert_eq!(derivative(&first, &x)?.item::<f32>()?, 12.0);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`derivative`] and [`grad_with`].
+#[track_caller]
+pub fn derivative_with<'a>(output: &Tensor, input: &Tensor, options: impl Into<GradOptions<'a>>) -> Result<Tensor> {
+    named("derivative", only_gradient(output, input, &options.into()))
+}
+
+fn only_gradient(output: &Tensor, input: &Tensor, options: &GradOptions<'_>) -> Result<Tensor> {
+    match gradients(output, &[input], options)?.pop().flatten() {
         Some(gradient) => Ok(gradient),
         None => bail!(Graph, "derivative", "the result does not depend on the input of shape {:?}", input.shape()),
-    };
-    named("derivative", found.and_then(only))
+    }
 }
 
 fn gradients(output: &Tensor, inputs: &[&Tensor], options: &GradOptions<'_>) -> Result<Vec<Option<Tensor>>> {

@@ -33,7 +33,7 @@ mod tape;
 mod transforms;
 
 pub use anomaly::{AnomalyGuard, detect_anomaly};
-pub use backward::{BackwardOptions, GradOptions, derivative, grad, grad_with};
+pub use backward::{BackwardOptions, GradOptions, derivative, derivative_with, grad, grad_with};
 pub use checkpoint::checkpoint;
 pub(crate) use dot::{DrawnNode, drawn};
 pub use dot::{GraphStats, graph_stats, to_dot};
