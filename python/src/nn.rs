@@ -3,6 +3,9 @@
 //! A layer here is what is computed; the parameters and buffers are Python's variables, and come with each call. They lie
 //! in the layer's fields while it runs, and nothing of them stays there, so that no value can be an old one.
 
+// Arguments come from the interpreter by value.
+#![allow(clippy::needless_pass_by_value)]
+
 use crate::args;
 use crate::error::{self, OrRaise};
 use crate::ops;
@@ -32,15 +35,25 @@ fn call(layer: &mut dyn Layer, x: &Tensor, params: &[Tensor], buffers: &[Tensor]
     let nothing = placeholder()?;
     let (mut params, mut given) = (params.iter(), buffers.iter());
     layer.visit_mut(&mut Visitor::new(&mut |_, part| match part {
-        PartMut::Param(parameter) => drop(params.next().map(|value| parameter.swap_tensor(value.clone()))),
-        PartMut::Buffer(buffer) => drop(given.next().map(|value| *buffer = Buffer::new(value.clone()))),
+        PartMut::Param(parameter) => {
+            if let Some(value) = params.next() {
+                parameter.swap_tensor(value.clone());
+            }
+        }
+        PartMut::Buffer(buffer) => {
+            if let Some(value) = given.next() {
+                *buffer = Buffer::new(value.clone());
+            }
+        }
         PartMut::Training(own) => *own = training,
         _ => {}
     }));
     let result = layer.forward(x);
     let (mut changed, mut at) = (Vec::new(), 0);
     layer.visit_mut(&mut Visitor::new(&mut |_, part| match part {
-        PartMut::Param(parameter) => drop(parameter.swap_tensor(nothing.clone())),
+        PartMut::Param(parameter) => {
+            parameter.swap_tensor(nothing.clone());
+        }
         PartMut::Buffer(buffer) => {
             let value = buffer.get();
             if buffers.get(at).is_some_and(|before| !value.is_same(before)) {
