@@ -1,5 +1,8 @@
 //! Trains a small character GPT on a text and samples from it:
-//! `cargo run --release --example char_gpt -- text.txt [steps] [prompt] [--gpu] [--bf16]`.
+//! `cargo run --release --example char_gpt -- text.txt [steps] [prompt] [--gpu] [--bf16] [--resume] [--until=STEP]`.
+//!
+//! Every 100 steps, and when Ctrl-C or `--until` ends it, it writes a checkpoint beside the program. With `--resume` it goes on
+//! from there, bit for bit as if it had not been interrupted.
 //!
 //! With `--gpu`, which takes the feature `cuda`, it trains on the first NVIDIA GPU. With `--bf16` parameters and activations
 //! have half the size; the optimiser keeps what the parameters lack of their values in f32.
@@ -7,11 +10,13 @@
 mod model;
 
 use cotangent::autograd::no_grad;
+use cotangent::io::Checkpoint;
 use cotangent::nn::Module;
 use cotangent::optim::{AdamW, Optimizer, clip_grad_norm};
+use cotangent::train::{Interrupt, Progress};
 use cotangent::{DType, Device, Generator, Result, Tensor, s};
-use indicatif::{ProgressBar, ProgressStyle};
 use model::{Config, Gpt};
+use std::path::Path;
 use std::time::Instant;
 
 const BATCH: usize = 16;
@@ -74,14 +79,51 @@ fn sample(
     Ok(text)
 }
 
+/// All that a run goes on from.
+struct Run {
+    model: Gpt,
+    optimizer: AdamW,
+    generator: Generator,
+    step: usize,
+}
+
+impl Run {
+    fn save(&self, path: &Path) -> Result<()> {
+        let mut checkpoint = Checkpoint::new();
+        checkpoint.add("model", &self.model)?;
+        checkpoint.add("optimizer", &self.optimizer)?;
+        checkpoint.add("generator", &self.generator)?;
+        checkpoint.set("step", self.step);
+        checkpoint.save(path)
+    }
+
+    fn resume(&mut self, path: &Path) -> Result<()> {
+        let checkpoint = Checkpoint::load(path)?;
+        let step = checkpoint.values().usize("step")?;
+        checkpoint.restore(&mut [
+            ("model", &mut self.model),
+            ("optimizer", &mut self.optimizer),
+            ("generator", &mut self.generator),
+        ])?;
+        self.step = step;
+        Ok(())
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (flags, arguments): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
-    if let Some(unknown) = flags.iter().find(|flag| *flag != "--gpu" && *flag != "--bf16") {
+    let until = flags.iter().find_map(|flag| flag.strip_prefix("--until="));
+    let until: usize = until.map_or(Ok(usize::MAX), |step| step.parse())?;
+    let known =
+        |flag: &String| ["--gpu", "--bf16", "--resume"].contains(&flag.as_str()) || flag.starts_with("--until=");
+    if let Some(unknown) = flags.iter().find(|flag| !known(flag)) {
         return Err(format!("there is no option {unknown}").into());
     }
+    let checkpoint = std::env::current_exe()?.with_file_name("char_gpt.ckpt");
     let device = if flags.iter().any(|flag| flag == "--gpu") { Device::cuda(0) } else { Device::Cpu };
     let mut arguments = arguments.into_iter();
-    let path = arguments.next().ok_or("usage: char_gpt TEXT [STEPS] [PROMPT] [--gpu] [--bf16]")?;
+    let path =
+        arguments.next().ok_or("usage: char_gpt TEXT [STEPS] [PROMPT] [--gpu] [--bf16] [--resume] [--until=STEP]")?;
     let steps: usize = arguments.next().map_or(Ok(1000), |s| s.parse())?;
     let prompt = arguments.next().unwrap_or_else(|| "\n".to_string());
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
@@ -114,30 +156,40 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
     };
 
-    let mut optimizer = AdamW::new(3e-3);
-    let mut generator = Generator::seed(2);
-    let bar = ProgressBar::new(steps as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:40} step {pos}/{len}  loss {msg}  {elapsed}")?);
-    let start = Instant::now();
-    for step in 0..steps {
+    let mut run = Run { model, optimizer: AdamW::new(3e-3), generator: Generator::seed(2), step: 0 };
+    if flags.iter().any(|flag| flag == "--resume") {
+        run.resume(&checkpoint)?;
+        println!("going on after step {} of {}", run.step, checkpoint.display());
+    }
+    let (first, start, interrupt) = (run.step, Instant::now(), Interrupt::new()?);
+    let mut bar = Progress::new(steps as u64);
+    while run.step < steps {
+        if interrupt.is_set() || run.step >= until {
+            bar.finish();
+            run.save(&checkpoint)?;
+            println!("stopped after step {}: --resume goes on from {}", run.step, checkpoint.display());
+            return Ok(());
+        }
         // Down to a tenth along half a cosine.
-        let progress = step as f64 / steps as f64;
-        optimizer.set_lr(3e-3 * (0.55 + 0.45 * (std::f64::consts::PI * progress).cos()));
-        let value = loss(&model, train, &mut generator)?;
-        model.zero_grad();
+        let progress = run.step as f64 / steps as f64;
+        run.optimizer.set_lr(3e-3 * (0.55 + 0.45 * (std::f64::consts::PI * progress).cos()));
+        let value = loss(&run.model, train, &mut run.generator)?;
+        run.model.zero_grad();
         value.backward()?;
-        clip_grad_norm(&model, 1.0)?;
-        optimizer.step(&mut model)?;
-        bar.set_message(format!("{:.3}", value.item::<f32>()?));
-        bar.inc(1);
+        clip_grad_norm(&run.model, 1.0)?;
+        run.optimizer.step(&mut run.model)?;
+        run.step += 1;
+        bar.update(run.step as u64, &[("loss", value.item()?), ("lr", run.optimizer.lr())]);
+        if run.step.is_multiple_of(100) {
+            run.save(&checkpoint)?;
+        }
     }
     bar.finish();
-    let rate = (steps * BATCH * TIME) as f64 / start.elapsed().as_secs_f64();
+    let rate = ((steps - first.min(steps)) * BATCH * TIME) as f64 / start.elapsed().as_secs_f64();
+    let Run { mut model, mut generator, .. } = run;
     model.eval();
-    println!(
-        "held-out loss {:.3} after {steps} steps, {rate:.0} characters a second\n",
-        no_grad(|| held_out_loss(&model))?
-    );
+    println!("{rate:.0} characters a second");
+    println!("held-out loss {:.3} after {steps} steps\n", no_grad(|| held_out_loss(&model))?);
     let prompt = vocabulary.encode(&prompt);
     let start = if prompt.is_empty() { vec![train[0]] } else { prompt };
     let written = no_grad(|| sample(&model, device, start, 500, 0.8, &mut generator))?;
