@@ -51,7 +51,7 @@ pub fn train(steps: usize) -> Result<f64> {
             returns.push(f64::from(env.steps));
             env = CartPole::new()?;
         }
-        if step % 200 == 0 {
+        if step.is_multiple_of(200) {
             target.load_state_dict(&model.state_dict())?;
         }
         let chosen = Tensor::randint(0, replay.len() as i64, [64])?.to_vec::<i64>()?;

@@ -14,7 +14,7 @@ class Forecaster(nn.Module):
 
 
 def waves(count):
-    phase = torch.rand(count, 1) * 6.28
+    phase = torch.rand(count, 1) * 6.0
     return torch.sin(phase + torch.arange(31) * 0.3).unsqueeze(2)
 
 

@@ -15,7 +15,7 @@ impl Forward for Forecaster {
 }
 
 fn waves(count: usize) -> Result<Tensor> {
-    let phase = Tensor::rand([count, 1])? * 6.28;
+    let phase = Tensor::rand([count, 1])? * 6.0;
     (phase + Tensor::arange(0, 31)? * 0.3).sin()?.unsqueeze(2)
 }
 
