@@ -1,4 +1,6 @@
 //! Files: the readers and writers of the crate, with dictionaries of Python's for state dicts.
+// What Python passes to a function is the function's own.
+#![allow(clippy::needless_pass_by_value)]
 
 use crate::error::OrRaise;
 use crate::tensor::{PyTensor, expect};

@@ -2,6 +2,8 @@
 //!
 //! An exception of a dataset or a collate function is a result like any other on its way through the crate, so that it
 //! reaches the caller as it was raised, from whichever thread.
+// What Python passes to a function is the function's own.
+#![allow(clippy::needless_pass_by_value)]
 
 use crate::args;
 use crate::error::{self, OrRaise, carry};

@@ -1,4 +1,6 @@
 //! What goes around a training step: metrics, logs, the report and the progress bar of the crate.
+// What Python passes to a function is the function's own.
+#![allow(clippy::needless_pass_by_value)]
 
 use crate::error::OrRaise;
 use crate::tensor::{PyTensor, expect};
