@@ -28,7 +28,7 @@ fn runge_kutta(f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>, y: &[Tensor], h: f6
     let k3 = f(&moved(&k2, 0.5)?)?;
     let k4 = f(&moved(&k3, 1.0)?)?;
     let mean = |i: usize| (&k1[i] + &(&k2[i] + &k3[i]) * 2.0 + &k4[i]) * (h / 6.0);
-    y.iter().enumerate().map(|(i, y)| y.add(&mean(i))).collect()
+    y.iter().enumerate().map(|(i, y)| y.add(mean(i))).collect()
 }
 
 /// The states at `times` steps of width `h`, that at the beginning first: `[batch, 2]` each.

@@ -113,7 +113,7 @@ impl Run {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (flags, arguments): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
     let until = flags.iter().find_map(|flag| flag.strip_prefix("--until="));
-    let until: usize = until.map_or(Ok(usize::MAX), |step| step.parse())?;
+    let until: usize = until.map_or(Ok(usize::MAX), str::parse)?;
     let known =
         |flag: &String| ["--gpu", "--bf16", "--resume"].contains(&flag.as_str()) || flag.starts_with("--until=");
     if let Some(unknown) = flags.iter().find(|flag| !known(flag)) {

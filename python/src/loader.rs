@@ -63,7 +63,7 @@ impl Dataset for PySource {
     type Item = Vec<Tensor>;
 
     fn len(&self) -> usize {
-        self.chosen.as_ref().map_or_else(|| self.rows.len(), |chosen| chosen.len())
+        self.chosen.as_ref().map_or_else(|| self.rows.len(), Dataset::len)
     }
 
     fn get_item(&self, index: usize) -> Result<Vec<Tensor>> {

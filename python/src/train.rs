@@ -229,7 +229,7 @@ impl PyLineLog {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        with(py, &self.0, |log| log.flush()).or_raise()
+        with(py, &self.0, Log::flush).or_raise()
     }
 }
 
@@ -249,7 +249,7 @@ impl PyTensorBoard {
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        with(py, &self.0, |log| log.flush()).or_raise()
+        with(py, &self.0, Log::flush).or_raise()
     }
 
     fn scalar(&self, name: &str, step: u64, value: f64) -> PyResult<()> {
