@@ -245,7 +245,7 @@ fn tokens_of_a_bpe() -> Result<()> {
         assert_eq!(tokenizer.decode(&tokens)?, text);
     }
     assert!(expected.as_array().is_some_and(|cases| cases.len() > 2));
-    assert_fails_with(tokenizer.decode(&Tensor::full_with([1], 1 << 40, DType::I64)?), &["Tokenizer::decode"]);
+    assert_fails_with(tokenizer.decode(&Tensor::full_with([1], 1_i64 << 40, DType::I64)?), &["Tokenizer::decode"]);
     assert_fails_with(Tokenizer::open(folder.file("other.json", "{}")), &["Tokenizer::open", "other.json"]);
     Ok(())
 }
