@@ -146,7 +146,7 @@ impl Tensor {
     /// ```
     /// # use cotangent::{Tensor, tensor};
     /// let mut x = Tensor::zeros([2, 2])?;
-    /// x.set_view(|x| x.t()?.diagonal(), &tensor!([1.0, 2.0])?)?;
+    /// x.set_view(|x| x.t()?.diagonal(0, 0, 1), &tensor!([1.0, 2.0])?)?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, 0.0, 2.0]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
