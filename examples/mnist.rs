@@ -8,8 +8,8 @@ use cotangent::autograd::no_grad;
 use cotangent::data::{DataLoader, DataLoaderOptions, Mnist, Part};
 use cotangent::nn::{Conv2d, ConvLayerOptions, Dropout, Flatten, Forward, Linear, MaxPool2d, Module, ReLU, Sequential};
 use cotangent::optim::{AdamW, Optimizer};
+use cotangent::train::Progress;
 use cotangent::{CrossEntropyOptions, DType, Result, Tensor};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 
 const BATCH: usize = 64;
@@ -108,9 +108,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let smooth = CrossEntropyOptions::new().label_smoothing(0.05);
     let steps = train.len().unwrap_or(0);
     let total = (epochs * steps) as f64;
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {per_sec}  {eta} left")?;
     for epoch in 0..epochs {
-        let bar = ProgressBar::new(steps as u64).with_style(style.clone());
+        let mut bar = Progress::new(steps as u64).label(format!("epoch {}/{epochs}", epoch + 1));
         let (mut losses, mut images, start) = (0.0, 0, Instant::now());
         for (step, batch) in train.iter().enumerate() {
             let (x, y) = batch?;
@@ -123,12 +122,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             optimizer.step(&mut model)?;
             losses += loss.item::<f64>()?;
             images += y.numel();
-            if step.is_multiple_of(16) {
-                bar.set_message(format!("loss {:.4}  rate {:.1e}", losses / (step + 1) as f64, optimizer.lr()));
-            }
-            bar.inc(1);
+            bar.update(step as u64 + 1, &[("loss", losses / (step + 1) as f64), ("rate", optimizer.lr())]);
         }
-        bar.finish_and_clear();
+        bar.clear();
         let speed = images as f64 / start.elapsed().as_secs_f64();
         println!(
             "epoch {}/{epochs}  loss {:.4}  rate {:.1e}  {speed:.0} images/s  test {:.2} %",
