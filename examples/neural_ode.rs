@@ -117,7 +117,9 @@ fn main() -> Outcome {
     }
     println!("the gradient of the adjoint differs from that through the solver by {off:.1e} of it");
     if off.is_nan() || off > 1e-2 {
-        return Err(format!("the gradients differ by {off:.1e}, which is more than the error of the solver's steps").into());
+        return Err(
+            format!("the gradients differ by {off:.1e}, which is more than the error of the solver's steps").into()
+        );
     }
 
     let (mut optimizer, mut bar) = (AdamW::new(1e-2).weight_decay(0.0), Progress::new(steps));

@@ -1,6 +1,7 @@
 //! Cotangent for Python: the extension module that the package `cotangent` is built on.
 //!
-//! - `tensor`: the class `Tensor`, a variable that holds a tensor of the crate, and what views of it are.
+//! - `tensor`: the class `Tensor`, a variable that holds a tensor of the crate; `attributes` and `operators`: more of its methods;
+//!   `views`: what a view of it is.
 //! - `ops`: functions and methods, made from the list of operations when the module is imported.
 //! - `args`: Python's values as arguments of operations; `index`: what stands between brackets; `data`: nested sequences.
 //! - `autograd`: the modes, passes, transforms, hooks and functions of the user's.
@@ -11,6 +12,7 @@
 //! What needs no speed is written in Python, in `cotangent/`.
 
 mod args;
+mod attributes;
 mod autograd;
 mod convert;
 mod data;

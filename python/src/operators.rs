@@ -1,9 +1,184 @@
-//! Python's operators that need nothing of their own.
+//! Python's operators.
 // PyO3's part of methods that a macro writes calls unsafe functions without saying so again.
 #![allow(unsafe_op_in_unsafe_fn)]
 
-use crate::tensor::{PyTensor, binary, in_place, reflected};
+use crate::args;
+use crate::error::{self, OrRaise};
+use crate::number;
+use crate::tensor::{PyTensor, SMALL};
+use cotangent::{Operand, Result, Scalar, Tensor};
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+
+type Binary = fn(&Tensor, Operand<'_>) -> Result<Tensor>;
+
+/// One of Python's operators. `None` if the other side is nothing that it knows.
+#[inline]
+pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
+    let py = other.py();
+    let x = x.get()?;
+    let result = if let Ok(other) = other.cast::<PyTensor>() {
+        let other = other.get().get()?;
+        let run = || {
+            if x.numel().max(other.numel()) > SMALL {
+                py.detach(|| f(&x, Operand::Borrowed(&other)))
+            } else {
+                f(&x, Operand::Borrowed(&other))
+            }
+        };
+        error::placed(py, run)
+    } else if let Some(number) = number::scalar(other)? {
+        if x.numel() > SMALL { py.detach(|| f(&x, Operand::Scalar(number))) } else { f(&x, Operand::Scalar(number)) }
+    } else {
+        return Ok(py.NotImplemented());
+    };
+    PyTensor::object(py, result.or_raise()?).map(Py::into_any)
+}
+
+/// The same with the number on the left.
+pub fn reflected(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
+    let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
+    let (py, x) = (other.py(), x.get()?);
+    let left = beside(number, &x).or_raise()?;
+    let result = py.detach(|| f(&left, Operand::Borrowed(&x))).or_raise()?;
+    PyTensor::object(py, result).map(Py::into_any)
+}
+
+/// A number as a tensor beside another one.
+pub fn beside(number: Scalar, x: &Tensor) -> Result<Tensor> {
+    Tensor::full_with((), number, (number::beside(number, x.dtype()), x.device()))
+}
+
+/// An operator that changes its left side.
+pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Operand<'_>) -> Result<()>) -> PyResult<()> {
+    let py = other.py();
+    if let Ok(other) = other.cast::<PyTensor>() {
+        let other = other.get().get()?;
+        return py.detach(|| x.modify(|x| f(x, Operand::Borrowed(&other))));
+    }
+    match number::scalar(other)? {
+        Some(number) => py.detach(|| x.modify(|x| f(x, Operand::Scalar(number)))),
+        None => Err(PyTypeError::new_err(format!("a tensor cannot be changed by {}", args::type_name(other)))),
+    }
+}
+
+fn unary(x: &PyTensor, py: Python<'_>, f: fn(&Tensor) -> Result<Tensor>) -> PyResult<Py<PyTensor>> {
+    let x = x.get()?;
+    let result = if x.numel() > SMALL { py.detach(|| f(&x)) } else { f(&x) };
+    PyTensor::object(py, result.or_raise()?)
+}
+
+#[pymethods]
+impl PyTensor {
+    #[inline]
+    fn __add__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.add(b))
+    }
+
+    fn __radd__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.add(b))
+    }
+
+    fn __iadd__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(self, other, |x, other| x.add_(other))
+    }
+
+    #[inline]
+    fn __sub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.sub(b))
+    }
+
+    fn __rsub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        reflected(self, other, |a, b| a.sub(b))
+    }
+
+    fn __isub__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(self, other, |x, other| x.sub_(other))
+    }
+
+    #[inline]
+    fn __mul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.mul(b))
+    }
+
+    fn __rmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.mul(b))
+    }
+
+    fn __imul__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(self, other, |x, other| x.mul_(other))
+    }
+
+    #[inline]
+    fn __truediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        binary(self, other, |a, b| a.div(b))
+    }
+
+    fn __rtruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        reflected(self, other, |a, b| a.div(b))
+    }
+
+    fn __itruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        in_place(self, other, |x, other| x.div_(other))
+    }
+
+    fn __pow__(&self, other: &Bound<'_, PyAny>, modulo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        if modulo.is_some() { Ok(other.py().NotImplemented()) } else { binary(self, other, |a, b| a.pow(b)) }
+    }
+
+    fn __rpow__(&self, other: &Bound<'_, PyAny>, modulo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        if modulo.is_some() { Ok(other.py().NotImplemented()) } else { reflected(self, other, |a, b| a.pow(b)) }
+    }
+
+    fn __ipow__(&self, other: &Bound<'_, PyAny>, _modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        in_place(self, other, |x, other| x.change("pow_", |x| x.pow(other)))
+    }
+
+    fn __matmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Ok(other) = other.cast::<PyTensor>() else { return Ok(other.py().NotImplemented()) };
+        let (py, x, other) = (other.py(), self.get()?, other.get().get()?);
+        let result = py.detach(|| x.matmul(&other)).or_raise()?;
+        PyTensor::object(py, result).map(Py::into_any)
+    }
+
+    fn __rmatmul__(&self, other: &Bound<'_, PyAny>) -> Py<PyAny> {
+        other.py().NotImplemented()
+    }
+
+    fn __imatmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
+        let other = other.cast::<PyTensor>()?.get().get()?;
+        Python::attach(|py| py.detach(|| self.modify(|x| x.change("matmul_", |x| x.matmul(&other)))))
+    }
+
+    fn __neg__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
+        unary(self, py, Tensor::neg)
+    }
+
+    fn __pos__(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
+        unary(slf.get(), slf.py(), Tensor::positive)
+    }
+
+    fn __abs__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
+        unary(self, py, Tensor::abs)
+    }
+
+    fn __invert__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
+        unary(self, py, Tensor::bitwise_not)
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let f: Binary = match op {
+            CompareOp::Lt => |a, b| a.lt(b),
+            CompareOp::Le => |a, b| a.le(b),
+            CompareOp::Eq => |a, b| a.eq(b),
+            CompareOp::Ne => |a, b| a.ne(b),
+            CompareOp::Gt => |a, b| a.gt(b),
+            CompareOp::Ge => |a, b| a.ge(b),
+        };
+        binary(self, other, f)
+    }
+}
 
 /// The methods of an operator in its three forms.
 macro_rules! operators {

@@ -3,13 +3,12 @@
 use crate::args::{self, Fault};
 use crate::convert;
 use crate::dlpack;
-use crate::dtype::{self, PyDType, PyDevice};
-use crate::error::{self, OrRaise};
+use crate::dtype;
+use crate::error::OrRaise;
 use crate::views::{Step, View};
 use crate::{index, number};
-use cotangent::autograd::{GradMode, is_grad_enabled};
-use cotangent::{Operand, Result, Scalar, Tensor};
-use pyo3::basic::CompareOp;
+use cotangent::autograd::is_grad_enabled;
+use cotangent::{Result, Scalar, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyTuple, PyType};
@@ -147,7 +146,7 @@ impl PyTensor {
     /// Adds to the gradient of a leaf. One with a graph keeps it, until something else is added.
     pub fn add_grad(leaf: &Bound<'_, PyTensor>, found: Tensor) -> PyResult<()> {
         let x = leaf.get().get()?;
-        let old = PyTensor::grad(leaf)?;
+        let old = PyTensor::grad_object(leaf)?;
         let sum = match &old {
             Some(old) => old.get().get()?.add(&found).or_raise()?,
             None => found,
@@ -155,7 +154,7 @@ impl PyTensor {
         sum.compute().or_raise()?;
         x.set_grad(&sum.detach()).or_raise()?;
         // The object for the gradient has the same values, so that they are not taken from the leaf again.
-        if let Some(object) = PyTensor::grad(leaf)? {
+        if let Some(object) = PyTensor::grad_object(leaf)? {
             let mut state = object.get().lock();
             state.value = sum.into_value();
             state.version += 1;
@@ -168,8 +167,25 @@ impl PyTensor {
         self.lock().view.as_ref().map(|view| Arc::clone(&view.base))
     }
 
+    /// The object that stands for the gradient of this leaf, if it has one: the same until the gradient is taken away.
+    pub fn grad_object(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyTensor>>> {
+        let py = slf.py();
+        let x = slf.get().get()?;
+        let Some(grad) = x.grad() else {
+            slf.get().drop_grad();
+            return Ok(None);
+        };
+        if let Some(object) = &slf.get().lock().grad {
+            return Ok(Some(object.clone_ref(py)));
+        }
+        let state = State { value: grad.into_value(), version: 0, view: None, leaf: Some(Box::new(x)), grad: None };
+        let object = Py::new(py, PyTensor(Mutex::new(state)))?;
+        slf.get().lock().grad = Some(object.clone_ref(py));
+        Ok(Some(object))
+    }
+
     /// Lets the gradient's object go its own way.
-    fn drop_grad(&self) {
+    pub fn drop_grad(&self) {
         let old = self.lock().grad.take();
         if let Some(old) = old {
             old.get().lock().leaf = None;
@@ -213,64 +229,6 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
         }
     }
     Ok((state.value.clone(), state.version))
-}
-
-type Binary = fn(&Tensor, Operand<'_>) -> Result<Tensor>;
-
-/// One of Python's operators. `None` if the other side is nothing that it knows.
-#[inline]
-pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
-    let py = other.py();
-    let x = x.get()?;
-    let result = if let Ok(other) = other.cast::<PyTensor>() {
-        let other = other.get().get()?;
-        let run = || {
-            if x.numel().max(other.numel()) > SMALL {
-                py.detach(|| f(&x, Operand::Borrowed(&other)))
-            } else {
-                f(&x, Operand::Borrowed(&other))
-            }
-        };
-        error::placed(py, run)
-    } else if let Some(number) = number::scalar(other)? {
-        if x.numel() > SMALL { py.detach(|| f(&x, Operand::Scalar(number))) } else { f(&x, Operand::Scalar(number)) }
-    } else {
-        return Ok(py.NotImplemented());
-    };
-    PyTensor::object(py, result.or_raise()?).map(Py::into_any)
-}
-
-/// The same with the number on the left.
-pub fn reflected(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
-    let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
-    let (py, x) = (other.py(), x.get()?);
-    let left = beside(number, &x).or_raise()?;
-    let result = py.detach(|| f(&left, Operand::Borrowed(&x))).or_raise()?;
-    PyTensor::object(py, result).map(Py::into_any)
-}
-
-/// A number as a tensor beside another one.
-pub fn beside(number: Scalar, x: &Tensor) -> Result<Tensor> {
-    Tensor::full_with((), number, (number::beside(number, x.dtype()), x.device()))
-}
-
-/// An operator that changes its left side.
-pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Operand<'_>) -> Result<()>) -> PyResult<()> {
-    let py = other.py();
-    if let Ok(other) = other.cast::<PyTensor>() {
-        let other = other.get().get()?;
-        return py.detach(|| x.modify(|x| f(x, Operand::Borrowed(&other))));
-    }
-    match number::scalar(other)? {
-        Some(number) => py.detach(|| x.modify(|x| f(x, Operand::Scalar(number)))),
-        None => Err(PyTypeError::new_err(format!("a tensor cannot be changed by {}", args::type_name(other)))),
-    }
-}
-
-fn unary(x: &PyTensor, py: Python<'_>, f: fn(&Tensor) -> Result<Tensor>) -> PyResult<Py<PyTensor>> {
-    let x = x.get()?;
-    let result = if x.numel() > SMALL { py.detach(|| f(&x)) } else { f(&x) };
-    PyTensor::object(py, result.or_raise()?)
 }
 
 #[pymethods]
@@ -330,114 +288,6 @@ impl PyTensor {
         (state.value, state.version) = (shown.value.clone(), shown.version);
         drop(state);
         Ok(slf.clone())
-    }
-
-    #[inline]
-    fn __add__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.add(b))
-    }
-
-    fn __radd__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.add(b))
-    }
-
-    fn __iadd__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(self, other, |x, other| x.add_(other))
-    }
-
-    #[inline]
-    fn __sub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.sub(b))
-    }
-
-    fn __rsub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        reflected(self, other, |a, b| a.sub(b))
-    }
-
-    fn __isub__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(self, other, |x, other| x.sub_(other))
-    }
-
-    #[inline]
-    fn __mul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.mul(b))
-    }
-
-    fn __rmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.mul(b))
-    }
-
-    fn __imul__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(self, other, |x, other| x.mul_(other))
-    }
-
-    #[inline]
-    fn __truediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        binary(self, other, |a, b| a.div(b))
-    }
-
-    fn __rtruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        reflected(self, other, |a, b| a.div(b))
-    }
-
-    fn __itruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        in_place(self, other, |x, other| x.div_(other))
-    }
-
-    fn __pow__(&self, other: &Bound<'_, PyAny>, modulo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        if modulo.is_some() { Ok(other.py().NotImplemented()) } else { binary(self, other, |a, b| a.pow(b)) }
-    }
-
-    fn __rpow__(&self, other: &Bound<'_, PyAny>, modulo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        if modulo.is_some() { Ok(other.py().NotImplemented()) } else { reflected(self, other, |a, b| a.pow(b)) }
-    }
-
-    fn __ipow__(&self, other: &Bound<'_, PyAny>, _modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        in_place(self, other, |x, other| x.change("pow_", |x| x.pow(other)))
-    }
-
-    fn __matmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Ok(other) = other.cast::<PyTensor>() else { return Ok(other.py().NotImplemented()) };
-        let (py, x, other) = (other.py(), self.get()?, other.get().get()?);
-        let result = py.detach(|| x.matmul(&other)).or_raise()?;
-        PyTensor::object(py, result).map(Py::into_any)
-    }
-
-    fn __rmatmul__(&self, other: &Bound<'_, PyAny>) -> Py<PyAny> {
-        other.py().NotImplemented()
-    }
-
-    fn __imatmul__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
-        let other = other.cast::<PyTensor>()?.get().get()?;
-        Python::attach(|py| py.detach(|| self.modify(|x| x.change("matmul_", |x| x.matmul(&other)))))
-    }
-
-    fn __neg__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
-        unary(self, py, Tensor::neg)
-    }
-
-    fn __pos__(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
-        unary(slf.get(), slf.py(), Tensor::positive)
-    }
-
-    fn __abs__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
-        unary(self, py, Tensor::abs)
-    }
-
-    fn __invert__(&self, py: Python<'_>) -> PyResult<Py<PyTensor>> {
-        unary(self, py, Tensor::bitwise_not)
-    }
-
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
-        let f: Binary = match op {
-            CompareOp::Lt => |a, b| a.lt(b),
-            CompareOp::Le => |a, b| a.le(b),
-            CompareOp::Eq => |a, b| a.eq(b),
-            CompareOp::Ne => |a, b| a.ne(b),
-            CompareOp::Gt => |a, b| a.gt(b),
-            CompareOp::Ge => |a, b| a.ge(b),
-        };
-        binary(self, other, f)
     }
 
     /// Objects are told apart by what they are, not by their elements.
@@ -570,273 +420,6 @@ impl PyTensor {
     #[classmethod]
     fn __class_getitem__(class: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
         class.clone().unbind()
-    }
-
-    /// The size of every dimension.
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.get()?.shape())
-    }
-
-    /// The type of the elements.
-    #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
-        dtype::object(py, self.get()?.dtype())
-    }
-
-    /// Where the elements are.
-    #[getter]
-    fn device(&self) -> PyResult<PyDevice> {
-        Ok(PyDevice(self.get()?.device()))
-    }
-
-    /// The number of dimensions.
-    #[getter]
-    fn ndim(&self) -> PyResult<usize> {
-        Ok(self.get()?.rank())
-    }
-
-    /// The number of dimensions.
-    fn dim(&self) -> PyResult<usize> {
-        self.ndim()
-    }
-
-    /// The number of elements.
-    fn numel(&self) -> PyResult<usize> {
-        Ok(self.get()?.numel())
-    }
-
-    /// The number of bytes of an element.
-    #[getter]
-    fn itemsize(&self) -> PyResult<usize> {
-        Ok(self.get()?.dtype().size())
-    }
-
-    /// The number of bytes of all elements.
-    #[getter]
-    fn nbytes(&self) -> PyResult<usize> {
-        let x = self.get()?;
-        Ok(x.numel() * x.dtype().size())
-    }
-
-    /// The steps, in elements, from one index of a dimension to the next; of one dimension, or of all.
-    #[pyo3(signature = (dim=None))]
-    fn stride(&self, py: Python<'_>, dim: Option<isize>) -> PyResult<Py<PyAny>> {
-        let x = self.get()?;
-        let Some(dim) = dim else { return Ok(PyTuple::new(py, x.strides())?.into_any().unbind()) };
-        let at = if dim < 0 { dim + x.rank().cast_signed() } else { dim };
-        match usize::try_from(at).ok().and_then(|at| x.strides().get(at)) {
-            Some(stride) => Ok(stride.into_pyobject(py)?.into_any().unbind()),
-            None => Err(pyo3::exceptions::PyIndexError::new_err(format!(
-                "stride: dimension {dim} is out of range for rank {}",
-                x.rank()
-            ))),
-        }
-    }
-
-    /// The position of the first element in the memory that the tensor shares with what it is a view of.
-    fn storage_offset(&self) -> PyResult<usize> {
-        Ok(self.get()?.offset())
-    }
-
-    /// The address of the first element.
-    fn data_ptr(&self, py: Python<'_>) -> PyResult<usize> {
-        let x = self.get()?;
-        py.detach(|| x.data_ptr().map(<*const u8>::addr)).or_raise()
-    }
-
-    /// Whether the elements lie in row-major order without gaps.
-    fn is_contiguous(&self) -> PyResult<bool> {
-        Ok(self.get()?.is_contiguous())
-    }
-
-    /// Whether the elements are real numbers of floating point.
-    fn is_floating_point(&self) -> PyResult<bool> {
-        Ok(self.get()?.dtype().is_float())
-    }
-
-    /// Whether the elements are complex numbers.
-    fn is_complex(&self) -> PyResult<bool> {
-        Ok(self.get()?.dtype().is_complex())
-    }
-
-    /// The variable that this one is a view of, or `None`.
-    #[getter]
-    fn _base(&self, py: Python<'_>) -> Option<Py<PyTensor>> {
-        self.base(py)
-    }
-
-    /// Whether operations on this tensor are recorded for a backward pass.
-    #[getter]
-    fn requires_grad(&self) -> PyResult<bool> {
-        Ok(self.get()?.requires_grad())
-    }
-
-    #[setter(requires_grad)]
-    fn set_requires_grad(slf: &Bound<'_, Self>, requires_grad: bool) -> PyResult<()> {
-        PyTensor::requires_grad_(slf, requires_grad).map(drop)
-    }
-
-    /// Makes this tensor a leaf whose gradient is kept, or a constant.
-    #[pyo3(signature = (requires_grad=true))]
-    fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
-        let x = slf.get().get()?;
-        if x.requires_grad() != requires_grad {
-            let leaf = x.into_value().requires_grad_(requires_grad).or_raise()?;
-            slf.get().drop_grad();
-            slf.get().replace(leaf);
-        }
-        Ok(slf.clone())
-    }
-
-    /// Whether this is not the result of a recorded operation.
-    #[getter]
-    fn is_leaf(&self) -> PyResult<bool> {
-        Ok(self.get()?.is_leaf())
-    }
-
-    /// The name of the recorded operation that made this tensor, or `None`.
-    #[getter]
-    fn grad_fn(&self) -> PyResult<Option<String>> {
-        Ok(self.get()?.grad_fn().map(str::to_string))
-    }
-
-    /// The same values outside of the graph, as a view.
-    fn detach(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
-        let x = slf.get().get()?.detach();
-        PyTensor::view(slf, x, Step::Detach)
-    }
-
-    /// Takes this tensor out of the graph.
-    fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        let x = slf.get().get()?;
-        if x.requires_grad() {
-            slf.get().drop_grad();
-            slf.get().replace(x.detach());
-        }
-        Ok(slf.clone())
-    }
-
-    /// The same values outside of the graph; to assign to it changes them there.
-    #[getter]
-    fn data(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
-        PyTensor::detach(slf)
-    }
-
-    #[setter(data)]
-    fn set_data(slf: &Bound<'_, Self>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
-        let value = value.get().get()?;
-        let own = slf.get().get()?;
-        let alike = own.shape() == value.shape() && own.dtype() == value.dtype() && own.device() == value.device();
-        if !alike && own.is_leaf() && slf.get().hold().is_some() {
-            // Another form: a leaf of its own, without the gradient of the old one.
-            let leaf = value.detach().into_value().requires_grad_(own.requires_grad()).or_raise()?;
-            slf.get().drop_grad();
-            slf.get().replace(leaf);
-            return Ok(());
-        }
-        slf.get().modify(|x| {
-            let _mode = GradMode::disable();
-            x.change("data", |_| Ok(value.detach()))
-        })
-    }
-
-    /// The gradient that backward passes have added up for this leaf, or `None`.
-    #[getter]
-    fn grad(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyTensor>>> {
-        let py = slf.py();
-        let x = slf.get().get()?;
-        let Some(grad) = x.grad() else {
-            slf.get().drop_grad();
-            return Ok(None);
-        };
-        if let Some(object) = &slf.get().lock().grad {
-            return Ok(Some(object.clone_ref(py)));
-        }
-        let state = State { value: grad.into_value(), version: 0, view: None, leaf: Some(Box::new(x)), grad: None };
-        let object = Py::new(py, PyTensor(Mutex::new(state)))?;
-        slf.get().lock().grad = Some(object.clone_ref(py));
-        Ok(Some(object))
-    }
-
-    #[setter(grad)]
-    fn set_grad(slf: &Bound<'_, Self>, grad: Option<&Bound<'_, PyTensor>>) -> PyResult<()> {
-        let x = slf.get().get()?;
-        let new = grad.map(|grad| grad.get().get()).transpose()?;
-        slf.get().drop_grad();
-        match new {
-            Some(new) => x.set_grad(&new.detach()).or_raise(),
-            None => {
-                x.zero_grad();
-                Ok(())
-            }
-        }
-    }
-
-    /// Keeps the gradient of this result, as is done for leaves anyway.
-    fn retain_grad(&self) -> PyResult<()> {
-        self.get()?.retain_grad().or_raise()
-    }
-
-    /// Takes over the values of another tensor, broadcast to this one's shape and cast to its dtype.
-    #[pyo3(signature = (src, non_blocking=false))]
-    fn copy_<'py>(slf: &Bound<'py, Self>, src: &Bound<'_, PyTensor>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
-        let (src, _) = (src.get().get()?, non_blocking);
-        let own = slf.get();
-        slf.py().detach(|| own.modify(|x| x.copy_(&src)))?;
-        Ok(slf.clone())
-    }
-
-    /// Puts zero everywhere.
-    fn zero_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        slf.get().modify(Tensor::zero_)?;
-        Ok(slf.clone())
-    }
-
-    /// Computes what was deferred.
-    fn compute(&self, py: Python<'_>) -> PyResult<()> {
-        let x = self.get()?;
-        py.detach(|| x.compute()).or_raise()
-    }
-
-    /// Whether two tensors lie in the same memory.
-    fn shares_memory(&self, other: &Bound<'_, PyTensor>) -> PyResult<bool> {
-        Ok(self.get()?.shares_memory(&other.get().get()?))
-    }
-
-    /// The tensor as another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
-    #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false))]
-    fn to(
-        slf: &Bound<'_, Self>,
-        args: &Bound<'_, PyTuple>,
-        dtype: Option<&Bound<'_, PyAny>>,
-        device: Option<&Bound<'_, PyAny>>,
-        copy: bool,
-        non_blocking: bool,
-    ) -> PyResult<Py<PyTensor>> {
-        let _ = non_blocking;
-        let mut to_dtype = dtype.map(dtype::extract).transpose()?;
-        let mut to_device = device.map(dtype::device).transpose()?;
-        for argument in args {
-            if let Ok(other) = argument.cast::<PyTensor>() {
-                let other = other.get().get()?;
-                (to_dtype, to_device) = (Some(other.dtype()), Some(other.device()));
-            } else if let Ok(found) = dtype::extract(&argument) {
-                to_dtype = Some(found);
-            } else {
-                to_device = Some(dtype::device(&argument)?);
-            }
-        }
-        let x = slf.get().get()?;
-        let (to_dtype, to_device) = (to_dtype.unwrap_or(x.dtype()), to_device.unwrap_or(x.device()));
-        if !copy && to_dtype == x.dtype() && to_device == x.device() {
-            return Ok(slf.clone().unbind());
-        }
-        let moved = slf.py().detach(|| {
-            let moved = x.to_dtype(to_dtype)?.to_device(to_device)?;
-            if copy && moved.shares_memory(&x) { moved.deep_clone() } else { Ok(moved) }
-        });
-        PyTensor::object(slf.py(), moved.or_raise()?)
     }
 
     /// NumPy's arrays leave operators to tensors.

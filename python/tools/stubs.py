@@ -237,8 +237,7 @@ def klass(cls):
 
 def submodule(name):
     module = getattr(ct, name)
-    lines = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device",
-             "from . import " + ", ".join(f"_{op['name']} as _{op['name']}" for op in core._ops() if len(op["outputs"]) > 1), ""]
+    lines = []
     prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}.get(name, "")
     for own in sorted(vars(module)):
         value = getattr(module, own)
@@ -256,7 +255,12 @@ def submodule(name):
                 lines.append(f"from . import {own} as {own}")
         elif callable(value):
             lines.append(plain(own, value))
-    return "\n".join(lines) + "\n"
+    body = "\n".join(lines)
+    # The results with names, of the functions that are here.
+    tuples = [f"_{op['name']}" for op in core._ops() if len(op["outputs"]) > 1 and f"-> _{op['name']}:" in body]
+    head = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device"]
+    head += ["from . import " + ", ".join(f"{name} as {name}" for name in tuples)] if tuples else []
+    return "\n".join([*head, "", body]) + "\n"
 
 
 def allowed():

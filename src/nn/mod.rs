@@ -93,6 +93,7 @@ mod state;
 pub(crate) mod summary;
 pub(crate) mod tied;
 mod transformer;
+mod visit;
 
 pub use activation::{
     ELU, Flatten, FlattenOptions, GELU, Identity, LeakyReLU, LogSoftmax, ReLU, SiLU, Sigmoid, Softmax, Softplus, Tanh,
@@ -107,7 +108,7 @@ pub(crate) use cotangent_macros::layer;
 pub use layers::{Dropout, Embedding, LayerNorm, LayerNormOptions, Linear, LinearOptions};
 pub use list::{LayerEntry, list};
 pub use lora::LoraLinear;
-pub use module::{Module, Part, PartMut, Ties, Training, Visit, Visitor};
+pub use module::{Module, Training};
 pub use multihead::{AttendOptions, MultiheadAttention, MultiheadAttentionOptions};
 pub use nonlinear::{
     CELU, GLU, GluOptions, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LogSigmoid, Mish, PReLU, PReluOptions, RReLU,
@@ -136,6 +137,7 @@ pub use transformer::{
     Transformer, TransformerActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
     TransformerEncoderLayer, TransformerLayerOptions,
 };
+pub use visit::{Part, PartMut, Ties, Visit, Visitor};
 
 use crate::{Result, Tensor};
 

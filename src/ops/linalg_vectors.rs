@@ -176,21 +176,27 @@ impl Tensor {
             bail!(Value, OP, "{n} powers: at least 2 are needed");
         }
         let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
-        let x = x.to_dtype(x.dtype().to_sum())?.unsqueeze(-1)?;
-        // Refused before anything is computed, if there is not so much memory.
-        Tensor::empty(OP, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
-        // Twice as many powers at a time.
-        let (mut powers, mut next) = (x.ones_like()?, x);
-        while powers.shape()[powers.rank() - 1] < n {
-            let known = powers.shape()[powers.rank() - 1];
-            let more = powers.narrow(-1, 0, known.min(n - known))?.mul(&next)?;
-            powers = Tensor::cat(&[&powers, &more], -1)?;
-            if powers.shape()[powers.rank() - 1] < n {
-                next = next.mul(&next)?;
-            }
-        }
-        Ok(powers)
+        powers(OP, &x, n)
     }
+}
+
+/// The powers of each element from 0 on, `n` of them, in a new last dimension. Integers become `i64`.
+#[track_caller]
+pub(super) fn powers(op: &'static str, x: &Tensor, n: usize) -> Result<Tensor> {
+    let x = x.to_dtype(x.dtype().to_sum())?.unsqueeze(-1)?;
+    // Refused before anything is computed, if there is not so much memory.
+    Tensor::empty(op, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
+    // Twice as many powers at a time.
+    let (mut powers, mut next) = (x.ones_like()?, x);
+    while powers.shape()[powers.rank() - 1] < n {
+        let known = powers.shape()[powers.rank() - 1];
+        let more = powers.narrow(-1, 0, known.min(n - known))?.mul(&next)?;
+        powers = Tensor::cat(&[&powers, &more], -1)?;
+        if powers.shape()[powers.rank() - 1] < n {
+            next = next.mul(&next)?;
+        }
+    }
+    Ok(powers)
 }
 
 fn cross_samples() -> Result<Vec<Sample>> {

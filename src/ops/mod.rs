@@ -55,7 +55,7 @@ macro_rules! files {
 files! {
     activation arithmetic attention bessel binary bits calculus cast classify compare complex covariance create diagonal
     distance distributions extreme fft fft_nd histogram index index_along join like linalg_cholesky linalg_eig linalg_einsum
-    linalg_functions linalg_ldl linalg_lu linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
+    linalg_functions linalg_ldl linalg_lowrank linalg_lu linalg_norms linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
     loss matmul norm order pad pairwise parts poisson product quantile recurrent reduce repeat rounding scan scatter select sequences
     sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
     grid interpolate loss_ctc loss_elementwise loss_linear loss_margin network norm_channels

@@ -4,9 +4,9 @@
 
 use super::index::index_vector;
 use super::create::{even_steps, numbers, of_options, where_and_what};
+use super::linalg_vectors::powers;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::error::{bail, err};
 use crate::options::options;
 use crate::{DType, Device, Result, Tensor};
@@ -189,17 +189,8 @@ impl Tensor {
         if count == 0 {
             return self.to_dtype(self.dtype().to_sum())?.unsqueeze(1)?.narrow(1, 0, 0);
         }
-        let x = self.to_dtype(self.dtype().to_sum())?;
-        let mut columns = for_handles("vander", count)?;
-        columns.push(x.ones_like()?);
-        while columns.len() < count {
-            let next = columns[columns.len() - 1].mul(&x)?;
-            columns.push(next);
-        }
-        if !increasing {
-            columns.reverse();
-        }
-        Tensor::stack(&columns, 1)
+        let powers = powers("vander", self, count)?;
+        if increasing { Ok(powers) } else { powers.flip(1) }
     }
 }
 

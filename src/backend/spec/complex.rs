@@ -1,10 +1,10 @@
 //! Formulas of complex numbers, as formulas of their parts.
 
-use super::formula::{Formula, Inst, Sym, build_all};
+use super::formula::{Formula, Inst, Sym, SymMask, build_all};
 use super::functions::{self as f, Function, Meaning, Real};
 use super::number::{Arithmetic, Ordered, select};
 use std::collections::HashMap;
-use std::f64::consts::{LN_2, LN_10};
+use std::f64::consts::{FRAC_PI_2, LN_2, LN_10};
 use std::sync::{Mutex, PoisonError};
 
 /// The formulas of the real and the imaginary part. Their inputs are those of the whole, where each that is complex stands
@@ -117,13 +117,15 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
     } else if is(&f::EXPM1) {
         // (e^re - 1) cos im - 2 sin²(im / 2): exact near 0.
         let half = (0.5 * a.im).sin();
-        Pair { re: a.re.expm1() * a.im.cos() - 2.0 * (half * half), im: a.re.exp() * a.im.sin() }
+        let (less, odd) = (a.re.expm1(), a.is_endless());
+        Pair {
+            re: select(odd, less, less * a.im.cos() - 2.0 * (half * half)),
+            im: select(odd & a.re.lt(zero()), zero(), a.im_or(a.re.exp() * a.im.sin())),
+        }
     } else if is(&f::LN) {
         a.ln()
     } else if is(&f::LOG1P) {
-        // log|1 + z|² = log(1 + re (2 + re) + im²).
-        let size = a.re * (2.0 + a.re) + a.im * a.im;
-        Pair { re: 0.5 * size.log1p(), im: a.im.atan2(1.0 + a.re) }
+        a.log1p()
     } else if is(&f::special::LOG2) {
         a.ln().scaled(1.0 / LN_2)
     } else if is(&f::special::LOG10) {
@@ -135,17 +137,15 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
     } else if is(&f::special::RSQRT) {
         Pair::one().over(a.sqrt())
     } else if is(&f::SIN) {
-        a.sin()
+        a.by_i(Pair::sinh)
     } else if is(&f::COS) {
-        a.cos()
+        a.times_i().cosh()
     } else if is(&f::special::TAN) {
-        // tan z = -i tanh(i z).
-        let t = a.times_i().tanh();
-        Pair { re: t.im, im: -t.re }
+        a.by_i(Pair::tanh)
     } else if is(&f::special::SINH) {
-        Pair { re: a.re.sinh() * a.im.cos(), im: a.re.cosh() * a.im.sin() }
+        a.sinh()
     } else if is(&f::special::COSH) {
-        Pair { re: a.re.cosh() * a.im.cos(), im: a.re.sinh() * a.im.sin() }
+        a.cosh()
     } else if is(&f::TANH) {
         a.tanh()
     } else if is(&f::SIGMOID) {
@@ -155,21 +155,15 @@ fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str
     } else if is(&f::special::ASINH) {
         a.asinh()
     } else if is(&f::special::ASIN) {
-        // -i asinh(i z).
-        let t = a.times_i().asinh();
-        Pair { re: t.im, im: -t.re }
+        a.by_i(Pair::asinh)
     } else if is(&f::special::ACOS) {
-        let t = a.times_i().asinh();
-        Pair { re: std::f64::consts::FRAC_PI_2 - t.im, im: t.re }
+        a.acos()
     } else if is(&f::special::ATANH) {
         a.atanh()
     } else if is(&f::special::ATAN) {
-        let t = a.times_i().atanh();
-        Pair { re: t.im, im: -t.re }
+        a.by_i(Pair::atanh)
     } else if is(&f::special::ACOSH) {
-        // log(z + √(z + 1) √(z - 1)).
-        let root = Pair { re: a.re + 1.0, im: a.im }.sqrt().times(Pair { re: a.re - 1.0, im: a.im }.sqrt());
-        Pair { re: a.re + root.re, im: a.im + root.im }.ln()
+        a.acosh()
     } else if is(&f::POW) {
         // exp(b log a); 0 to a power with a positive real part is 0, and to the power of 0 it is 1. To others there is none.
         let power = b.times(a.ln()).exp();
@@ -206,7 +200,7 @@ impl Pair {
         Pair { re: Sym::constant(1.0), im: Sym::constant(0.0) }
     }
 
-    fn is_nonzero(self) -> super::formula::SymMask {
+    fn is_nonzero(self) -> SymMask {
         self.re.ne(Sym::constant(0.0)) | self.im.ne(Sym::constant(0.0))
     }
 
@@ -230,55 +224,159 @@ impl Pair {
         Pair { re: (self.re * re + self.im * im) / size, im: (self.im * re - self.re * im) / size }
     }
 
-    fn exp(self) -> Pair {
-        let size = self.re.exp();
-        Pair { re: size * self.im.cos(), im: size * self.im.sin() }
+    /// -i f(i z), by which the functions of angles are those of hyperbolas.
+    fn by_i(self, f: fn(Pair) -> Pair) -> Pair {
+        let value = f(self.times_i());
+        Pair { re: value.im, im: -value.re }
     }
 
+    /// The imaginary part where it is 0, with its sign, and otherwise `value`: most functions of a real number are real, also
+    /// where the other factor is infinite or NaN.
+    fn im_or(self, value: Sym) -> Sym {
+        select(self.im.eq(Sym::constant(0.0)), self.im, value)
+    }
+
+    /// An infinite real part beside an imaginary one that is infinite or NaN, of which sine and cosine are NaN.
+    fn is_endless(self) -> SymMask {
+        self.re.is_infinite() & !self.im.is_finite()
+    }
+
+    /// At least one part is so large that 1 beside its square is lost, or is NaN.
+    fn is_large(self) -> SymMask {
+        !self.re.abs().maximum(self.im.abs()).lt(Sym::constant(1e8))
+    }
+
+    fn exp(self) -> Pair {
+        let (size, odd) = (self.re.exp(), self.is_endless());
+        let im = self.im_or(size * self.im.sin());
+        Pair {
+            re: select(odd, size, size * self.im.cos()),
+            im: select(odd & self.re.lt(Sym::constant(0.0)), Sym::constant(0.0), im),
+        }
+    }
+
+    /// Near 1 the size is close to 1, and its logarithm is taken from what it differs by.
     fn ln(self) -> Pair {
-        Pair { re: self.re.hypot(self.im).ln(), im: self.im.atan2(self.re) }
+        let (re, im) = (self.re.abs(), self.im.abs());
+        let (size, more, less) = (re.hypot(im), re.maximum(im), re.minimum(im));
+        let near = size.gt(Sym::constant(0.5)) & size.lt(Sym::constant(2.0));
+        let by_one = 0.5 * ((more - 1.0) * (more + 1.0) + less * less).log1p();
+        Pair { re: select(near, by_one, size.ln()), im: self.im.atan2(self.re) }
+    }
+
+    /// log|1 + z|² = log(1 + re (2 + re) + im²), where that neither overflows nor is close to log 0.
+    fn log1p(self) -> Pair {
+        let near = self.re.abs().maximum(self.im.abs()).lt(Sym::constant(1e3)) & self.re.gt(Sym::constant(-0.5));
+        let size = self.re * (2.0 + self.re) + self.im * self.im;
+        let far = (1.0 + self.re).hypot(self.im).ln();
+        Pair { re: select(near, 0.5 * size.log1p(), far), im: self.im.atan2(1.0 + self.re) }
     }
 
     /// The root with a real part that is not negative.
     fn sqrt(self) -> Pair {
-        let zero = Sym::constant(0.0);
+        let (zero, infinity) = (Sym::constant(0.0), Sym::constant(f64::INFINITY));
         let size = (0.5 * (self.re.hypot(self.im) + self.re.abs())).sqrt();
         let other = self.im / (2.0 * size);
         let right = self.re.ge(zero);
         let root = Pair { re: select(right, size, other.abs()), im: select(right, other, size.copysign(self.im)) };
         let at_zero = !self.is_nonzero();
-        Pair { re: select(at_zero, zero, root.re), im: select(at_zero, self.im, root.im) }
+        let root = Pair { re: select(at_zero, zero, root.re), im: select(at_zero, self.im, root.im) };
+        let up = self.im.is_infinite();
+        Pair { re: select(up, infinity, root.re), im: select(up, self.im, root.im) }
     }
 
-    fn sin(self) -> Pair {
-        Pair { re: self.re.sin() * self.im.cosh(), im: self.re.cos() * self.im.sinh() }
+    fn sinh(self) -> Pair {
+        let known = !self.im.is_finite() & (self.re.eq(Sym::constant(0.0)) | self.re.is_infinite());
+        Pair {
+            re: select(known, self.re, self.re.sinh() * self.im.cos()),
+            im: self.im_or(self.re.cosh() * self.im.sin()),
+        }
     }
 
-    fn cos(self) -> Pair {
-        Pair { re: self.re.cos() * self.im.cosh(), im: -(self.re.sin() * self.im.sinh()) }
+    fn cosh(self) -> Pair {
+        let zero = Sym::constant(0.0);
+        let real = self.im.eq(zero) | (self.re.eq(zero) & !self.im.is_finite());
+        let signed = select(self.im.eq(zero), select(self.re.lt(zero), -self.im, self.im), zero);
+        Pair {
+            re: select(self.is_endless(), self.re.abs(), self.re.cosh() * self.im.cos()),
+            im: select(real, signed, self.re.sinh() * self.im.sin()),
+        }
     }
 
     /// With t = tanh re: (t + i tan im) / (1 + i t tan im), multiplied out, which overflows for no large real part.
     fn tanh(self) -> Pair {
-        let (t, s, c) = (self.re.tanh(), self.im.sin(), self.im.cos());
-        let size = c * c + t * t * s * s;
-        Pair { re: t / size, im: (1.0 - t * t) * s * c / size }
-    }
-
-    /// log(z + √(z² + 1)), of the number in the right half of the plane and with its sign: the sum would cancel otherwise.
-    fn asinh(self) -> Pair {
         let zero = Sym::constant(0.0);
-        let left = self.re.lt(zero);
-        let z = Pair { re: select(left, -self.re, self.re), im: select(left, -self.im, self.im) };
-        // √(z² + 1) = √(1 + i z) √(1 - i z), which keeps to the branch.
-        let root = Pair { re: 1.0 - z.im, im: z.re }.sqrt().times(Pair { re: 1.0 + z.im, im: -z.re }.sqrt());
-        let value = Pair { re: z.re + root.re, im: z.im + root.im }.ln();
-        Pair { re: select(left, -value.re, value.re), im: select(left, -value.im, value.im) }
+        let (t, s, c, cosh) = (self.re.tanh(), self.im.sin(), self.im.cos(), self.re.cosh());
+        let size = c * c + t * t * s * s;
+        let known = !self.im.is_finite() & (self.re.eq(zero) | self.re.is_infinite());
+        // 1 - t² would cancel.
+        let im = s * c / size / cosh / cosh;
+        Pair { re: select(known, t, t / size), im: select(self.is_endless(), zero, self.im_or(im)) }
     }
 
-    /// (log(1 + z) - log(1 - z)) / 2.
+    /// By Kahan's formula (1987), which has no sums that cancel; of a large number, log 2z.
+    fn asinh(self) -> Pair {
+        let (a, b) = (Pair { re: 1.0 + self.im, im: -self.re }.sqrt(), Pair { re: 1.0 - self.im, im: self.re }.sqrt());
+        let left = self.re.lt(Sym::constant(0.0));
+        let far = Pair { re: self.re.abs(), im: select(left, -self.im, self.im) }.ln();
+        let large = self.is_large();
+        let im = select(large, select(left, -far.im, far.im), self.im.atan2(a.re * b.re - a.im * b.im));
+        Pair {
+            re: select(large, (far.re + LN_2).copysign(self.re), (a.re * b.im - b.re * a.im).asinh()),
+            im: self.im_or(im),
+        }
+    }
+
+    /// As [`asinh`](Self::asinh).
+    fn acos(self) -> Pair {
+        let (a, b) = (Pair { re: 1.0 - self.re, im: -self.im }.sqrt(), Pair { re: 1.0 + self.re, im: self.im }.sqrt());
+        let (far, large) = (self.ln(), self.is_large());
+        let re = select(large, far.im.abs(), 2.0 * a.re.atan2(b.re));
+        Pair {
+            re: select(self.is_nan_above_zero(), Sym::constant(FRAC_PI_2), re),
+            im: select(large, -(far.re + LN_2).copysign(self.im), (b.re * a.im - b.im * a.re).asinh()),
+        }
+    }
+
+    /// As [`asinh`](Self::asinh).
+    fn acosh(self) -> Pair {
+        let (a, b) = (Pair { re: self.re - 1.0, im: self.im }.sqrt(), Pair { re: self.re + 1.0, im: self.im }.sqrt());
+        let (far, large) = (self.ln(), self.is_large());
+        let im = select(large, far.im, 2.0 * a.im.atan2(b.re));
+        Pair {
+            re: select(large, far.re + LN_2, (a.re * b.re + a.im * b.im).asinh()),
+            im: select(self.is_nan_above_zero(), Sym::constant(FRAC_PI_2), im),
+        }
+    }
+
+    fn is_nan_above_zero(self) -> SymMask {
+        self.re.eq(Sym::constant(0.0)) & self.im.ne(self.im)
+    }
+
+    /// log(1 + 4 re / |1 - z|²) / 4 and an angle, of the number in the right half of the plane and with its sign; of a large
+    /// number, 1/z and a right angle.
     fn atanh(self) -> Pair {
-        let (a, b) = (Pair { re: 1.0 + self.re, im: self.im }.ln(), Pair { re: 1.0 - self.re, im: -self.im }.ln());
-        Pair { re: 0.5 * (a.re - b.re), im: 0.5 * (a.im - b.im) }
+        let (re, im) = (self.re.abs(), self.im.abs());
+        let near = 0.25 * (4.0 * re / ((1.0 - re) * (1.0 - re) + im * im)).log1p();
+        let angle = 0.5 * (2.0 * self.im).atan2((1.0 - re) * (1.0 + re) - im * im);
+        let (more, large) = (re.maximum(im), self.is_large());
+        let part = re.minimum(im) / more;
+        let far = re / more / more / (1.0 + part * part);
+        let far = select(re.is_infinite() | im.is_infinite(), Sym::constant(0.0), far);
+        // Neither NaN of the real part, but for an infinite imaginary one, nor of the imaginary part has an angle.
+        let unknown = self.im.ne(self.im) | (re.ne(re) & !im.is_infinite());
+        let right = select(unknown, Sym::constant(f64::NAN), Sym::constant(FRAC_PI_2).copysign(self.im));
+        let value = select(large, far, near).copysign(self.re);
+        Pair { re: select(re.eq(Sym::constant(0.0)), self.re, value), im: select(large, right, angle) }
+    }
+}
+
+impl Sym {
+    fn is_finite(self) -> SymMask {
+        (self - self).eq(Sym::constant(0.0))
+    }
+
+    fn is_infinite(self) -> SymMask {
+        self.abs().eq(Sym::constant(f64::INFINITY))
     }
 }

@@ -84,6 +84,10 @@ impl Norm {
             dtype = common_dtype(self.op, dtype, t.dtype())?;
         }
         let wide = compute_dtype(dtype);
+        if !x.layout().is_non_overlapping() {
+            // An expanded tensor may be larger than memory: refused before all of it is looked at.
+            Tensor::empty(self.op, x.layout().shape().clone(), dtype, x.device())?;
+        }
         #[cfg(feature = "cuda")]
         if let Some((y, mean, var)) = self.on_gpu(x, [weight, bias], dtype)? {
             return Ok(Computed { y, mean: Some(mean), var, dtype, wide });

@@ -1,0 +1,268 @@
+//! What a tensor says of itself, its gradient, and its other forms.
+
+use crate::dtype::{self, PyDType, PyDevice};
+use crate::error::OrRaise;
+use crate::tensor::PyTensor;
+use crate::views::Step;
+use cotangent::Tensor;
+use cotangent::autograd::GradMode;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+#[pymethods]
+impl PyTensor {
+    /// The size of every dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.get()?.shape())
+    }
+
+    /// The type of the elements.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyDType>> {
+        dtype::object(py, self.get()?.dtype())
+    }
+
+    /// Where the elements are.
+    #[getter]
+    fn device(&self) -> PyResult<PyDevice> {
+        Ok(PyDevice(self.get()?.device()))
+    }
+
+    /// The number of dimensions.
+    #[getter]
+    fn ndim(&self) -> PyResult<usize> {
+        Ok(self.get()?.rank())
+    }
+
+    /// The number of dimensions.
+    fn dim(&self) -> PyResult<usize> {
+        self.ndim()
+    }
+
+    /// The number of elements.
+    fn numel(&self) -> PyResult<usize> {
+        Ok(self.get()?.numel())
+    }
+
+    /// The number of bytes of an element.
+    #[getter]
+    fn itemsize(&self) -> PyResult<usize> {
+        Ok(self.get()?.dtype().size())
+    }
+
+    /// The number of bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        let x = self.get()?;
+        Ok(x.numel() * x.dtype().size())
+    }
+
+    /// The steps, in elements, from one index of a dimension to the next; of one dimension, or of all.
+    #[pyo3(signature = (dim=None))]
+    fn stride(&self, py: Python<'_>, dim: Option<isize>) -> PyResult<Py<PyAny>> {
+        let x = self.get()?;
+        let Some(dim) = dim else { return Ok(PyTuple::new(py, x.strides())?.into_any().unbind()) };
+        let at = if dim < 0 { dim + x.rank().cast_signed() } else { dim };
+        match usize::try_from(at).ok().and_then(|at| x.strides().get(at)) {
+            Some(stride) => Ok(stride.into_pyobject(py)?.into_any().unbind()),
+            None => Err(pyo3::exceptions::PyIndexError::new_err(format!(
+                "stride: dimension {dim} is out of range for rank {}",
+                x.rank()
+            ))),
+        }
+    }
+
+    /// The position of the first element in the memory that the tensor shares with what it is a view of.
+    fn storage_offset(&self) -> PyResult<usize> {
+        Ok(self.get()?.offset())
+    }
+
+    /// The address of the first element.
+    fn data_ptr(&self, py: Python<'_>) -> PyResult<usize> {
+        let x = self.get()?;
+        py.detach(|| x.data_ptr().map(<*const u8>::addr)).or_raise()
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    fn is_contiguous(&self) -> PyResult<bool> {
+        Ok(self.get()?.is_contiguous())
+    }
+
+    /// Whether the elements are real numbers of floating point.
+    fn is_floating_point(&self) -> PyResult<bool> {
+        Ok(self.get()?.dtype().is_float())
+    }
+
+    /// Whether the elements are complex numbers.
+    fn is_complex(&self) -> PyResult<bool> {
+        Ok(self.get()?.dtype().is_complex())
+    }
+
+    /// The variable that this one is a view of, or `None`.
+    #[getter]
+    fn _base(&self, py: Python<'_>) -> Option<Py<PyTensor>> {
+        self.base(py)
+    }
+
+    /// Whether operations on this tensor are recorded for a backward pass.
+    #[getter]
+    fn requires_grad(&self) -> PyResult<bool> {
+        Ok(self.get()?.requires_grad())
+    }
+
+    #[setter(requires_grad)]
+    fn set_requires_grad(slf: &Bound<'_, Self>, requires_grad: bool) -> PyResult<()> {
+        PyTensor::requires_grad_(slf, requires_grad).map(drop)
+    }
+
+    /// Makes this tensor a leaf whose gradient is kept, or a constant.
+    #[pyo3(signature = (requires_grad=true))]
+    fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
+        let x = slf.get().get()?;
+        if x.requires_grad() != requires_grad {
+            let leaf = x.into_value().requires_grad_(requires_grad).or_raise()?;
+            slf.get().drop_grad();
+            slf.get().replace(leaf);
+        }
+        Ok(slf.clone())
+    }
+
+    /// Whether this is not the result of a recorded operation.
+    #[getter]
+    fn is_leaf(&self) -> PyResult<bool> {
+        Ok(self.get()?.is_leaf())
+    }
+
+    /// The name of the recorded operation that made this tensor, or `None`.
+    #[getter]
+    fn grad_fn(&self) -> PyResult<Option<String>> {
+        Ok(self.get()?.grad_fn().map(str::to_string))
+    }
+
+    /// The same values outside of the graph, as a view.
+    fn detach(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
+        let x = slf.get().get()?.detach();
+        PyTensor::view(slf, x, Step::Detach)
+    }
+
+    /// Takes this tensor out of the graph.
+    fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let x = slf.get().get()?;
+        if x.requires_grad() {
+            slf.get().drop_grad();
+            slf.get().replace(x.detach());
+        }
+        Ok(slf.clone())
+    }
+
+    /// The same values outside of the graph; to assign to it changes them there.
+    #[getter]
+    fn data(slf: &Bound<'_, Self>) -> PyResult<Py<PyTensor>> {
+        PyTensor::detach(slf)
+    }
+
+    #[setter(data)]
+    fn set_data(slf: &Bound<'_, Self>, value: &Bound<'_, PyTensor>) -> PyResult<()> {
+        let value = value.get().get()?;
+        let own = slf.get().get()?;
+        let alike = own.shape() == value.shape() && own.dtype() == value.dtype() && own.device() == value.device();
+        if !alike && own.is_leaf() && slf.get().hold().is_some() {
+            // Another form: a leaf of its own, without the gradient of the old one.
+            let leaf = value.detach().into_value().requires_grad_(own.requires_grad()).or_raise()?;
+            slf.get().drop_grad();
+            slf.get().replace(leaf);
+            return Ok(());
+        }
+        slf.get().modify(|x| {
+            let _mode = GradMode::disable();
+            x.change("data", |_| Ok(value.detach()))
+        })
+    }
+
+    /// The gradient that backward passes have added up for this leaf, or `None`.
+    #[getter]
+    fn grad(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyTensor>>> {
+        PyTensor::grad_object(slf)
+    }
+
+    #[setter(grad)]
+    fn set_grad(slf: &Bound<'_, Self>, grad: Option<&Bound<'_, PyTensor>>) -> PyResult<()> {
+        let x = slf.get().get()?;
+        let new = grad.map(|grad| grad.get().get()).transpose()?;
+        slf.get().drop_grad();
+        match new {
+            Some(new) => x.set_grad(&new.detach()).or_raise(),
+            None => {
+                x.zero_grad();
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the gradient of this result, as is done for leaves anyway.
+    fn retain_grad(&self) -> PyResult<()> {
+        self.get()?.retain_grad().or_raise()
+    }
+
+    /// Takes over the values of another tensor, broadcast to this one's shape and cast to its dtype.
+    #[pyo3(signature = (src, non_blocking=false))]
+    fn copy_<'py>(slf: &Bound<'py, Self>, src: &Bound<'_, PyTensor>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
+        let (src, _) = (src.get().get()?, non_blocking);
+        let own = slf.get();
+        slf.py().detach(|| own.modify(|x| x.copy_(&src)))?;
+        Ok(slf.clone())
+    }
+
+    /// Puts zero everywhere.
+    fn zero_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        slf.get().modify(Tensor::zero_)?;
+        Ok(slf.clone())
+    }
+
+    /// Computes what was deferred.
+    fn compute(&self, py: Python<'_>) -> PyResult<()> {
+        let x = self.get()?;
+        py.detach(|| x.compute()).or_raise()
+    }
+
+    /// Whether two tensors lie in the same memory.
+    fn shares_memory(&self, other: &Bound<'_, PyTensor>) -> PyResult<bool> {
+        Ok(self.get()?.shares_memory(&other.get().get()?))
+    }
+
+    /// The tensor as another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
+    #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false))]
+    fn to(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        device: Option<&Bound<'_, PyAny>>,
+        copy: bool,
+        non_blocking: bool,
+    ) -> PyResult<Py<PyTensor>> {
+        let _ = non_blocking;
+        let mut to_dtype = dtype.map(dtype::extract).transpose()?;
+        let mut to_device = device.map(dtype::device).transpose()?;
+        for argument in args {
+            if let Ok(other) = argument.cast::<PyTensor>() {
+                let other = other.get().get()?;
+                (to_dtype, to_device) = (Some(other.dtype()), Some(other.device()));
+            } else if let Ok(found) = dtype::extract(&argument) {
+                to_dtype = Some(found);
+            } else {
+                to_device = Some(dtype::device(&argument)?);
+            }
+        }
+        let x = slf.get().get()?;
+        let (to_dtype, to_device) = (to_dtype.unwrap_or(x.dtype()), to_device.unwrap_or(x.device()));
+        if !copy && to_dtype == x.dtype() && to_device == x.device() {
+            return Ok(slf.clone().unbind());
+        }
+        let moved = slf.py().detach(|| {
+            let moved = x.to_dtype(to_dtype)?.to_device(to_device)?;
+            if copy && moved.shares_memory(&x) { moved.deep_clone() } else { Ok(moved) }
+        });
+        PyTensor::object(slf.py(), moved.or_raise()?)
+    }
+}

@@ -1,0 +1,213 @@
+//! The arguments of a call, by position and by name, as those of the operation.
+
+use super::convention::Given;
+use super::entry::{Entry, Param, entry};
+use crate::args::{self, Fault};
+use crate::error::OrRaise;
+use crate::operators;
+use crate::tensor::PyTensor;
+use cotangent::ops::{Arg, ArgKind};
+use cotangent::{DType, Generator};
+use pyo3::Borrowed;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// The arguments of a call in order, and the object that comes first.
+pub struct Bindings<'py> {
+    pub args: Vec<Arg>,
+    pub first: Option<Bound<'py, PyTensor>>,
+}
+
+pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bindings<'py>> {
+    let (op, params) = (entry.op.name, &entry.params);
+    let mut args: Vec<Option<Arg>> = Vec::with_capacity(params.len());
+    let mut first = None;
+    // SAFETY: the interpreter's objects live as long as the call.
+    let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
+    let mut take = |param: &Param, at: usize, value: &Bound<'py, PyAny>| {
+        if at == 0
+            && let Ok(tensor) = value.cast::<PyTensor>()
+        {
+            first = Some(tensor.clone());
+        }
+        args::convert(op, shown(param.name), param.kind, value)
+    };
+    if let Some(own) = given.own {
+        args.push(Some(take(&params[0], 0, &object(own))?));
+    }
+    let mut positional = given.args;
+    while let Some((&pointer, others)) = positional.split_first() {
+        let at = args.len();
+        let Some(param) = params.get(at) else {
+            let (most, count) = (params.len(), given.args.len() + usize::from(given.own.is_some()));
+            return Err(PyTypeError::new_err(format!("{op}() takes at most {most} arguments, {count} were given")));
+        };
+        let value = object(pointer);
+        if param.spread && (!others.is_empty() || param.kind == ArgKind::Tensors) {
+            let count = positional.len();
+            let single = |&pointer: &*mut ffi::PyObject| {
+                let value = object(pointer);
+                if param.kind == ArgKind::Tensors {
+                    value.is_instance_of::<PyTensor>()
+                } else {
+                    args::integer(&value).is_ok_and(|x| x.is_some())
+                }
+            };
+            let run = positional.iter().take_while(|&pointer| single(pointer)).count();
+            if run > 1 || (run == 1 && param.kind == ArgKind::Tensors) {
+                let all = PyTuple::new(py, positional[..run].iter().map(|&pointer| object(pointer)))?;
+                args.push(Some(args::convert(op, param.name, param.kind, &all.into_any())?));
+                positional = &positional[run.min(count)..];
+                continue;
+            }
+        }
+        args.push(Some(take(param, at, &value)?));
+        positional = others;
+    }
+    args.resize(params.len(), None);
+    let mut none_of_them = false;
+    if !given.names.is_null() {
+        let names = object(given.names);
+        let names = names.cast::<PyTuple>()?;
+        for (k, name) in names.iter().enumerate() {
+            let pointer = given.named[k];
+            let name: String = name.extract()?;
+            let name = name.strip_suffix('_').unwrap_or(&name);
+            let Some(at) = entry.position(name) else {
+                let known: Vec<&str> = params.iter().map(|param| shown(param.name)).collect();
+                return Err(PyTypeError::new_err(format!(
+                    "{op}() has no parameter {name}: there are {}",
+                    known.join(", ")
+                )));
+            };
+            if args[at].is_some() {
+                return Err(PyTypeError::new_err(format!("{op}() got {name} twice")));
+            }
+            let arg = take(&params[at], at, &object(pointer))?;
+            none_of_them |= name == "axis" && matches!(&arg, Arg::Ints(ints) if ints.is_empty());
+            args[at] = Some(arg);
+        }
+    }
+    let fill = |(arg, param): (Option<Arg>, &Param)| match (arg, param.default) {
+        (None | Some(Arg::None), Some(default)) => Ok(default()),
+        (Some(Arg::None), None) if !matches!(param.kind, ArgKind::Dims) => {
+            let none = py.None();
+            let (name, wanted) = (shown(param.name), &args::wanted(param.kind));
+            Err(Fault { op, name, wanted, given: none.bind(py) }.into())
+        }
+        (Some(arg), _) => Ok(arg),
+        (None, None) => Err(PyTypeError::new_err(format!("{op}() misses the argument {}", shown(param.name)))),
+    };
+    let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
+    // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all.
+    if none_of_them
+        && entry.position("keepdim").is_some()
+        && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim"))
+    {
+        args[0] = Arg::Tensor(x.unsqueeze(0).or_raise()?);
+        args[at] = Arg::from(0_isize);
+        if let Some(keep) = entry.position("keepdim") {
+            args[keep] = Arg::from(false);
+        }
+    }
+    Ok(Bindings { args: numbers_beside(entry, args)?, first })
+}
+
+fn shown(name: &'static str) -> &'static str {
+    if name == "self" { "input" } else { name }
+}
+
+/// Numbers in the place of tensors, as in `add(1, x)`, become tensors beside the others.
+fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
+    let is_number = |(arg, param): (&Arg, &Param)| param.kind == ArgKind::Tensor && matches!(arg, Arg::Scalar(_));
+    if !args.iter().zip(&entry.params).any(is_number) {
+        return Ok(args);
+    }
+    // A mask, as that of `where`, says nothing of the numbers' dtype if there is another tensor.
+    let tensors = || args.iter().filter_map(|arg| if let Arg::Tensor(x) = arg { Some(x) } else { None });
+    let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()).cloned() else {
+        return Err(PyTypeError::new_err(format!("{}: none of the arguments is a Tensor", entry.op.name)));
+    };
+    for (arg, param) in args.iter_mut().zip(&entry.params) {
+        if let (Arg::Scalar(number), ArgKind::Tensor) = (&*arg, param.kind) {
+            *arg = Arg::Tensor(operators::beside(*number, &beside).or_raise()?);
+        }
+    }
+    Ok(args)
+}
+
+/// Arguments that PyTorch's functions take beside those of the operation.
+pub struct Extras {
+    /// What is left of the arguments by name.
+    named: Vec<*mut ffi::PyObject>,
+    names: Py<PyTuple>,
+    requires_grad: bool,
+    generator: Option<Py<PyAny>>,
+}
+
+/// The arguments `requires_grad` of functions that make tensors and `generator` of those that draw numbers, if there are any.
+pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Option<Extras>> {
+    if given.names.is_null() {
+        return Ok(None);
+    }
+    let entry = entry(number);
+    // SAFETY: the interpreter's objects live as long as the call.
+    let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
+    let makes = entry.position("dtype").is_some() && (!entry.is_method() || entry.op.name.ends_with("_like"));
+    let is_extra = |name: &str| match name {
+        "requires_grad" => makes,
+        "generator" => entry.op.random,
+        _ => false,
+    };
+    let names = object(given.names);
+    let names = names.cast::<PyTuple>()?;
+    let names = names.iter().map(|name| name.extract::<String>()).collect::<PyResult<Vec<_>>>()?;
+    if !names.iter().any(|name| is_extra(name)) {
+        return Ok(None);
+    }
+    let (mut requires_grad, mut generator, mut kept, mut named) = (false, None, Vec::new(), Vec::new());
+    for (name, &pointer) in names.iter().zip(given.named) {
+        match name.as_str() {
+            "requires_grad" if makes => requires_grad = object(pointer).is_truthy()?,
+            "generator" if is_extra(name) => {
+                generator =
+                    Some(object(pointer)).filter(|value| !value.is_none()).map(|value| value.to_owned().unbind());
+            }
+            _ => {
+                kept.push(name.clone());
+                named.push(pointer);
+            }
+        }
+    }
+    Ok(Some(Extras { named, names: PyTuple::new(py, kept)?.unbind(), requires_grad, generator }))
+}
+
+impl Extras {
+    pub fn run(
+        self,
+        py: Python<'_>,
+        given: &Given<'_>,
+        f: impl FnOnce(&Given<'_>) -> PyResult<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let given = Given { own: given.own, args: given.args, named: &self.named, names: self.names.as_ptr() };
+        let made = match &self.generator {
+            None => f(&given)?,
+            Some(object) => {
+                let object = object.bind(py);
+                let (seed, offset) = object.getattr("_state").and_then(|state| state.extract()).map_err(|_| {
+                    PyTypeError::new_err(format!("generator should be a Generator, not {}", args::type_name(object)))
+                })?;
+                let mut generator = Generator::from_state(seed, offset);
+                let made = cotangent::with_generator(&mut generator, || f(&given));
+                object.setattr("_state", generator.state())?;
+                made?
+            }
+        };
+        if self.requires_grad {
+            return made.bind(py).call_method0("requires_grad_").map(Bound::unbind);
+        }
+        Ok(made)
+    }
+}

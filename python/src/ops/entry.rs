@@ -1,0 +1,202 @@
+//! What the package knows of an operation beyond its entry in the list: its in-place form, signature and documentation.
+
+use cotangent::Scalar;
+use cotangent::ops::{self, Arg, ArgKind, Op};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::sync::LazyLock;
+
+/// What is known of an operation beyond its entry in the list.
+pub struct Entry {
+    pub op: &'static Op,
+    pub params: Vec<Param>,
+    /// Whether a result may share the memory of the first argument, as a view that is seen through.
+    pub shows: bool,
+    /// The name of its in-place form, if it has one.
+    pub in_place: Option<&'static str>,
+    /// The class of several results.
+    pub class: PyOnceLock<Py<PyAny>>,
+}
+
+pub struct Param {
+    pub name: &'static str,
+    pub kind: ArgKind,
+    pub default: Option<fn() -> Arg>,
+    /// Whether its items may be given one by one, as in `x.reshape(2, 3)`.
+    pub spread: bool,
+}
+
+/// Operations that give their argument itself, or a view of it, where that is possible.
+const SOMETIMES_VIEWS: [&str; 7] =
+    ["reshape", "reshape_as", "flatten", "contiguous", "to_dtype", "to_device", "positive"];
+
+/// Operations with an in-place form, `add_` of `add`: those that PyTorch has one of.
+const IN_PLACE: &str = "\
+    abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm bernoulli \
+    bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cauchy ceil clamp \
+    clamp_max clamp_min conj copysign cos cosh cumprod cumsum deg2rad digamma div erf erfc erfinv exp exp2 expm1 \
+    exponential fill float_power floor floor_divide fmod frac gcd geometric heaviside hypot i0 igamma igammac \
+    index_add index_copy index_fill index_put index_reduce lcm ldexp lerp lgamma log log10 log1p log2 log_normal \
+    logical_and logical_not logical_or logical_xor logit masked_fill masked_scatter mul mvlgamma nan_to_num neg \
+    nextafter normal polygamma pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter scatter_add \
+    scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan tanh tril triu trunc uniform xlogy";
+
+/// The other names under which some parameters are known.
+const ALSO: [(&str, &[&str]); 14] = [
+    ("axis", &["dim", "dims"]),
+    ("axes", &["dims", "dim"]),
+    ("keepdims", &["keepdim"]),
+    ("input", &["self"]),
+    ("x", &["self"]),
+    ("shape", &["size"]),
+    ("size", &["shape"]),
+    ("dims", &["dim", "size", "shape"]),
+    ("dim", &["dims"]),
+    ("k", &["diagonal"]),
+    ("shift", &["shifts"]),
+    ("stop", &["end"]),
+    ("condition", &["self"]),
+    ("sorted_sequence", &["self"]),
+];
+
+/// Functions that are the array API standard's as they are, and show its names of parameters.
+const STANDARD: &str = "\
+    all any argmax argmin argsort count_nonzero fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn \
+    linalg_cross linalg_vecdot linalg_vector_norm max mean min rfft rfftn roll stack std tril triu var \
+    linalg_cholesky linalg_eigh linalg_svd linalg_qr matmul where clamp isin zeros ones full expand permute";
+
+/// Whether a list of words has this one.
+fn is_in(list: &str, name: &str) -> bool {
+    list.split(' ').any(|word| word == name)
+}
+
+pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| ops::list().iter().map(|op| Entry::new(op)).collect());
+
+/// The operation of this number in the list.
+#[inline]
+pub fn entry(number: usize) -> &'static Entry {
+    &ENTRIES[number]
+}
+
+impl Entry {
+    fn new(op: &'static Op) -> Entry {
+        let given: Vec<_> = op.params().collect();
+        let takes_ints = |kind: ArgKind| {
+            matches!(
+                kind,
+                ArgKind::Int
+                    | ArgKind::Dim
+                    | ArgKind::Dims
+                    | ArgKind::Sizes
+                    | ArgKind::Ints
+                    | ArgKind::Scalar
+                    | ArgKind::Float
+                    | ArgKind::Floats
+                    | ArgKind::Operand
+            )
+        };
+        let params = given.iter().enumerate().map(|(at, param)| {
+            let last_ints = !given[at + 1..].iter().any(|later| takes_ints(later.kind));
+            let list = matches!(param.kind, ArgKind::Sizes | ArgKind::Ints | ArgKind::Dims) && param.default.is_none();
+            let spread = (list && last_ints) || param.kind == ArgKind::Tensors;
+            Param { name: param.name, kind: param.kind, default: param.default, spread }
+        });
+        let shows = op.view || SOMETIMES_VIEWS.contains(&op.name);
+        let in_place = is_in(IN_PLACE, op.name).then(|| &*format!("{}_", op.name).leak());
+        Entry { op, params: params.collect(), shows, in_place, class: PyOnceLock::new() }
+    }
+
+    /// Whether it is a method of tensors.
+    pub fn is_method(&self) -> bool {
+        self.params.first().is_some_and(|param| param.name == "self")
+    }
+
+    pub fn position(&self, name: &str) -> Option<usize> {
+        let at = |name: &str| self.params.iter().position(|param| param.name == name);
+        at(name).or_else(|| {
+            let (_, others) = ALSO.iter().find(|(other, _)| *other == name)?;
+            others.iter().find_map(|name| at(name))
+        })
+    }
+
+    /// The names and defaults as Python writes them, of a method or of a function.
+    pub fn signature(&self, method: bool) -> String {
+        let standard = !method && is_in(STANDARD, self.op.name);
+        let one = |param: &Param| {
+            let name = match param.name {
+                "dim" if standard && (self.op.name.ends_with("fftn") || self.op.name.contains("shift")) => "axes",
+                "dim" if standard => "axis",
+                "dims" if standard && (self.op.name == "permute" || self.op.name.contains("shift")) => "axes",
+                "dims" if standard => "axis",
+                "keepdim" if standard => "keepdims",
+                "shifts" if standard => "shift",
+                "diagonal" if standard => "k",
+                "self" if method => "$self",
+                "self" if self.op.name == "where" => "condition",
+                "self" if self.op.name == "searchsorted" => "sorted_sequence",
+                "size" if standard => "shape",
+                "self" => "input",
+                // Words of Python's.
+                "from" => "from_",
+                "lambda" => "lambda_",
+                name => name,
+            };
+            match param.default {
+                None => name.to_string(),
+                Some(default) => format!("{name}={}", python(&default())),
+            }
+        };
+        let params: Vec<String> = self.params.iter().map(one).collect();
+        format!("({})", params.join(", "))
+    }
+
+    pub fn docs(&self) -> String {
+        docs(self.op.docs)
+    }
+}
+
+/// A default as Python writes it.
+pub fn python(arg: &Arg) -> String {
+    match arg {
+        Arg::Scalar(Scalar::F64(x)) if x.is_infinite() => (if *x > 0.0 { "1e999" } else { "-1e999" }).to_string(),
+        Arg::Tensor(_) | Arg::Tensors(_) | Arg::DType(_) | Arg::Device(_) => "None".to_string(),
+        Arg::Ints(ints) => {
+            let all: Vec<String> = ints.iter().map(ToString::to_string).collect();
+            format!("({}{})", all.join(", "), if all.len() == 1 { "," } else { "" })
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The part of a documentation that is not about Rust: its examples are, and how it fails.
+pub fn docs(text: &str) -> String {
+    let mut lines = Vec::new();
+    let mut code = false;
+    for line in text.lines() {
+        let line = line.strip_prefix(' ').unwrap_or(line);
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        } else if line.starts_with("# Errors") {
+            break;
+        } else if !code {
+            lines.push(plain(line));
+        }
+    }
+    let mut text = lines.join("\n");
+    while text.contains("\n\n\n") {
+        text = text.replace("\n\n\n", "\n\n");
+    }
+    text.trim().to_string()
+}
+
+/// A line without the targets of its links.
+fn plain(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("](") {
+        let Some(end) = rest[at..].find(')') else { break };
+        out += &rest[..at].replacen('[', "", 1);
+        rest = &rest[at + end + 1..];
+    }
+    (out + rest).replace("[`", "`").replace("`]", "`")
+}

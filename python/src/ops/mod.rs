@@ -1,0 +1,254 @@
+//! Functions and methods for the operations of the list: made when the module is imported, so that there is one list.
+//!
+//! Each is a built-in function of Python's own kind, with a docstring and a signature. What it is called with arrives at one
+//! function for all of them, `call`, with the operation's number in the list.
+
+mod bind;
+mod convention;
+mod entry;
+
+use crate::args;
+use crate::error::{self, OrRaise};
+use crate::tensor::{PyTensor, SMALL};
+use crate::views::Step;
+use bind::{Bindings, bind, extras};
+use convention::{CHANGES, FUNCTIONS, Function, Given, METHODS};
+use cotangent::Tensor;
+use cotangent::ops::{self, Arg, Op};
+use entry::{ENTRIES, Entry};
+pub use entry::{docs, entry, python};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::ffi::CString;
+
+/// Whether a call may take long, so that other threads of Python's should run meanwhile.
+fn is_long(args: &[Arg]) -> bool {
+    let mut any = false;
+    for arg in args {
+        match arg {
+            Arg::Tensor(x) if x.numel() > SMALL => return true,
+            Arg::Tensors(all) if all.iter().any(|x| x.numel() > SMALL) => return true,
+            Arg::Tensor(_) | Arg::Tensors(_) => any = true,
+            _ => {}
+        }
+    }
+    !any
+}
+
+fn run(py: Python<'_>, entry: &Entry, args: &[Arg]) -> PyResult<Vec<Tensor>> {
+    let run = || if is_long(args) { py.detach(|| entry.op.call(args)) } else { entry.op.call(args) };
+    error::placed(py, run).or_raise()
+}
+
+fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    match extras(py, number, given)? {
+        None => call_plain(py, number, given),
+        Some(extras) => extras.run(py, given, |given| call_plain(py, number, given)),
+    }
+}
+
+fn change(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    match extras(py, number, given)? {
+        None => change_plain(py, number, given),
+        Some(extras) => extras.run(py, given, |given| change_plain(py, number, given)),
+    }
+}
+
+fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    let entry = entry(number);
+    let Bindings { mut args, first } = bind(py, entry, given)?;
+    let mut results = run(py, entry, &args)?;
+    let single = !matches!(entry.op.outputs, [name] if *name == "tensors") && entry.op.outputs.len() == 1;
+    let base = first.filter(|_| entry.shows).zip(match args.first() {
+        Some(Arg::Tensor(x)) => Some(x.clone()),
+        _ => None,
+    });
+    if base.is_some() {
+        args[0] = Arg::None;
+    }
+    let object = |output: usize, result: Tensor| match &base {
+        Some((first, x)) if result.is_same(x) && result.is_contiguous() && entry.op.name == "contiguous" => {
+            Ok(first.clone().unbind())
+        }
+        Some((first, x)) if result.shares_memory(x) => {
+            PyTensor::view(first, result, Step::Op { number, args: args.clone(), output })
+        }
+        _ => PyTensor::object(py, result),
+    };
+    if single {
+        let Some(result) = results.pop() else { return Ok(py.None()) };
+        if entry.op.name == "allclose" {
+            return Ok(result.item::<bool>().or_raise()?.into_pyobject(py)?.to_owned().into_any().unbind());
+        }
+        return Ok(object(0, result)?.into_any());
+    }
+    // PyTorch's `unique` gives one tensor unless more are asked for.
+    let asked = entry.params.iter().any(|param| param.name == "return_inverse");
+    if asked
+        && results.len() == 1
+        && let Some(only) = results.pop()
+    {
+        return Ok(object(0, only)?.into_any());
+    }
+    let objects = results.into_iter().enumerate().map(|(at, result)| object(at, result));
+    let objects = PyTuple::new(py, objects.collect::<PyResult<Vec<_>>>()?)?;
+    if entry.op.outputs == ["tensors"] {
+        return Ok(objects.into_any().unbind());
+    }
+    let class = entry.class.get_or_try_init(py, || named_tuple(py, entry.op.name, entry.op.outputs))?;
+    Ok(class.bind(py).call1(objects)?.unbind())
+}
+
+/// The class of several results, by their names.
+pub fn named_tuple(py: Python<'_>, name: &str, fields: &[&str]) -> PyResult<Py<PyAny>> {
+    let fields = PyList::new(py, fields)?;
+    let options = PyDict::new(py);
+    options.set_item("module", "cotangent")?;
+    Ok(py.import("collections")?.getattr("namedtuple")?.call((name, fields), Some(&options))?.unbind())
+}
+
+fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
+    let entry = entry(number);
+    let Bindings { mut args, first } = bind(py, entry, given)?;
+    let (Some(first), Some(name)) = (first, entry.in_place) else {
+        return Err(PyTypeError::new_err(format!("{} has no in-place form", entry.op.name)));
+    };
+    // Nothing but the variable may hold the value while it is changed.
+    args[0] = Arg::None;
+    let object = first.get();
+    let change = |x: &mut Tensor| {
+        x.change(name, |x| {
+            args[0] = Arg::from(x);
+            entry.op.call(&args).map(|mut results| results.swap_remove(0))
+        })
+    };
+    py.detach(|| object.modify(change))?;
+    Ok(first.into_any().unbind())
+}
+
+/// A definition of a built-in function, which lives as long as the process.
+fn definition(name: &str, text: &str, function: Function) -> PyResult<*mut ffi::PyMethodDef> {
+    let name = CString::new(name)?.into_raw();
+    let text = CString::new(text.replace('\0', ""))?.into_raw();
+    let meth = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: function };
+    let flags = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+    Ok(Box::into_raw(Box::new(ffi::PyMethodDef { ml_name: name, ml_meth: meth, ml_flags: flags, ml_doc: text })))
+}
+
+/// The names of an operation that Python can have.
+fn names(op: &'static Op) -> impl Iterator<Item = &'static str> {
+    std::iter::once(op.name).chain(op.aliases.iter().copied()).filter(|name| !name.starts_with("__"))
+}
+
+/// Attributes that the class has by itself: properties, and what differs from the operation.
+const OWN: [&str; 4] = ["to", "T", "mH", "H"];
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let class = py.get_type::<PyTensor>();
+    let functions = PyDict::new(py);
+    if ENTRIES.len() > 1024 {
+        return Err(PyRuntimeError::new_err("there are more operations than functions for them"));
+    }
+    for (number, entry) in ENTRIES.iter().enumerate() {
+        let docs = entry.docs();
+        let (row, column) = (number / 16, number % 16);
+        for name in names(entry.op) {
+            let text = format!("{name}{}\n--\n\n{docs}", entry.signature(false));
+            let made = definition(name, &text, FUNCTIONS[row][column])?;
+            // SAFETY: the definition lives as long as the process; the name of the module is kept by the function.
+            let made = unsafe {
+                let home = pyo3::types::PyString::new(py, "cotangent");
+                Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(made, std::ptr::null_mut(), home.as_ptr()))?
+            };
+            functions.set_item(name, made)?;
+            if !entry.is_method() || OWN.contains(&name) || class.hasattr(name)? {
+                continue;
+            }
+            let text = format!("{name}{}\n--\n\n{docs}", entry.signature(true));
+            add_method(&class, name, &text, METHODS[row][column])?;
+            if entry.in_place.is_some() && !name.starts_with("special_") {
+                let (own, docs) = (entry.signature(true), format!("`{name}` in place."));
+                add_method(&class, &format!("{name}_"), &format!("{name}_{own}\n--\n\n{docs}"), CHANGES[row][column])?;
+            }
+        }
+    }
+    module.add("_functions", functions)?;
+    module.add_function(wrap_pyfunction!(_ops, module)?)?;
+    module.add_function(wrap_pyfunction!(_samples, module)?)
+}
+
+fn add_method(class: &Bound<'_, pyo3::types::PyType>, name: &str, text: &str, function: Function) -> PyResult<()> {
+    let made = definition(name, text, function)?;
+    // SAFETY: the definition lives as long as the process, and the class is a type object.
+    let method =
+        unsafe { Bound::from_owned_ptr_or_err(class.py(), ffi::PyDescr_NewMethod(class.as_type_ptr(), made))? };
+    class.setattr(name, method)
+}
+
+/// The list of operations: for stubs, tables and tests.
+#[pyfunction]
+fn _ops(py: Python<'_>) -> PyResult<Py<PyList>> {
+    let all = PyList::empty(py);
+    for entry in ENTRIES.iter() {
+        let op = PyDict::new(py);
+        op.set_item("name", entry.op.name)?;
+        op.set_item("aliases", entry.op.aliases)?;
+        op.set_item("docs", entry.docs())?;
+        op.set_item("outputs", entry.op.outputs)?;
+        op.set_item("view", entry.op.view)?;
+        op.set_item("random", entry.op.random)?;
+        op.set_item("derivative", format!("{:?}", entry.op.derivative).to_lowercase())?;
+        op.set_item("tolerance", entry.op.tolerance)?;
+        op.set_item("in_place", entry.in_place.is_some())?;
+        let params = PyList::empty(py);
+        for param in &entry.params {
+            let one = PyDict::new(py);
+            one.set_item("name", param.name)?;
+            one.set_item("kind", param.kind.to_string())?;
+            one.set_item("annotation", args::annotation(param.kind))?;
+            one.set_item("default", param.default.map(|default| python(&default())))?;
+            one.set_item("spread", param.spread)?;
+            params.append(one)?;
+        }
+        op.set_item("params", params)?;
+        all.append(op)?;
+    }
+    Ok(all.unbind())
+}
+
+/// The calls that tests make of an operation: lists of arguments, in order.
+#[pyfunction]
+fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
+    let op = ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("there is no operation {name}")))?;
+    let all = PyList::empty(py);
+    for sample in op.samples().or_raise()? {
+        let args = PyList::empty(py);
+        for arg in sample.bind(op).or_raise()? {
+            args.append(object(py, &arg)?)?;
+        }
+        all.append(args)?;
+    }
+    Ok(all.unbind())
+}
+
+/// An argument as an object of Python's; what has none is its text.
+pub fn object(py: Python<'_>, arg: &Arg) -> PyResult<Py<PyAny>> {
+    Ok(match arg {
+        Arg::None => py.None(),
+        Arg::Tensor(x) => PyTensor::object(py, x.clone())?.into_any(),
+        Arg::Tensors(all) => {
+            let all = all.iter().map(|x| PyTensor::object(py, x.clone())).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, all)?.into_any().unbind()
+        }
+        Arg::Scalar(number) => crate::number::object(py, *number)?,
+        Arg::Ints(ints) => PyTuple::new(py, ints)?.into_any().unbind(),
+        Arg::Floats(numbers) => PyTuple::new(py, numbers)?.into_any().unbind(),
+        Arg::DType(dtype) => crate::dtype::object(py, *dtype)?.into_any(),
+        Arg::Device(device) => Py::new(py, crate::dtype::PyDevice(*device))?.into_any(),
+        Arg::Text(text) => text.into_pyobject(py)?.into_any().unbind(),
+        other => format!("{other:?}").into_pyobject(py)?.into_any().unbind(),
+    })
+}
