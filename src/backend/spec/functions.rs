@@ -8,7 +8,7 @@ use super::formula::Sym;
 use super::number::{Arithmetic, Constant, N, Ordered, select};
 use crate::DType;
 use crate::backend::cpu::elementwise::math;
-use crate::backend::cpu::runtime::simd::{Job, baseline, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, baseline, dispatch, each};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -83,14 +83,14 @@ impl<C: Copy, F: Pointwise<C, A>, const A: usize> Job for Elements<C, F, A> {
         let Elements { x, y, n, .. } = self;
         for i in 0..n {
             // SAFETY: whoever makes this has the promise of `Loop`: all pointers are valid for `n` elements.
-            unsafe { y.add(i).write(F::at(std::array::from_fn(|k| x[k].add(i).read()))) };
+            unsafe { y.add(i).write(F::at(each(|k| x[k].add(i).read()))) };
         }
     }
 }
 
 #[inline(always)]
 fn elements<C, F, const A: usize>(x: [*const u8; 3], y: *mut u8, n: usize) -> Elements<C, F, A> {
-    let x = std::array::from_fn(|k| x[k].cast::<C>());
+    let x = each(|k| x[k].cast::<C>());
     Elements { x, y: y.cast::<C>(), n, function: std::marker::PhantomData }
 }
 
@@ -191,7 +191,7 @@ macro_rules! numbers {
             fn at(x: [$c; count!($($arg)+)]) -> $c {
                 #[allow(dead_code)]
                 type T = N<$c>;
-                let [$($arg),+] = x.map(N);
+                let [$($arg),+] = each(|k| N(x[k]));
                 T::from($value).0
             }
         }
@@ -364,7 +364,7 @@ macro_rules! fused {
         impl Pointwise<$c, { count!($($arg)+) }> for $method {
             #[inline(always)]
             fn at(x: [$c; count!($($arg)+)]) -> $c {
-                let [$($arg),+] = x.map(N);
+                let [$($arg),+] = each(|k| N(x[k]));
                 $method($($arg),+).0
             }
         }

@@ -2,6 +2,7 @@
 //! compute dtype.
 
 use crate::backend::cpu::runtime::convert::{compute_dtype, load, store};
+use crate::backend::cpu::runtime::simd::each;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::{Formula, MOST_INPUTS};
 use crate::backend::{View, ViewMut};
@@ -105,7 +106,7 @@ fn contiguous(
         let start = range.start * size;
         // SAFETY: as above; the pieces of different threads do not overlap.
         unsafe {
-            let x = std::array::from_fn(|k| x[k].get().wrapping_add(start).cast_const());
+            let x = each(|k| x[k].get().wrapping_add(start).cast_const());
             formula.run(compute, params, x, y.get().add(start), range.len());
         }
     });

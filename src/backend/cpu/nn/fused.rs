@@ -3,6 +3,7 @@
 use crate::DType;
 use crate::backend::cpu::elementwise::math;
 use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::runtime::simd::each;
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::Ptr;
 use crate::backend::{View, ViewMut};
@@ -190,7 +191,7 @@ const BLOCK: usize = 1024;
 pub(crate) fn sum_by<C: Float, const N: usize>(x: [&[C]; N], f: impl Fn([C; N]) -> C) -> C {
     let n = x.iter().map(|x| x.len()).min().unwrap_or(0);
     // SAFETY: `i` is below the length of each slice.
-    let at = |i: usize| f(std::array::from_fn(|k| unsafe { *x[k].get_unchecked(i) }));
+    let at = |i: usize| f(each(|k| unsafe { *x[k].get_unchecked(i) }));
     if n < LANES {
         return (0..n).fold(C::ZERO, |sum, i| sum + at(i));
     }

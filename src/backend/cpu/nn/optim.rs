@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::Element;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel_map};
 use crate::backend::spec::{N, Rule};
 use std::marker::PhantomData;
@@ -37,8 +37,8 @@ macro_rules! update_dtypes {
                 gradient: $t,
                 state: [$t; S],
             ) -> ($t, [$t; S]) {
-                let (N(parameter), state) = R::at(numbers.map(N), N(parameter), N(gradient), state.map(N));
-                (parameter, state.map(|N(x)| x))
+                let (N(parameter), state) = R::at(each(|k| N(numbers[k])), N(parameter), N(gradient), each(|k| N(state[k])));
+                (parameter, each(|k| state[k].0))
             }
         }
     )+};
@@ -91,7 +91,7 @@ impl<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize> Job for Upda
         let (parameter, gradient) = (&mut parameter[..n], &gradient[..n]);
         let state = state.map(|slice| &mut slice[..n]);
         for i in 0..n {
-            let before = std::array::from_fn(|k| state[k][i]);
+            let before = each(|k| state[k][i]);
             let (new, after) = T::apply::<R, S, M>(numbers, parameter[i], gradient[i], before);
             parameter[i] = new;
             for k in 0..S {

@@ -10,7 +10,7 @@ use crate::backend::cpu::nn::fused::{Float, sum_by};
 use crate::backend::cpu::reduce::fold::{Fold, LANES, Max, Sum, fold_block, fold_run};
 use crate::backend::cpu::reduce::outermost_first;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::SoftmaxKind;
 use crate::backend::{View, ViewMut};
@@ -103,13 +103,13 @@ where
             let (mut result, inner) = (vec![C::ZERO; length], walk.inner());
             walk.runs(range.start, range.end, |at, len| {
                 for i in 0..len as isize {
-                    let at: [isize; 3] = std::array::from_fn(|k| at[k] + i * inner[k]);
+                    let at: [isize; 3] = each(|k| at[k] + i * inner[k]);
                     // SAFETY: positions of rows from the walk; the buffers hold a row each; threads have disjoint rows.
                     unsafe {
                         for (k, buffer) in buffers.iter_mut().enumerate() {
                             C::load(x[k].dtype, x[k].at(at[k], 0), x[k].stride, buffer.as_mut_ptr(), length);
                         }
-                        let from = std::array::from_fn(|k| buffers[k].as_ptr());
+                        let from = each(|k| buffers[k].as_ptr());
                         dispatch(RowSet::<C, N> {
                             kind,
                             from,
@@ -143,7 +143,7 @@ fn rows_in_place<C: Float, const N: usize>(
             // SAFETY: the walk yields positions of rows (L2), which lie contiguous and are of type C; threads have
             // disjoint rows of the output, whose storage is not an input's.
             unsafe {
-                let from = std::array::from_fn(|k| x[k].at(at[k], 0).cast::<C>().cast_const());
+                let from = each(|k| x[k].at(at[k], 0).cast::<C>().cast_const());
                 dispatch(RowSet::<C, N> {
                     kind,
                     from,

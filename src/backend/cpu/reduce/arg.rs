@@ -4,7 +4,7 @@ use crate::backend::cpu::reduce::fold::{Fold, Max, Min};
 use crate::backend::cpu::reduce::{Data, FoldPlan, FoldRun, PIECE, Target, for_tiles, goes_by_columns};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::scratch;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::Extreme;
 use crate::backend::{View, ViewMut};
@@ -296,7 +296,7 @@ impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
         }
         for (number, first) in (0..rows).step_by(G).enumerate() {
             // Of a group that is not whole the last row is looked at more than once.
-            let together: [&[C]; G] = std::array::from_fn(|k| row((first + k).min(rows - 1)));
+            let together: [&[C]; G] = each(|k| row((first + k).min(rows - 1)));
             for i in 0..n {
                 let joined = fold.join(best[i], join_pairs(fold, together.map(|row| row[i])));
                 // Among floats only a NaN is unlike itself, and one that is there already stays.

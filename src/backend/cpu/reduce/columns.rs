@@ -5,7 +5,7 @@ use crate::Result;
 use crate::backend::cpu::reduce::fold::Fold;
 use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::scratch;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use std::ops::Range;
 
@@ -195,7 +195,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldColumns<'_, C, F> {
         let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
         let whole = rows - rows % GROUP;
         for r in (0..whole).step_by(GROUP) {
-            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = std::array::from_fn(|k| row(r + k));
+            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = each(|k| row(r + k));
             for i in 0..n {
                 let two = |a: &[C], b: &[C]| fold.join(fold.take(a[i], center[i]), fold.take(b[i], center[i]));
                 let (left, right) = (fold.join(two(a, b), two(c, d)), fold.join(two(e, f), two(g, h)));

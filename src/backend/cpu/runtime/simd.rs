@@ -4,6 +4,7 @@
 //! Loops that take many exponentials are told whether the CPU has fused multiply-add: with it these
 //! take six tenths of the time.
 
+use std::mem::MaybeUninit;
 #[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -20,6 +21,20 @@ const EVERYWHERE: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64
 #[inline(always)]
 pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// `[f(0), f(1), ..]` as part of the loop that it stands in. `std::array::from_fn` and `map` are calls wherever the compiler
+/// sees one unit of the crate at a time, as it does without link-time optimisation, and a loop with a call is not vectorised.
+#[inline(always)]
+pub(crate) fn each<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
+    let mut all = [const { MaybeUninit::<T>::uninit() }; N];
+    let mut k = 0;
+    while k < N {
+        all[k].write(f(k));
+        k += 1;
+    }
+    // SAFETY: all of them were written, and an array of what may be uninitialised has the layout of one of what is not.
+    unsafe { all.as_ptr().cast::<[T; N]>().read() }
 }
 
 /// Runs a job with the widest vectors the CPU has.

@@ -4,7 +4,7 @@ use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::with_room;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use std::ops::Range;
 
 /// A matrix in memory: its first element, and the step from one column to the next.
@@ -180,14 +180,13 @@ impl<T: Real> Job for SymmetricProduct<'_, T> {
             let start = first + count;
             // Columns that are not there are read as others, and count nothing.
             // SAFETY: as above.
-            let below: [&[T]; TOGETHER] =
-                std::array::from_fn(|c| unsafe { &*a.column(first + c.min(count - 1), start, n - start) });
-            let weights: [T; TOGETHER] = std::array::from_fn(|c| if c < count { v[first + c] } else { T::ZERO });
+            let below: [&[T]; TOGETHER] = each(|c| unsafe { &*a.column(first + c.min(count - 1), start, n - start) });
+            let weights: [T; TOGETHER] = each(|c| if c < count { v[first + c] } else { T::ZERO });
             let mut dots = [[T::ZERO; LANES]; TOGETHER];
             let whole = (n - start) / LANES * LANES;
             for at in (0..whole).step_by(LANES) {
                 let (x, to) = (&v[start + at..][..LANES], &mut sums[start + at..][..LANES]);
-                let parts: [&[T]; TOGETHER] = std::array::from_fn(|c| &below[c][at..][..LANES]);
+                let parts: [&[T]; TOGETHER] = each(|c| &below[c][at..][..LANES]);
                 let mut sum = [T::ZERO; LANES];
                 sum.copy_from_slice(to);
                 for lane in 0..LANES {

@@ -10,7 +10,7 @@ use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
 
@@ -254,12 +254,11 @@ impl<T: Scalar> Job for BothProducts<'_, T> {
             let count = TOGETHER.min(y.len() - first);
             // Columns that are not there are read as others, and count nothing.
             // SAFETY: columns of the matrix, which are only read.
-            let columns: [&[T]; TOGETHER] =
-                std::array::from_fn(|c| unsafe { &*a.column(first + c.min(count - 1), 0, rows) });
+            let columns: [&[T]; TOGETHER] = each(|c| unsafe { &*a.column(first + c.min(count - 1), 0, rows) });
             let mut dots = [[T::ZERO; LANES]; TOGETHER];
             for at in (0..whole).step_by(LANES) {
                 let v = &v[at..][..LANES];
-                let parts: [&[T]; TOGETHER] = std::array::from_fn(|c| &columns[c][at..][..LANES]);
+                let parts: [&[T]; TOGETHER] = each(|c| &columns[c][at..][..LANES]);
                 for lane in 0..LANES {
                     for c in 0..TOGETHER {
                         dots[c][lane] = parts[c][lane].conj().mul_add::<FMA>(v[lane], dots[c][lane]);

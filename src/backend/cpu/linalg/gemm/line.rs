@@ -5,7 +5,7 @@ use super::kernel::{Dots, Kernels, LANES, OTHERS, ROWS};
 use super::{GRAIN, Matrix, Number, Product, Start};
 use crate::Result;
 use crate::backend::cpu::runtime::scratch;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::parallel;
 use std::ops::Range;
 
@@ -157,7 +157,7 @@ impl<T: Number> Job for Sums<T> {
 /// Adds columns of one length, each times a factor, one after the other.
 #[inline(always)]
 fn add<T: Number, const N: usize>(out: &mut [T], columns: [&[T]; N], factors: &[T]) {
-    let factors: [T; N] = std::array::from_fn(|j| factors[j]);
+    let factors: [T; N] = each(|j| factors[j]);
     for (i, out) in out.iter_mut().enumerate() {
         let mut sum = *out;
         for (column, &factor) in columns.iter().zip(&factors) {

@@ -199,7 +199,7 @@ macro_rules! plain {
             #[inline(always)]
             unsafe fn load_first(from: *const $t, n: usize) -> Self {
                 // SAFETY: `i` is below `n`.
-                std::array::from_fn(|i| if i < n { unsafe { from.add(i).read() } } else { 0.0 })
+                crate::backend::cpu::runtime::simd::each(|i| if i < n { unsafe { from.add(i).read() } } else { 0.0 })
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut $t) {
@@ -215,11 +215,11 @@ macro_rules! plain {
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
-                std::array::from_fn(|i| self[i] + other[i])
+                crate::backend::cpu::runtime::simd::each(|i| self[i] + other[i])
             }
             #[inline(always)]
             unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
-                std::array::from_fn(|i| self[i] * factor[i] + sum[i])
+                crate::backend::cpu::runtime::simd::each(|i| self[i] * factor[i] + sum[i])
             }
         }
     };

@@ -4,7 +4,7 @@
 use super::{RawOperand, SoftmaxKind};
 use crate::backend::cpu::nn::fused::Float;
 use crate::backend::cpu::reduce::fold::{Fold, Max};
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::layout::Walk;
 
@@ -169,7 +169,7 @@ where
         match part.kind {
             SoftmaxKind::Softmax | SoftmaxKind::LogSoftmax => {
                 for i in (0..whole).step_by(GROUP) {
-                    add_exponentials::<C, GROUP, FMA>(std::array::from_fn(|k| x(i + k)), max, sum);
+                    add_exponentials::<C, GROUP, FMA>(each(|k| x(i + k)), max, sum);
                 }
                 for i in whole..part.length {
                     add_exponentials::<C, 1, FMA>([x(i)], max, sum);
@@ -177,7 +177,7 @@ where
             }
             SoftmaxKind::SoftmaxGrad => {
                 for i in (0..whole).step_by(GROUP) {
-                    let pairs = std::array::from_fn(|k| (x(i + k), y(i + k)));
+                    let pairs = each(|k| (x(i + k), y(i + k)));
                     add_products::<C, GROUP>(pairs, sum);
                 }
                 for i in whole..part.length {
