@@ -6,7 +6,7 @@
 //! the number of steps of the solver. At the start its gradient is compared with the one through the solver itself.
 
 use cotangent::autograd::{GradOptions, grad_with, no_grad};
-use cotangent::nn::{Forward, Linear, Module, Sequential, Tanh};
+use cotangent::nn::{Forward, Linear, Module, Sequential, SiLU};
 use cotangent::optim::{AdamW, Optimizer};
 use cotangent::train::Progress;
 use cotangent::{Generator, Result, Tensor, s, tensor};
@@ -85,7 +85,7 @@ fn adjoint(model: &Sequential, start: &Tensor, seen: &Tensor, h: f64) -> Result<
 
 fn main() -> Outcome {
     let quick = std::env::args().any(|word| word == "--quick");
-    let (steps, promised) = if quick { (30, f64::INFINITY) } else { (1500, 0.05) };
+    let (steps, promised) = if quick { (30, f64::INFINITY) } else { (3000, 0.05) };
     let (points, h, times, batch) = (1000, 0.025, 10, 16);
     cotangent::manual_seed(1);
     // The spiral: y' = A y³ from (2, 0).
@@ -93,7 +93,7 @@ fn main() -> Outcome {
     let truth = solve(|y| y.pow(3)?.matmul(&a), &tensor!([[2.0, 0.0]])?, points - 1, h)?;
     let truth = Tensor::cat(&truth, 0)?;
 
-    let mut model = Sequential::new().add(Linear::new(2, 50)?).add(Tanh).add(Linear::new(50, 2)?);
+    let mut model = Sequential::new().add(Linear::new(2, 50)?).add(SiLU).add(Linear::new(50, 2)?);
     for mut parameter in model.parameters_mut() {
         // A field that is small at first keeps solutions in sight.
         let small = parameter.detach().mul(0.3)?;
