@@ -373,7 +373,7 @@ impl Pair {
 
 impl Sym {
     fn is_finite(self) -> SymMask {
-        (self - self).eq(Sym::constant(0.0))
+        self.abs().lt(Sym::constant(f64::INFINITY))
     }
 
     fn is_infinite(self) -> SymMask {
