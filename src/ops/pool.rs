@@ -457,7 +457,7 @@ pub(super) fn divided(
         Tensor::empty(op, with_windows(x.shape(), windows, rank), x.dtype(), x.device())?;
     }
     let same = |dim: usize| (1..windows[dim].count).all(|o| length(dim, o) == length(dim, 0));
-    if windows.iter().any(|windows| windows.count == 0) {
+    if x.numel() == 0 || windows.iter().any(|windows| windows.count == 0) {
         return window_sums(op, rank, x, windows, 1.0);
     }
     if (3 - rank..3).all(same) {

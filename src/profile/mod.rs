@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::runtime::{
-    gpu::{Gpu, gpu},
+    gpu::{Gpu, gpu, in_use},
     timing::TimedEvent,
 };
 
@@ -96,6 +96,9 @@ struct Session {
     threads: Vec<(std::thread::ThreadId, String)>,
     #[cfg(feature = "cuda")]
     gpus: Vec<UsedGpu>,
+    /// Bytes that were in use at the start, by the numbers of GPUs.
+    #[cfg(feature = "cuda")]
+    before: Vec<(usize, usize)>,
 }
 
 /// A GPU that work was asked of while a profile is made.
@@ -105,7 +108,7 @@ struct UsedGpu {
     /// A place in its stream, and when that was.
     base: TimedEvent,
     at: Duration,
-    /// Bytes in use when it was first seen, and their peak until then.
+    /// Bytes in use when the profile began, and their peak until the GPU was first seen.
     in_use: usize,
     peak: usize,
     /// Places before and after the work of events.
@@ -199,6 +202,8 @@ fn begin() -> Result<Instant> {
         threads: Vec::new(),
         #[cfg(feature = "cuda")]
         gpus: Vec::new(),
+        #[cfg(feature = "cuda")]
+        before: in_use().map(|gpu| (gpu.ordinal, gpu.arena.counter.current())).collect(),
     });
     hooks::set(hooks::PROFILE);
     Ok(start)
@@ -438,7 +443,9 @@ impl Session {
         let base = TimedEvent::now(gpu)?;
         gpu.synchronize_all("profile").ok()?;
         let at = self.start.elapsed();
-        let (in_use, peak) = memory::begin_peak(Device::Cuda(gpu.ordinal));
+        // What the first operation took before it asked for work is its own.
+        let in_use = self.before.iter().find(|(ordinal, _)| *ordinal == gpu.ordinal).map_or(0, |(_, bytes)| *bytes);
+        let (_, peak) = memory::begin_peak(Device::Cuda(gpu.ordinal));
         self.gpus.push(UsedGpu { gpu, base, at, in_use, peak, marks: Vec::new() });
         Some(self.gpus.len() - 1)
     }

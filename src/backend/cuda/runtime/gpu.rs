@@ -71,6 +71,13 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+static GPUS: [OnceLock<std::result::Result<Gpu, String>>; MOST] = [const { OnceLock::new() }; MOST];
+
+/// The GPUs that something was asked of already.
+pub(crate) fn in_use() -> impl Iterator<Item = &'static Gpu> {
+    GPUS.iter().filter_map(|gpu| gpu.get()?.as_ref().ok())
+}
+
 /// How many GPUs there are; 0 without a driver.
 fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
@@ -87,7 +94,6 @@ fn count() -> usize {
 /// # Errors
 /// If there is none, or the driver refuses; `op` is named.
 pub(crate) fn gpu(op: &'static str, ordinal: usize) -> Result<&'static Gpu> {
-    static GPUS: [OnceLock<std::result::Result<Gpu, String>>; MOST] = [const { OnceLock::new() }; MOST];
     let found = count().min(MOST);
     if ordinal >= found {
         bail!(
