@@ -44,7 +44,7 @@ fn reference([x, w, g]: [&Tensor; 3], groups: usize, [stride, pad, dilation]: [u
 /// Sizes beyond one block, one panel and one box, of all three kernels.
 #[test]
 fn every_path_gives_the_sums_of_the_definition() -> Result<()> {
-    let problems: [([usize; 4], [usize; 3], usize, [usize; 3]); 10] = [
+    let problems: [([usize; 4], [usize; 3], usize, [usize; 3]); 16] = [
         ([2, 70, 7, 6], [70, 70, 3], 1, [1, 1, 1]),
         ([3, 9, 12, 40], [20, 9, 3], 1, [1, 1, 1]),
         ([1, 40, 5, 5], [130, 20, 3], 2, [2, 1, 1]),
@@ -55,6 +55,13 @@ fn every_path_gives_the_sums_of_the_definition() -> Result<()> {
         ([1, 3, 20, 20], [10, 3, 2], 1, [5, 1, 3]),
         ([2, 1, 9, 9], [33, 1, 4], 1, [3, 2, 1]),
         ([4, 65, 2, 2], [17, 65, 3], 1, [1, 1, 1]),
+        // Taps further apart than a box is wide, with lanes of channels and with lanes of neighbours.
+        ([2, 9, 60, 70], [10, 9, 2], 1, [1, 3, 50]),
+        ([2, 9, 60, 70], [10, 9, 3], 1, [2, 0, 29]),
+        ([2, 4, 60, 70], [4, 1, 2], 4, [1, 20, 55]),
+        ([1, 4, 60, 70], [4, 1, 2], 4, [3, 31, 50]),
+        ([3, 12, 8, 8], [33, 12, 1], 1, [2, 0, 1]),
+        ([1, 3, 9, 150], [2, 3, 2], 1, [1, 1, 7]),
     ];
     for (shape, [out, own, k], groups, [stride, pad, dilation]) in problems {
         for dtype in [DType::F32, DType::F64] {

@@ -2,10 +2,10 @@
 
 use super::source::{Boxes, Copy, Operand};
 use super::tiles::{Panels, Space, Tiles, each_place};
-use super::{BLOCK, COPIED, Float, PARTS, RESULTS, WIDE};
+use super::{BLOCK, COPIED, Float, PARTS, RESULTS, SHARED, WIDE};
 use crate::backend::cpu::linalg::gemm::{GRAIN, Matrix, Start, pack_transposed as transposed};
 use crate::backend::cpu::runtime::scratch;
-use crate::backend::cpu::runtime::threads::{Ptr, try_parallel};
+use crate::backend::cpu::runtime::threads::{self, Ptr, parallel, try_parallel};
 use crate::backend::spec::Phase;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
@@ -140,9 +140,13 @@ impl<T: Float> Gather<'_, T> {
         let results = boxes.most();
         let mut bias = self.padded_bias(width)?;
         let bias = bias.as_mut().map(|bias| Ptr::new(bias.part(0)));
+        // What several parts of the columns read is copied once, before; else a block at a time.
+        let shared = if splits > 1 { self.copied(&copy, &boxes)? } else { None };
+        let shared = shared.map(|mut space| (Ptr::new(space.part(0)), space));
+        let room = if shared.is_some() { 0 } else { block.saturating_mul(copy.channel()) };
         try_parallel(whole * splits, (GRAIN / work.max(1)).max(1), |range| {
-            let mut space = Space::<T>::new(self.op, &[block.saturating_mul(copy.channel()), results * width])?;
-            let (source, sums) = (space.part(0), space.part(1));
+            let mut space = Space::<T>::new(self.op, &[room, results * width])?;
+            let (own_copy, sums) = (space.part(0), space.part(1));
             let mut places: Vec<isize> = scratch::with_room(self.op, results)?;
             for item in range {
                 let (at, split) = (item / splits, item % splits);
@@ -157,8 +161,14 @@ impl<T: Float> Gather<'_, T> {
                     // SAFETY: the copy has room for a block of channels and holds all that the results of the box read, by the
                     // table; the packed weight has `k` rows for this block, the sums a row for each result.
                     unsafe {
-                        let own = group * self.inner;
-                        copy.fill(&self.from, own + channels.start..own + channels.end, &within, source);
+                        let source = match &shared {
+                            Some((all, _)) => all.get().add((at * self.inner + first) * copy.channel()),
+                            None => {
+                                let own = group * self.inner;
+                                copy.fill(&self.from, own + channels.start..own + channels.end, &within, own_copy);
+                                own_copy
+                            }
+                        };
                         for panel in some.clone() {
                             let (column, vectors) = panels.at(panel);
                             let start = match bias {
@@ -188,6 +198,29 @@ impl<T: Float> Gather<'_, T> {
         })
     }
 
+    /// The copies of all boxes, with all inner channels, unless they are large.
+    fn copied(&self, copy: &Copy, boxes: &Boxes) -> Result<Option<Space<T>>> {
+        let whole = self.groups * boxes.count();
+        let size = whole.saturating_mul(self.inner).saturating_mul(copy.channel());
+        if size > SHARED {
+            return Ok(None);
+        }
+        let mut space = Space::<T>::new(self.op, &[size])?;
+        let to = Ptr::new(space.part(0));
+        parallel(whole * self.inner, (threads::GRAIN / copy.channel().max(1)).max(1), |range| {
+            for item in range {
+                let (at, c) = (item / self.inner, item % self.inner);
+                let channel = at / boxes.count() * self.inner + c;
+                // SAFETY: there is room for every channel of every box, and each is one thread's.
+                unsafe {
+                    let to = to.get().add(item * copy.channel());
+                    copy.fill(&self.from, channel..channel + 1, &boxes.at(at % boxes.count()), to);
+                }
+            }
+        });
+        Ok(Some(space))
+    }
+
     /// The bias of each group, with zeros up to whole vectors.
     fn padded_bias(&self, width: usize) -> Result<Option<Space<T>>> {
         let Some(bias) = self.bias else { return Ok(None) };
@@ -212,8 +245,9 @@ impl<T: Float> Gather<'_, T> {
         let mut space = Space::<T>::new(self.op, &[self.groups.saturating_mul(rows).saturating_mul(panels.width)])?;
         let to = Ptr::new(space.part(0));
         let blocks = self.inner.div_ceil(block);
+        let plain = self.weight.of.dtype == T::DTYPE;
         // The elements of a column lie side by side, in the order in which they are needed.
-        let in_rows = self.weight.inner == kernel && taps == kernel && self.weight.of.dtype == T::DTYPE;
+        let in_rows = self.weight.inner == kernel && taps == kernel && plain;
         let each = block * taps * panels.width;
         try_parallel(self.groups * blocks, (GRAIN / each.max(1)).max(1), |range| {
             let mut element: Vec<T> = scratch::filled(self.op, T::ZERO, kernel)?;
@@ -238,6 +272,19 @@ impl<T: Float> Gather<'_, T> {
                             let ptr = self.weight.of.ptr.cast::<T>().add(from(columns.start, first));
                             let from = Matrix { ptr, row: 1, col: self.weight.column as isize };
                             transposed(from, k, columns.len(), to, padded);
+                            continue;
+                        }
+                        if plain {
+                            // Some elements of the kernel, or channels that lie apart.
+                            for (i, c) in channels.clone().enumerate() {
+                                let from = self.weight.of.ptr.cast::<T>().add(from(columns.start, c));
+                                for (tap, &at) in elements.iter().enumerate() {
+                                    let to = to.add((i * taps + tap) * padded);
+                                    for j in 0..columns.len() {
+                                        to.add(j).write(from.add(at + j * self.weight.column).read());
+                                    }
+                                }
+                            }
                             continue;
                         }
                         for (i, c) in channels.clone().enumerate() {
@@ -287,6 +334,13 @@ impl<T: Float> Gather<'_, T> {
                         if side_by_side {
                             let from = Matrix { ptr: from.add(columns.start), row: 1, col: width as isize };
                             transposed(from, columns.len(), run, to(columns.start).cast::<T>(), self.to.places());
+                        } else if self.to.dtype == T::DTYPE {
+                            for column in columns.clone() {
+                                let to = to(column).cast::<T>();
+                                for i in 0..run {
+                                    to.add(i * wp.every).write(from.add(i * width + column).read());
+                                }
+                            }
                         } else {
                             for column in columns.clone() {
                                 for first in (0..run).step_by(line.len()) {

@@ -39,6 +39,8 @@ const RESULTS: usize = if cfg!(debug_assertions) { 24 } else { 256 };
 const SUMMED: usize = if cfg!(debug_assertions) { 24 } else { 512 };
 /// Elements of a copy that stay in the second cache.
 const COPIED: usize = 1 << 17;
+/// Elements of copies that are made once for several threads.
+const SHARED: usize = 1 << 22;
 /// Parts that a problem is cut into, if there are not as many by themselves.
 const PARTS: usize = 8;
 /// Channels of the result from which on they are the lanes of vectors.

@@ -87,13 +87,17 @@ impl Boxes {
     }
 }
 
-/// How one dimension of a box is copied.
+/// How one dimension of a box is copied: what its results read, and nothing that lies between.
 #[derive(Clone, Copy)]
 struct Axis {
     /// The step between results in the source, and in the copy.
     step: usize,
     kept: usize,
-    /// The first place that a tap reads, and how many places the taps of one result span.
+    /// The step between taps in the source, and in the copy, and how many taps there are.
+    spacing: usize,
+    pitch: usize,
+    taps: usize,
+    /// The first place that a tap reads, and how many places of the copy the taps of one result span.
     low: isize,
     span: usize,
     /// The places of the copy.
@@ -102,19 +106,39 @@ struct Axis {
 
 impl Axis {
     fn new(phase: &Phase, results: usize) -> Axis {
-        let offsets = || phase.taps.iter().map(|tap| tap.offset);
-        let (low, high) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
-        let span = (high - low) as usize + 1;
-        // What lies between the windows of results that are further apart than that is left out.
-        let kept = phase.step.min(span);
-        Axis { step: phase.step, kept, low, span, extent: (results.max(1) - 1) * kept + span }
+        let (step, taps) = (phase.step, phase.taps.len().max(1));
+        let low = phase.taps.iter().map(|tap| tap.offset).min().unwrap_or(0);
+        let spacing = match &phase.taps[..] {
+            [a, b, ..] => a.offset.abs_diff(b.offset),
+            _ => 1,
+        };
+        debug_assert!(phase.taps.iter().all(|tap| (tap.offset - low) as usize % spacing == 0));
+        // Taps that are further apart than all results together leave out what lies between.
+        let pitch = spacing.min((results.max(1) - 1).saturating_mul(step).saturating_add(1));
+        let span = (taps - 1) * pitch + 1;
+        // So do the windows of results that are further apart than that.
+        let kept = step.min(span);
+        Axis { step, kept, spacing, pitch, taps, low, span, extent: (results.max(1) - 1) * kept + span }
     }
 
     /// Where the copy's place `at`, of results from `first` on, is in the source.
     #[inline(always)]
     fn source(&self, first: usize, at: usize) -> isize {
-        let inside = if self.kept == self.step { at } else { at / self.span * self.step + at % self.span };
+        let mut inside = if self.kept == self.step { at } else { at / self.span * self.step + at % self.span };
+        if self.pitch != self.spacing {
+            inside += (inside / self.pitch).min(self.taps - 1) * (self.spacing - self.pitch);
+        }
         (first * self.step + inside) as isize + self.low
+    }
+
+    /// Whether neighbours in the copy are neighbours in the source.
+    fn is_whole(&self) -> bool {
+        self.kept == self.step && self.pitch == self.spacing
+    }
+
+    /// Where a tap of the first result reads in the copy.
+    fn tap(&self, offset: isize) -> usize {
+        (offset - self.low) as usize / self.spacing * self.pitch
     }
 
     /// How many places the copy for so many results has.
@@ -172,9 +196,9 @@ impl Copy {
             for d in &phases[0].taps {
                 for h in &phases[1].taps {
                     for w in &phases[2].taps {
-                        let [d, h, w] = [(d, 0), (h, 1), (w, 2)].map(|(tap, dim)| tap.offset - self.axes[dim].low);
-                        let w = w as usize % self.pieces * self.piece + w as usize / self.pieces;
-                        let rows = d as usize * self.axes[1].extent + h as usize;
+                        let [d, h, w] = [(d, 0), (h, 1), (w, 2)].map(|(tap, dim)| self.axes[dim].tap(tap.offset));
+                        let w = w % self.pieces * self.piece + w / self.pieces;
+                        let rows = d * self.axes[1].extent + h;
                         all.push((c * self.channel() + rows * self.row() + w) as isize);
                     }
                 }
@@ -197,39 +221,39 @@ impl Copy {
         let [a, b, c] = self.axes;
         let used = [a.used(d.len()), b.used(h.len()), c.used(w.len())];
         let row = self.row();
-        // The places of a row that are in the source, where it is copied as a whole.
+        // Short rows are cleared together: a call for each would take longer than what it does.
+        let short = row <= SHORT;
+        // Of a long one that is copied as a whole only what lies outside of the source.
         let first = c.source(w.start, 0);
-        let zeros = (-first).clamp(0, used[2] as isize) as usize;
-        let end = (from.sizes[2] as isize - first).clamp(zeros as isize, used[2] as isize) as usize;
-        let plain = T::DTYPE == from.dtype && from.strides[2] == 1;
+        let whole = c.is_whole() && self.pieces == 1;
+        let zeros = if whole { (-first).clamp(0, used[2] as isize) as usize } else { row };
+        let end = (from.sizes[2] as isize - first).clamp(zeros as isize, used[2].max(zeros) as isize) as usize;
         for (at, channel) in channels.enumerate() {
+            let own = to.wrapping_add(at * self.channel());
+            if short {
+                // SAFETY: the caller's promise.
+                unsafe { own.write_bytes(0, batch.len() * a.extent * b.extent * row) };
+            }
             for n in 0..batch.len() {
                 for i in 0..used[0] {
                     let y = a.source(d.start, i);
                     for j in 0..used[1] {
                         let z = b.source(h.start, j);
-                        let place = at * self.channel() + ((n * a.extent + i) * b.extent + j) * row;
                         let inside = |x: isize, dim: usize| x >= 0 && x < from.sizes[dim] as isize;
+                        let to = own.wrapping_add(((n * a.extent + i) * b.extent + j) * row);
                         // SAFETY: the caller's promise; places are copied only where the source has them.
                         unsafe {
-                            let to = to.add(place);
-                            if !inside(y, 0) || !inside(z, 1) {
-                                to.write_bytes(0, row);
-                                continue;
+                            let inside = inside(y, 0) && inside(z, 1);
+                            if !short {
+                                let (zeros, end) = if inside { (zeros, end) } else { (row, row) };
+                                to.write_bytes(0, zeros);
+                                to.add(end).write_bytes(0, row - end);
                             }
-                            let of = |x: usize| from.at(batch.start + n, channel, [y as usize, z as usize, x]);
-                            if self.pieces > 1 || c.kept != c.step {
-                                self.scattered(from, w.start, used[2], to, of);
-                                continue;
+                            if inside {
+                                let start = from.at(batch.start + n, channel, [y as usize, z as usize, 0]);
+                                let source = Row { start, dtype: from.dtype, stride: from.strides[2] };
+                                self.fill_row(&source, from.sizes[2] as isize, w.start, w.len(), to);
                             }
-                            to.write_bytes(0, zeros);
-                            let start = of((first + zeros as isize) as usize);
-                            if plain {
-                                std::ptr::copy_nonoverlapping(start.cast::<T>(), to.add(zeros), end - zeros);
-                            } else {
-                                T::load(from.dtype, start, from.strides[2], to.add(zeros), end - zeros);
-                            }
-                            to.add(end).write_bytes(0, row - end);
                         }
                     }
                 }
@@ -237,45 +261,118 @@ impl Copy {
         }
     }
 
-    /// A row of which places lie apart in the source or in the copy.
+    /// The part of a row that is in the source, to a row of zeros.
     ///
     /// # Safety
     /// As [`fill`](Self::fill).
-    unsafe fn scattered<T: Compute>(
-        &self,
-        from: &Operand,
-        first: usize,
-        used: usize,
-        to: *mut T,
-        of: impl Fn(usize) -> *const u8,
-    ) {
+    #[inline(always)]
+    unsafe fn fill_row<T: Compute>(&self, from: &Row, size: isize, first: usize, results: usize, to: *mut T) {
         let c = self.axes[2];
-        // SAFETY: the caller's promise; places are copied only where the source has them.
+        let (low, used) = (c.source(first, 0), c.used(results));
+        let place = |at: usize| at % self.pieces * self.piece + at / self.pieces;
+        // `count` places from `at` on, `step` apart in the source, which are `apart` in the copy.
+        let run = |at: isize, step: usize, count: usize, place: usize, apart: usize| {
+            let until = |bound: isize| ((bound - at).max(0) as usize).div_ceil(step).min(count);
+            let (begin, end) = (until(0), until(size));
+            if begin < end {
+                let to = to.wrapping_add(place + begin * apart);
+                // SAFETY: these places are in the source, and the caller has room for them.
+                unsafe { from.copy(at + (begin * step) as isize, step as isize, to, apart, end - begin) };
+            }
+        };
+        if c.is_whole() {
+            // All places of one remainder are one run.
+            for piece in 0..self.pieces.min(used) {
+                let count = (used - piece).div_ceil(self.pieces);
+                run(low + piece as isize, self.pieces, count, piece * self.piece, 1);
+            }
+        } else if c.pitch == c.spacing {
+            // So are the results' own, for each place of a window.
+            let apart = if self.pieces == 1 { c.kept } else { 1 };
+            for at in 0..c.span {
+                run(low + at as isize, c.step, results, place(at), apart);
+            }
+        } else if self.pieces == 1 {
+            for tap in 0..c.taps {
+                let count = if tap + 1 == c.taps { used - tap * c.pitch } else { c.pitch };
+                run(low + (tap * c.spacing) as isize, 1, count, tap * c.pitch, 1);
+            }
+        } else {
+            for at in 0..used {
+                run(c.source(first, at), 1, 1, place(at), 1);
+            }
+        }
+    }
+}
+
+/// Elements of a row up to which libc's functions cost more than they do.
+const SHORT: usize = 64;
+
+/// A row of the source.
+struct Row {
+    start: *const u8,
+    dtype: DType,
+    stride: isize,
+}
+
+impl Row {
+    /// `n` elements from `at` on, `step` apart, to places that are `apart`.
+    ///
+    /// # Safety
+    /// The row has these elements, and there is room for them.
+    #[inline(always)]
+    unsafe fn copy<T: Compute>(&self, at: isize, step: isize, to: *mut T, apart: usize, n: usize) {
+        let stride = step * self.stride;
+        // SAFETY: the caller's promise.
         unsafe {
-            to.write_bytes(0, self.row());
-            // All places of one remainder are one strided run, if nothing between them is left out.
-            if c.kept == c.step {
-                let low = c.source(first, 0);
-                for piece in 0..self.pieces.min(used) {
-                    let count = (used - piece).div_ceil(self.pieces);
-                    let source = |i: usize| low + (piece + i * self.pieces) as isize;
-                    let begin = (0..count).find(|&i| source(i) >= 0).unwrap_or(count);
-                    let end = (begin..count).find(|&i| source(i) >= from.sizes[2] as isize).unwrap_or(count);
-                    if begin < end {
-                        let stride = from.strides[2] * self.pieces as isize;
-                        let start = of(source(begin) as usize);
-                        T::load(from.dtype, start, stride, to.add(piece * self.piece + begin), end - begin);
-                    }
+            let from = self.start.offset(at * self.stride * self.dtype.size() as isize);
+            if self.dtype != T::DTYPE {
+                if apart == 1 {
+                    return T::load(self.dtype, from, stride, to, n);
+                }
+                for i in 0..n {
+                    let from = from.offset(i as isize * stride * self.dtype.size() as isize);
+                    T::load(self.dtype, from, 1, to.add(i * apart), 1);
                 }
                 return;
             }
-            for at in 0..used {
-                let source = c.source(first, at);
-                if source >= 0 && source < from.sizes[2] as isize {
-                    let place = at % self.pieces * self.piece + at / self.pieces;
-                    T::load(from.dtype, of(source as usize), 1, to.add(place), 1);
+            let from = from.cast::<T>();
+            if stride != 1 || apart != 1 {
+                for i in 0..n {
+                    to.add(i * apart).write(from.offset(i as isize * stride).read());
                 }
+            } else if n > SHORT {
+                std::ptr::copy_nonoverlapping(from, to, n);
+            } else {
+                copy_short(from, to, n);
             }
+        }
+    }
+}
+
+/// Copies few elements without a call.
+///
+/// # Safety
+/// There are `n` elements, and room for them.
+#[inline(always)]
+unsafe fn copy_short<T>(from: *const T, to: *mut T, n: usize) {
+    let mut at = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        while at + 8 <= n {
+            std::ptr::copy_nonoverlapping(from.add(at), to.add(at), 8);
+            at += 8;
+        }
+        if n & 4 != 0 {
+            std::ptr::copy_nonoverlapping(from.add(at), to.add(at), 4);
+            at += 4;
+        }
+        if n & 2 != 0 {
+            std::ptr::copy_nonoverlapping(from.add(at), to.add(at), 2);
+            at += 2;
+        }
+        if n & 1 != 0 {
+            to.add(at).write(from.add(at).read());
         }
     }
 }

@@ -10,6 +10,9 @@ use crate::backend::spec::{Conv, Phase};
 use crate::{DType, Result};
 use std::ops::Range;
 
+/// Columns that are brought into the weight's order together.
+const SIDE: usize = 16;
+
 /// The sums over all places of products of the output's gradient with what the kernel's elements have read.
 pub(super) struct WeightGradient<'a, T> {
     pub(super) op: &'static str,
@@ -153,19 +156,26 @@ impl<T: Float> WeightGradient<'_, T> {
         let Conv { groups, c_in, c_out, .. } = *self.conv;
         let rows = c_in * self.taps();
         let plain = self.dtype == T::DTYPE;
-        let mut space = Space::<T>::new(self.op, &[if plain { 0 } else { c_out * rows }])?;
-        for group in 0..groups {
-            let from = Matrix { ptr: sums.wrapping_add(group * rows * width), row: 1, col: width as isize };
-            let to = self.to.wrapping_add(group * c_out * rows * self.dtype.size());
-            let line = if plain { to.cast::<T>() } else { space.part(0) };
-            // SAFETY: there are as many sums, and as many elements of the weight.
-            unsafe {
-                transposed(from, c_out, rows, line, rows);
-                if !plain {
-                    T::store(self.dtype, line, to, 1, c_out * rows);
+        let sums = Ptr::new(sums.cast_mut());
+        // Some columns of a group at a time.
+        let parts = c_out.div_ceil(SIDE);
+        try_parallel(groups * parts, (threads::GRAIN / (SIDE * rows).max(1)).max(1), |range| {
+            let mut space = Space::<T>::new(self.op, &[if plain { 0 } else { SIDE * rows }])?;
+            for item in range {
+                let (group, first) = (item / parts, item % parts * SIDE);
+                let columns = SIDE.min(c_out - first);
+                let ptr = sums.get().wrapping_add(group * rows * width + first).cast_const();
+                let to = self.to.wrapping_add((group * c_out + first) * rows * self.dtype.size());
+                let line = if plain { to.cast::<T>() } else { space.part(0) };
+                // SAFETY: there are as many sums, and as many elements of the weight, of which each is one thread's.
+                unsafe {
+                    transposed(Matrix { ptr, row: 1, col: width as isize }, columns, rows, line, rows);
+                    if !plain {
+                        T::store(self.dtype, line, to, 1, columns * rows);
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
