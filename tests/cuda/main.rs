@@ -9,6 +9,7 @@ mod loader;
 mod networks;
 mod order;
 mod streams;
+mod trainer;
 mod training;
 
 use cotangent::{DType, Device, Generator, LayerNormOptions, Result, Slice, Tensor, memory};
