@@ -5,8 +5,9 @@ use crate::{dtype, index, number};
 use cotangent::ops::{Arg, ArgKind};
 use cotangent::{Scalar, Slice};
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyList, PySequence, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyList, PySequence, PySlice, PyString, PyTuple};
 
 /// An argument of the wrong type.
 pub struct Fault<'a, 'py> {
@@ -117,10 +118,12 @@ pub fn convert(op: &str, name: &str, kind: ArgKind, value: &Bound<'_, PyAny>) ->
             // An empty tuple of dimensions is none of them, which differs from all.
             (None, Err(_)) => Arg::Ints(integers(&items(value).ok_or_else(fault)?)?.ok_or_else(fault)?),
         },
-        ArgKind::Bool => match (value.cast::<PyBool>(), number::scalar(value)?) {
-            (Ok(flag), _) => Arg::from(flag.is_true()),
-            (_, Some(Scalar::Bool(flag))) => Arg::from(flag),
-            _ => return Err(fault()),
+        ArgKind::Bool => match value.cast::<PyBool>() {
+            Ok(flag) => Arg::from(flag.is_true()),
+            Err(_) => match number::scalar(value)? {
+                Some(Scalar::Bool(flag)) => Arg::from(flag),
+                _ => return Err(fault()),
+            },
         },
         ArgKind::Floats => match number::scalar(value)? {
             Some(one) => Arg::Scalar(one),
@@ -165,10 +168,13 @@ pub fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
 
 /// An integer, or what can stand for one, such as NumPy's; one that is too large is the largest there is.
 pub fn integer(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
-    if let Ok(x) = value.extract::<isize>() {
+    if value.cast::<PyInt>().is_ok()
+        && let Ok(x) = value.extract::<isize>()
+    {
         return Ok(Some(x));
     }
-    if !value.hasattr("__index__")? {
+    // Sequences are the most frequent of what is no integer: they are known without an exception that is raised and dropped.
+    if value.cast::<PyTuple>().is_ok() || value.cast::<PyList>().is_ok() || !value.hasattr("__index__")? {
         return Ok(None);
     }
     let Ok(whole) = value.call_method0("__index__") else { return Ok(None) };
@@ -191,14 +197,14 @@ fn integers(values: &[Bound<'_, PyAny>]) -> PyResult<Option<Vec<isize>>> {
 
 /// A slice of Python's.
 pub fn slice(value: &Bound<'_, PySlice>) -> PyResult<Slice> {
-    let part = |name: &str| -> PyResult<Option<isize>> {
-        let part = value.getattr(name)?;
-        if part.is_none() {
-            return Ok(None);
-        }
-        let fault = || PyTypeError::new_err(format!("a slice has ints or None, not {}", type_name(&part)));
-        integer(&part)?.map(Some).ok_or_else(fault)
-    };
-    let step = part("step")?.unwrap_or(1);
-    Ok(Slice::new(part("start")?, part("stop")?).step(step))
+    let (mut start, mut stop, mut step) = (0, 0, 0);
+    // SAFETY: the object is a slice, and the places that are written live until the call returns.
+    let failed = unsafe { ffi::PySlice_Unpack(value.as_ptr(), &raw mut start, &raw mut stop, &raw mut step) } < 0;
+    if failed {
+        return Err(PyErr::fetch(value.py()));
+    }
+    // What was left out comes back as the end that the step leads from or to.
+    let (first, last) = if step < 0 { (isize::MAX, isize::MIN) } else { (0, isize::MAX) };
+    let given = |part: isize, left_out: isize| (part != left_out).then_some(part);
+    Ok(Slice::new(given(start, first), given(stop, last)).step(step))
 }

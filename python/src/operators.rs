@@ -41,8 +41,9 @@ pub fn reflected(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<
     let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
     let (py, x) = (other.py(), x.get()?);
     let left = beside(number, &x).or_raise()?;
-    let result = py.detach(|| f(&left, Operand::Borrowed(&x))).or_raise()?;
-    PyTensor::object(py, result).map(Py::into_any)
+    let run = || f(&left, Operand::Borrowed(&x));
+    let result = if x.numel() > SMALL { py.detach(run) } else { run() };
+    PyTensor::object(py, result.or_raise()?).map(Py::into_any)
 }
 
 /// A number as a tensor beside another one.
@@ -52,13 +53,16 @@ pub fn beside(number: Scalar, x: &Tensor) -> Result<Tensor> {
 
 /// An operator that changes its left side.
 pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Operand<'_>) -> Result<()>) -> PyResult<()> {
-    let py = other.py();
+    let (py, large) = (other.py(), x.get()?.numel() > SMALL);
+    let run = |operand: Operand<'_>| {
+        let change = |x: &mut Tensor| f(x, operand);
+        if large { py.detach(|| x.modify(change)) } else { x.modify(change) }
+    };
     if let Ok(other) = other.cast::<PyTensor>() {
-        let other = other.get().get()?;
-        return py.detach(|| x.modify(|x| f(x, Operand::Borrowed(&other))));
+        return run(Operand::Borrowed(&other.get().get()?));
     }
     match number::scalar(other)? {
-        Some(number) => py.detach(|| x.modify(|x| f(x, Operand::Scalar(number)))),
+        Some(number) => run(Operand::Scalar(number)),
         None => Err(PyTypeError::new_err(format!("a tensor cannot be changed by {}", args::type_name(other)))),
     }
 }

@@ -12,6 +12,7 @@ use cotangent::{Result, Scalar, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyTuple, PyType};
+use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Work on fewer elements is done before another thread could take over.
@@ -72,7 +73,7 @@ impl PyTensor {
                     recorded &= view.recorded;
                     (Arc::clone(&view.base), view.steps.clone())
                 }
-                None => (Arc::new(of.clone().unbind()), Vec::with_capacity(1)),
+                None => (Arc::new(of.clone().unbind()), SmallVec::new()),
             };
             steps.push(step);
             (View { base, steps, recorded }, state.version)
@@ -276,7 +277,7 @@ impl PyTensor {
                 State { value: state.value.clone(), version: 0, view: None, leaf, grad: None }
             };
             let base = Arc::new(Py::new(slf.py(), PyTensor(Mutex::new(state)))?);
-            let view = View { base, steps: Vec::new(), recorded: is_grad_enabled() };
+            let view = View { base, steps: SmallVec::new(), recorded: is_grad_enabled() };
             let mut state = own.lock();
             (state.view, state.version) = (Some(Box::new(view)), 0);
         }

@@ -11,6 +11,7 @@ use cotangent::autograd::GradMode;
 use cotangent::ops::Arg;
 use cotangent::{Index, Result, Tensor};
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// One step from a base to a view of it.
@@ -44,7 +45,7 @@ pub struct View {
     /// A variable that is no view itself. It is counted apart from Python's references, so that it can be followed without
     /// the interpreter's lock.
     pub base: Arc<Py<PyTensor>>,
-    pub steps: Vec<Step>,
+    pub steps: SmallVec<[Step; 1]>,
     /// Whether it was made where operations are recorded.
     pub recorded: bool,
 }

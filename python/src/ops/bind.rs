@@ -12,7 +12,7 @@ use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 /// The arguments of a call in order, and the object that comes first.
 pub struct Bindings<'py> {
@@ -73,8 +73,9 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         let names = names.cast::<PyTuple>()?;
         for (k, name) in names.iter().enumerate() {
             let pointer = given.named[k];
-            let name: String = name.extract()?;
-            let name = name.strip_suffix('_').unwrap_or(&name);
+            let name = name.cast::<PyString>()?;
+            let name = name.to_str()?;
+            let name = name.strip_suffix('_').unwrap_or(name);
             let Some(at) = entry.position(name) else {
                 let known: Vec<&str> = params.iter().map(|param| shown(param.name)).collect();
                 return Err(PyTypeError::new_err(format!(
@@ -153,9 +154,13 @@ pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Opti
         return Ok(None);
     }
     let entry = entry(number);
+    let makes = entry.makes;
+    // Most operations take neither of the two.
+    if !makes && !entry.op.random {
+        return Ok(None);
+    }
     // SAFETY: the interpreter's objects live as long as the call.
     let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
-    let makes = entry.position("dtype").is_some() && (!entry.is_method() || entry.op.name.ends_with("_like"));
     let is_extra = |name: &str| match name {
         "requires_grad" => makes,
         "generator" => entry.op.random,

@@ -12,6 +12,8 @@ pub struct Entry {
     pub params: Vec<Param>,
     /// Whether a result may share the memory of the first argument, as a view that is seen through.
     pub shows: bool,
+    /// Whether it makes a tensor of its own, which may be asked to require a gradient.
+    pub makes: bool,
     /// The name of its in-place form, if it has one.
     pub in_place: Option<&'static str>,
     /// The class of several results.
@@ -103,7 +105,9 @@ impl Entry {
         });
         let shows = op.view || SOMETIMES_VIEWS.contains(&op.name);
         let in_place = is_in(IN_PLACE, op.name).then(|| &*format!("{}_", op.name).leak());
-        Entry { op, params: params.collect(), shows, in_place, class: PyOnceLock::new() }
+        let named = |name: &str| given.iter().any(|param| param.name == name);
+        let makes = named("dtype") && (!named("self") || op.name.ends_with("_like"));
+        Entry { op, params: params.collect(), shows, makes, in_place, class: PyOnceLock::new() }
     }
 
     /// Whether it is a method of tensors.

@@ -68,12 +68,14 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
     if base.is_some() {
         args[0] = Arg::None;
     }
-    let object = |output: usize, result: Tensor| match &base {
+    let mut object = |output: usize, result: Tensor| match &base {
         Some((first, x)) if result.is_same(x) && result.is_contiguous() && entry.op.name == "contiguous" => {
             Ok(first.clone().unbind())
         }
         Some((first, x)) if result.shares_memory(x) => {
-            PyTensor::view(first, result, Step::Op { number, args: args.clone(), output })
+            // A single result takes the arguments along.
+            let args = if single { std::mem::take(&mut args) } else { args.clone() };
+            PyTensor::view(first, result, Step::Op { number, args, output })
         }
         _ => PyTensor::object(py, result),
     };
@@ -115,6 +117,7 @@ fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py
     let (Some(first), Some(name)) = (first, entry.in_place) else {
         return Err(PyTypeError::new_err(format!("{} has no in-place form", entry.op.name)));
     };
+    let long = is_long(&args);
     // Nothing but the variable may hold the value while it is changed.
     args[0] = Arg::None;
     let object = first.get();
@@ -124,7 +127,11 @@ fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py
             entry.op.call(&args).map(|mut results| results.swap_remove(0))
         })
     };
-    py.detach(|| object.modify(change))?;
+    if long {
+        py.detach(|| object.modify(change))?
+    } else {
+        object.modify(change)?
+    }
     Ok(first.into_any().unbind())
 }
 
