@@ -66,6 +66,23 @@ double, float, half, short, int, long = float64, float32, float16, int16, int32,
 cfloat, cdouble = complex64, complex128
 __array_api_version__ = "2025.12"
 
+# What there is in place of some of PyTorch's names, for the message.
+_INSTEAD = {
+    "set_default_dtype": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
+    "set_default_device": "name the device where a tensor is made, or move it with to(device)",
+    "get_default_device": "tensors are made on the CPU unless a device is named",
+    "set_printoptions": "tensors are printed with as many digits as tell their elements apart; numpy() has NumPy's options",
+    "compile": "elementwise chains are fused as they are called; call the function itself",
+    "jit": "there is no compiler of Python's code; call the function itself",
+    "backends": "there is nothing to choose: results do not depend on the number of threads",
+    "use_deterministic_algorithms": "results do not depend on the number of threads",
+    "is_inference_mode_enabled": "inference_mode is no_grad: is_grad_enabled() tells",
+    "utils": "utils.data is cotangent.data, utils.checkpoint.checkpoint is cotangent.autograd.checkpoint",
+    "random": "manual_seed, get_rng_state and set_rng_state are functions of cotangent; a Generator draws apart",
+    "distributed": "there is one process",
+    "sparse": "tensors are dense",
+}
+
 
 def __getattr__(name: str):
     # Imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
@@ -77,4 +94,5 @@ def __getattr__(name: str):
         from . import amp
 
         return getattr(amp, name)
-    raise AttributeError(f"module 'cotangent' has no attribute {name!r}")
+    instead = _INSTEAD.get(name)
+    raise AttributeError(f"module 'cotangent' has no attribute {name!r}" + (f": {instead}" if instead else ""))

@@ -90,7 +90,8 @@ class Function:
     """A function with a rule of its own for the backward pass.
 
     ``forward(ctx, *args)`` gives a tensor or a tuple of them, and ``backward(ctx, *grads)`` one gradient for each argument
-    of ``forward``, None where there is none. It is called by ``apply``.
+    of ``forward``, None where there is none. It is called by ``apply``. With ``setup_context(ctx, inputs, output)``,
+    which then saves what ``backward`` needs, ``forward`` has no context: ``forward(*args)``.
     """
 
     @staticmethod
@@ -104,7 +105,15 @@ class Function:
     @classmethod
     def apply(cls, *args):
         """Calls ``forward``, and records ``backward``."""
-        return _c._apply(cls, FunctionCtx(), args)
+        if getattr(cls, "setup_context", None) is None:
+            return _c._apply(cls, FunctionCtx(), args)
+
+        def forward(ctx, *given):
+            output = cls.forward(*given)
+            cls.setup_context(ctx, given, output)
+            return output
+
+        return _c._apply(type(cls.__name__, (cls,), {"forward": staticmethod(forward)}), FunctionCtx(), args)
 
 
 def checkpoint(function, *args, use_reentrant=None):

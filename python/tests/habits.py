@@ -10,6 +10,8 @@ import json
 import math
 from pathlib import Path
 
+import habits_more
+
 ANSWERS = Path(__file__).parent / "habits.json"
 
 # `x` is a matrix of floats, `v` a vector, `i` indices, `m` a mask, `b` a batch of images, `w` a leaf.
@@ -655,7 +657,7 @@ import tempfile, os; p = os.path.join(tempfile.mkdtemp(), "m.pt"); ct.save({"a":
 
 
 def programs():
-    return [line for line in PROGRAMS.strip().splitlines() if line]
+    return [line for line in (PROGRAMS + habits_more.PROGRAMS).splitlines() if line]
 
 
 def evaluate(lib, program):

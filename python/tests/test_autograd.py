@@ -219,3 +219,25 @@ def test_a_small_network_trains():
                 p -= 0.2 * p.grad
                 p.grad.zero_()
     assert loss.item() < 0.05
+
+
+def test_a_function_may_have_its_context_set_up_apart():
+    class Double(ct.autograd.Function):
+        @staticmethod
+        def forward(x, k):
+            return x * k
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(inputs[0])
+            ctx.k = inputs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.k * x, None
+
+    w = ct.tensor([1.0, 2.0], requires_grad=True)
+    y = Double.apply(w, 3)
+    y.sum().backward()
+    assert y.tolist() == [3, 6] and w.grad.tolist() == [3, 6]

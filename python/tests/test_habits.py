@@ -97,3 +97,10 @@ def test_sizes_and_elements_make_tensors():
     assert ct.Tensor(ct.tensor([1, 2])).dtype is ct.int64
     with pytest.raises(TypeError, match="one sequence"):
         ct.Tensor([1], [2])
+
+
+def test_what_is_absent_says_what_there_is_instead():
+    for name, text in [("set_default_dtype", "dtype=float64"), ("utils", "cotangent.data"), ("compile", "call the function")]:
+        with pytest.raises(AttributeError, match=text):
+            getattr(ct, name)
+    assert not hasattr(ct, "no_such_name")
