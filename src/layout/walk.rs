@@ -40,6 +40,12 @@ impl<const N: usize> Walk<N> {
         Walk { dims, offsets, numel: shape.numel() }
     }
 
+    /// The walk over dimensions that are given by their sizes and strides, outermost first, from these positions.
+    pub fn over(dims: &[(usize, [isize; N])], offsets: [isize; N]) -> Walk<N> {
+        let shape: Shape = dims.iter().map(|&(size, _)| size).collect();
+        Walk { dims: merged(&shape, |at| dims[at].1), offsets, numel: shape.numel() }
+    }
+
     /// The walk over one layout that is given by its shape and strides, from position 0.
     pub fn of(shape: &Shape, strides: &[isize]) -> Walk<1> {
         let dims = merged(shape, |at| [strides[at]]);

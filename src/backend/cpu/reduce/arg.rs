@@ -66,7 +66,7 @@ fn arg_by<C: Compute, F: Fold<C>>(
     if indices.layout.numel() == 0 || input.layout.numel() == 0 {
         return Ok(());
     }
-    let plan = FoldPlan::new(input.layout, dims, false)?;
+    let plan = FoldPlan::new(input.layout, dims, false);
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let values = values.map(|v| Target { ptr: Ptr::new(v.first()), dtype: v.dtype });
     let indices = Target { ptr: Ptr::new(indices.first()), dtype: DType::I64 };

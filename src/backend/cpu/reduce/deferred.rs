@@ -36,7 +36,7 @@ where
     if numel == 0 || !layout.is_contiguous() || layout.offset() != 0 || storage.bytes() != numel * size_of::<C>() {
         return Ok(false);
     }
-    let plan = FoldPlan::new(layout, dims, true)?;
+    let plan = FoldPlan::new(layout, dims, true);
     let by_columns = goes_by_columns(&plan, true);
     if !is_dense(&plan, by_columns) {
         return Ok(false);

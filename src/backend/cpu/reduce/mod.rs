@@ -23,9 +23,10 @@ use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
-use crate::layout::{Layout, Shape, Walk};
+use crate::layout::{Layout, Walk};
 use crate::{DType, Result};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 pub(crate) use deferred::reduce as reduce_deferred;
@@ -125,7 +126,7 @@ fn reduce_by<C: Compute, F: Fold<C>>(
         return Ok(());
     }
     let center = center.and_then(|center| center.as_slice::<C>());
-    let plan = FoldPlan::new(input.layout, dims, true)?;
+    let plan = FoldPlan::new(input.layout, dims, true);
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     let source = Memory { plan: &plan, data };
@@ -205,38 +206,44 @@ pub(super) struct FoldPlan {
 impl FoldPlan {
     /// The layout has elements. The results come in the order of memory, and with `any_order` so does what is folded into
     /// each, in the longest runs there are; else it comes in row-major order.
-    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> Result<FoldPlan> {
-        let kept_shape: Shape = (0..layout.rank()).filter(|d| !dims.contains(d)).map(|d| layout.shape()[d]).collect();
-        let (mut kept, mut reduced) = (layout.clone(), layout.clone());
+    pub fn new(layout: &Layout, dims: &[usize], any_order: bool) -> FoldPlan {
+        // Sizes with strides. Small reductions are mostly this plan, so no layouts are made on the way.
+        let (mut kept, mut reduced) = (SmallVec::<[_; 5]>::new(), SmallVec::<[_; 5]>::new());
+        let (offset, mut first, mut across) = (layout.offset() as isize, layout.offset() as isize, 1);
         for dim in (0..layout.rank()).rev() {
-            let from = if dims.contains(&dim) { &mut kept } else { &mut reduced };
-            *from = from.select("reduce", dim as isize, 0)?;
+            let (size, stride) = (layout.shape()[dim], layout.strides()[dim]);
+            if !dims.contains(&dim) {
+                kept.push((size, [stride, across]));
+                across *= size as isize;
+            } else if any_order && stride < 0 {
+                first += (size as isize - 1) * stride;
+                reduced.push((size, [-stride]));
+            } else {
+                reduced.push((size, [stride]));
+            }
         }
-        let mut out = Layout::contiguous(kept_shape);
-        let order = outermost_first(&kept);
-        (kept, out) = (kept.permute("reduce", &order)?, out.permute("reduce", &order)?);
+        kept.reverse();
+        reduced.reverse();
+        kept.sort_by_key(|&(_, [stride, _])| by_reach(stride));
         if any_order {
-            let descending: SmallVec<[usize; 5]> = (0..reduced.rank()).filter(|&d| reduced.strides()[d] < 0).collect();
-            reduced = reduced.flip("reduce", &descending)?;
-            reduced = reduced.permute("reduce", &outermost_first(&reduced))?;
+            reduced.sort_by_key(|&(_, [stride])| by_reach(stride));
         }
-        let offset = layout.offset() as isize;
-        Ok(FoldPlan {
-            kept: Walk::new(kept.shape(), [&kept, &out]),
-            reduced: Walk::new(reduced.shape(), [&reduced]),
-            offset,
-        })
+        FoldPlan { kept: Walk::over(&kept, [offset, 0]), reduced: Walk::over(&reduced, [first]), offset }
     }
 }
 
-/// The dimensions by falling stride; repeated ones, which take no new memory, come first.
-pub(super) fn outermost_first(layout: &Layout) -> SmallVec<[isize; 5]> {
-    let mut order: SmallVec<[isize; 5]> = (0..layout.rank() as isize).collect();
-    let reach = |dim: &isize| match layout.strides()[*dim as usize].unsigned_abs() {
+/// Sorts dimensions by falling stride; repeated ones, which take no new memory, come first.
+fn by_reach(stride: isize) -> Reverse<usize> {
+    Reverse(match stride.unsigned_abs() {
         0 => usize::MAX,
         stride => stride,
-    };
-    order.sort_by_key(|dim| std::cmp::Reverse(reach(dim)));
+    })
+}
+
+/// The dimensions of a layout in this order.
+pub(super) fn outermost_first(layout: &Layout) -> SmallVec<[isize; 5]> {
+    let mut order: SmallVec<[isize; 5]> = (0..layout.rank() as isize).collect();
+    order.sort_by_key(|&dim| by_reach(layout.strides()[dim as usize]));
     order
 }
 

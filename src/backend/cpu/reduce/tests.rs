@@ -1,6 +1,7 @@
 //! The kernels against folding index by index, and against themselves on other numbers of threads.
 
 use super::*;
+use crate::Shape;
 use crate::backend::deferred::Step;
 use crate::backend::spec::Kernel;
 use crate::layout::Sizes;
