@@ -238,3 +238,13 @@ def test_the_namespace():
         xp.squeeze(ct.zeros((2, 1)), axis=0)
     for name in ("e", "inf", "nan", "pi", "newaxis"):
         assert hasattr(ct, name)
+
+
+def test_a_remainder_of_zero_has_the_sign_of_the_divisor():
+    a, b = np.array([0.0, -0.0, 1.0, -1.0, 3.0, -2.5, 5.0]), np.array([-1.0, 2.0, -1.0, 1.0, -np.inf, 0.5, 3.0])
+    found = ct.remainder(ct.asarray(a), ct.asarray(b)).numpy()
+    assert found.tolist() == np.remainder(a, b).tolist()
+    assert np.signbit(found).tolist() == np.signbit(np.remainder(a, b)).tolist()
+    w = ct.tensor([3.0, 2.0], requires_grad=True)
+    ct.remainder(w, -1.0).sum().backward()
+    assert w.grad.tolist() == [1, 1]

@@ -61,8 +61,12 @@ fn shared(g: Sym, a: Sym, b: Sym, mine: SymMask) -> Sym {
 /// Python's `%`, whose result has the sign of the divisor.
 static REMAINDER: Elementwise = Elementwise::new("remainder", Domain::Float, 2, 0, |x, _| {
     let (rest, b) = (x[0].fmod(x[1]), x[1]);
+    // A zero has the divisor's sign, too, as Python and the array API have it.
+    let rest = select(rest.eq(zero()), zero().copysign(b), rest);
     select(rest.ne(zero()) & b.lt(zero()).differs(rest.lt(zero())), rest + b, rest)
-});
+})
+// The quotient, which is whole, from the exact remainder.
+.with_gradient(|g, x, y, _| vec![Some(g), Some(-(g * ((x[0] - y) / x[1]).rint()))]);
 static REMAINDER_OF_INTS: Elementwise = Elementwise::new("remainder", Domain::Number, 2, 0, |x, _| {
     let b = x[1];
     let rest = rest_of_ints(x[0], b);
