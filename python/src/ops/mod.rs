@@ -128,9 +128,9 @@ fn change_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py
         })
     };
     if long {
-        py.detach(|| object.modify(change))?
+        py.detach(|| object.modify(change))?;
     } else {
-        object.modify(change)?
+        object.modify(change)?;
     }
     Ok(first.into_any().unbind())
 }

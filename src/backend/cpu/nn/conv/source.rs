@@ -112,7 +112,7 @@ impl Axis {
             [a, b, ..] => a.offset.abs_diff(b.offset),
             _ => 1,
         };
-        debug_assert!(phase.taps.iter().all(|tap| (tap.offset - low) as usize % spacing == 0));
+        debug_assert!(phase.taps.iter().all(|tap| ((tap.offset - low) as usize).is_multiple_of(spacing)));
         // Taps that are further apart than all results together leave out what lies between.
         let pitch = spacing.min((results.max(1) - 1).saturating_mul(step).saturating_add(1));
         let span = (taps - 1) * pitch + 1;
