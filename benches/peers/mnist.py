@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+# The file beside this one has PyTorch's name, too.
+sys.path.remove(str(Path(__file__).resolve().parent))
 import torch
 from torch import nn
 
