@@ -56,8 +56,9 @@ options! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A step that is recorded as a CUDA graph can hold the scaled loss and its backward pass; `unscale`, `step` and `update` follow
-/// each replay, since whether a step is left out depends on values.
+/// A CUDA graph can hold the scaled loss and its backward pass, with the gradients as results of the recorded function: after each replay
+/// hand them to the parameters (`set_grad`), then `unscale`, `step` and `update`, since whether a step is left out depends on
+/// values. Gradients that are left with the parameters are those of one replay only.
 #[derive(Debug)]
 #[must_use]
 pub struct GradScaler {
@@ -214,8 +215,8 @@ impl GradScaler {
                 bail!(
                     Backend,
                     OP,
-                    "whether a step is left out depends on values, which cannot be recorded: record the backward pass, and call \
-                     unscale, step and update after each replay"
+                    "whether a step is left out depends on values, which cannot be recorded: record the backward pass with the \
+                     gradients as results; after each replay set them, and call unscale, step and update"
                 );
             }
             // Not a number if an element is not finite, else 0.

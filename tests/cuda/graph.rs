@@ -3,8 +3,8 @@
 use super::training::Mlp;
 use super::{GPU, alone, gpu, random};
 use cotangent::nn::{Forward, Module};
-use cotangent::optim::{AdamW, Optimizer, Sgd};
-use cotangent::{CudaGraph, DType, Device, Generator, Result, Tensor, memory};
+use cotangent::optim::{AdamW, GradScaler, Optimizer, Sgd};
+use cotangent::{CudaGraph, DType, Device, Generator, Result, Tensor, autocast, memory};
 
 fn batch(seed: u64) -> Result<[Tensor; 2]> {
     let target = Generator::seed(seed).randint(0, 7, [64])?;
@@ -65,6 +65,50 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
                 assert!(a.detach().equal(&b.detach())?, "{name} {dtype}: a parameter");
             }
         }
+    }
+    Ok(())
+}
+
+/// Forward pass, scaled loss and backward pass are recorded, with the gradients as results; what depends on values follows
+/// each replay.
+#[test]
+fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let pass = |model: &mut Mlp, scaler: &mut GradScaler, [x, y]: [&Tensor; 2]| -> Result<Vec<Tensor>> {
+        model.zero_grad();
+        let loss = autocast(DType::F16, || model.forward(x)?.cross_entropy(y))?;
+        scaler.scale(&loss)?.backward()?;
+        let mut all = vec![loss.detach()];
+        all.extend(model.parameters().iter().filter_map(|parameter| parameter.grad()));
+        model.zero_grad();
+        Ok(all)
+    };
+    let finish = |model: &mut Mlp, scaler: &mut GradScaler, optimizer: &mut Sgd, grads: &[Tensor]| -> Result<()> {
+        for (parameter, grad) in model.parameters().iter().zip(grads) {
+            parameter.set_grad(grad)?;
+        }
+        scaler.unscale(model)?;
+        scaler.step(optimizer, model)?;
+        scaler.update()
+    };
+    let (mut plain, mut recorded) = (Mlp::new(GPU, DType::F32)?, Mlp::new(GPU, DType::F32)?);
+    let (mut scaler, mut other_scaler) = (GradScaler::new(), GradScaler::new());
+    let (mut optimizer, mut other) = (Sgd::new(0.1).momentum(0.9), Sgd::new(0.1).momentum(0.9));
+    let [x, y] = batch(0)?;
+    let (mut graph, _) = CudaGraph::record(&[&x, &y], |x| pass(&mut recorded, &mut other_scaler, [&x[0], &x[1]]))?;
+    for seed in 0..10 {
+        let [x, y] = batch(seed)?;
+        let expected = pass(&mut plain, &mut scaler, [&x, &y])?;
+        let found = graph.replay(&[&x, &y])?;
+        assert_eq!(found.len(), expected.len());
+        for (at, (a, b)) in found.iter().zip(&expected).enumerate() {
+            assert!(a.equal(b)?, "step {seed}, result {at}: {a} and {b}");
+        }
+        finish(&mut plain, &mut scaler, &mut optimizer, &expected[1..])?;
+        finish(&mut recorded, &mut other_scaler, &mut other, &found[1..])?;
     }
     Ok(())
 }
