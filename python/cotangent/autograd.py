@@ -107,13 +107,16 @@ class Function:
         """Calls ``forward``, and records ``backward``."""
         if getattr(cls, "setup_context", None) is None:
             return _c._apply(cls, FunctionCtx(), args)
+        # A class whose forward takes the context, made at the first call.
+        if "_joined" not in cls.__dict__:
 
-        def forward(ctx, *given):
-            output = cls.forward(*given)
-            cls.setup_context(ctx, given, output)
-            return output
+            def forward(ctx, *given):
+                output = cls.forward(*given)
+                cls.setup_context(ctx, given, output)
+                return output
 
-        return _c._apply(type(cls.__name__, (cls,), {"forward": staticmethod(forward)}), FunctionCtx(), args)
+            cls._joined = type(cls.__name__, (cls,), {"forward": staticmethod(forward)})
+        return _c._apply(cls._joined, FunctionCtx(), args)
 
 
 def checkpoint(function, *args, use_reentrant=None):
