@@ -9,11 +9,14 @@ mod args;
 mod json;
 
 use args::arg;
-use cotangent::autograd::{BackwardOptions, GradOptions, grad_with};
+use cotangent::autograd::{BackwardOptions, GradOptions, grad, grad_with};
 use cotangent::io::StateDict;
 use cotangent::nn::{self, Forward, Layer, LayerEntry, Module};
 use cotangent::ops::Arg;
-use cotangent::{DType, Device, Generator, GroupNormOptions, Tensor, keepdim};
+use cotangent::{
+    BatchNormOptions, BatchNormUpdateOptions, DType, Device, Generator, GroupNormOptions, Tensor, keepdim,
+    with_generator,
+};
 use json::{compare, list, parse, tensor};
 use serde_json::Value;
 use std::path::Path;
@@ -293,4 +296,80 @@ fn a_gpu_computes_the_same() -> Outcome {
         let y = layer.forward(&x.to_device(device)?)?.to_device(Device::Cpu)?;
         same("output", &y, &case["output"], case)
     })
+}
+
+fn close(what: &str, a: &Tensor, b: &Tensor, tolerance: f64) -> cotangent::Result<()> {
+    let [a, b] = [a, b].map(|t| t.detach().to_dtype(DType::F64));
+    let (a, b) = (a?, b?);
+    let error = a.sub(&b)?.abs()?.max(..)?.item::<f64>()?;
+    assert!(error <= tolerance, "{what}: {error} apart");
+    Ok(())
+}
+
+/// Statistics and cotangents of channels in order come from kernels of their own; of channels elsewhere in memory from
+/// reductions. Both are the same norm.
+#[test]
+fn a_batch_norm_is_the_same_wherever_the_channels_lie() -> cotangent::Result<()> {
+    let mut generator = Generator::seed(1);
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5), (DType::BF16, 0.1)] {
+        for shape in [&[70, 3, 5][..], &[3, 4, 33, 7], &[130, 2, 2, 2], &[1, 5, 40]] {
+            let new = |generator: &mut Generator, shape: &[usize]| generator.randn(shape.to_vec())?.to_dtype(dtype);
+            let (x, g) = (new(&mut generator, shape)?, new(&mut generator, shape)?);
+            let (w, b) = (new(&mut generator, &shape[1..2])?, new(&mut generator, &shape[1..2])?);
+            let run = |apart: bool| -> cotangent::Result<Vec<Tensor>> {
+                let leaves = [&x, &w, &b].map(|t| t.detach().requires_grad_(true));
+                let [x, w, b] = leaves;
+                let (x, w, b) = (x?, w?, b?);
+                // The channels first in memory.
+                let own = if apart { x.transpose(0, 1)?.contiguous()?.transpose(0, 1)? } else { x.clone() };
+                let options = BatchNormOptions::new().training(true).weight(&w).bias(&b);
+                let y = own.batch_norm_with(options)?;
+                let grads = grad_with(&y, &[&x, &w, &b], GradOptions::new().gradient(&g))?;
+                Ok(std::iter::once(y).chain(grads.into_iter().flatten()).collect())
+            };
+            let (own, other) = (run(false)?, run(true)?);
+            assert_eq!((own.len(), other.len()), (4, 4));
+            for (at, (a, b)) in own.iter().zip(&other).enumerate() {
+                let scale = if at >= 2 { (shape.iter().product::<usize>() / shape[1]) as f64 } else { 1.0 };
+                close(&format!("{dtype} {shape:?}, result {at}"), a, b, tolerance * scale.sqrt())?;
+            }
+        }
+    }
+    // Large beside their distances, as f32 has them exactly.
+    let x = generator.randint(0, 8, [40, 2, 30])?.to_dtype(DType::F32)?.add(1e6)?;
+    let (_, _, var) = x.batch_norm_with_update_with(
+        &Tensor::zeros([2])?,
+        &Tensor::zeros([2])?,
+        BatchNormUpdateOptions::new().momentum(1.0),
+    )?;
+    close("large", &var, &x.to_dtype(DType::F64)?.var([0, 2])?, 1e-5)
+}
+
+/// Weights that all steps of a sequence read are laid out anew for them.
+#[test]
+fn a_long_sequence_is_its_steps_one_by_one() -> cotangent::Result<()> {
+    let mut generator = Generator::seed(2);
+    let layer = with_generator(&mut generator, || nn::LSTM::new(5, 40))?;
+    let x = generator.randn([9, 3, 5])?;
+    let (whole, (hidden, cell)) = layer.forward_state(&x, None)?;
+    let mut state: Option<(Tensor, Tensor)> = None;
+    let mut steps = Vec::new();
+    for at in 0..9 {
+        let last = state.as_ref().map(|(h, c)| (h, c));
+        let (y, next) = layer.forward_state(&x.narrow(0, at, 1)?, last)?;
+        steps.push(y);
+        state = Some(next);
+    }
+    let steps = Tensor::cat(&steps, 0)?;
+    close("outputs", &whole, &steps, 1e-6)?;
+    let Some((h, c)) = state else { unreachable!("there were steps") };
+    close("hidden", &hidden, &h, 1e-6)?;
+    close("memory", &cell, &c, 1e-6)?;
+    let parameters = layer.parameters();
+    let leaves: Vec<&Tensor> = parameters.iter().map(|parameter| &***parameter).collect();
+    let of = |y: &Tensor| grad(&y.square()?.sum(..)?, &leaves);
+    for (at, (a, b)) in of(&whole)?.iter().flatten().zip(of(&steps)?.iter().flatten()).enumerate() {
+        close(&format!("gradient {at}"), a, b, 1e-5)?;
+    }
+    Ok(())
 }

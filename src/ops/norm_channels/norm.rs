@@ -1,5 +1,6 @@
 //! A norm over some dimensions with one rule for its gradients.
 
+mod on_cpu;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 
@@ -93,7 +94,10 @@ impl Norm {
             return Ok(Computed { y, mean: Some(mean), var, dtype, wide });
         }
         let plain = |t: &Tensor| t.detach().to_dtype(wide);
-        let (mean, var) = self.stats(&plain(x)?)?;
+        let (mean, var) = match self.stats_on_cpu(x)? {
+            Some((mean, var)) if mean.dtype() == wide => (Some(mean), var),
+            _ => self.stats(&plain(x)?)?,
+        };
         let affine = [weight.map(plain).transpose()?, bias.map(plain).transpose()?];
         let y = self.value(&plain(x)?, (mean.as_ref(), &var), [affine[0].as_ref(), affine[1].as_ref()])?;
         Ok(Computed { y, mean, var, dtype, wide })
@@ -112,6 +116,11 @@ impl Norm {
     ) -> Result<Grads> {
         #[cfg(feature = "cuda")]
         if let Some(grads) = self.grads_on_gpu(ctx, x, g, (mean, var), weight, bias)? {
+            return Ok(grads);
+        }
+        if let Some(mean) = mean
+            && let Some(grads) = self.grads_on_cpu(ctx, x, g, (mean, var), weight, bias)?
+        {
             return Ok(grads);
         }
         let (x, g) = (&x.to_dtype(wide)?, &g.to_dtype(wide)?);

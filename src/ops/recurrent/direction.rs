@@ -8,7 +8,7 @@ use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
 use crate::backend::spec::Real;
 use crate::error::bail;
 use crate::ops::elementwise::{Domain, Elementwise};
-use crate::{Result, Tensor};
+use crate::{DType, Device, Result, Tensor};
 
 /// The kinds of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +170,12 @@ impl State {
     }
 }
 
+/// Steps and elements of a weight from which on [`Direction::spread`] pays, and the elements between its rows: a line of the
+/// cache.
+const SPREAD_STEPS: usize = 4;
+const SPREAD_SIZE: usize = 1 << 12;
+const SPREAD_GAP: isize = 16;
+
 /// A layer in one direction.
 #[derive(Clone)]
 pub(crate) struct Direction {
@@ -302,8 +308,9 @@ impl Direction {
     /// Takes all steps, hands out what each has computed, and gives the last state.
     fn walk(&self, mut each: impl FnMut(usize, Step) -> Result<()>) -> Result<State> {
         let mut state = self.first.clone();
+        let weight = self.spread(&self.weight.t()?)?.t()?;
         for at in self.order() {
-            let hidden = state.hidden.linear(&self.weight, self.bias.as_ref())?;
+            let hidden = state.hidden.linear(&weight, self.bias.as_ref())?;
             let raw = self.cell.step(&self.inputs.select(0, at)?, &hidden, &state)?;
             let mut next = raw.clone();
             if let Some(projection) = &self.projection {
@@ -318,6 +325,18 @@ impl Direction {
         Ok(state)
     }
 
+    /// A matrix that the products of all steps read, on the CPU with its rows in order and a little apart: a product of few rows
+    /// reads it where it is then, instead of bringing it together anew in each step. Rows a power of two apart would push
+    /// each other out of the cache.
+    fn spread(&self, matrix: &Tensor) -> Result<Tensor> {
+        let single = matches!(matrix.dtype(), DType::F32 | DType::F64);
+        let pays = self.inputs.shape()[0] >= SPREAD_STEPS && matrix.numel() >= SPREAD_SIZE;
+        if is_grad_enabled() || matrix.device() != Device::Cpu || !single || !pays {
+            return Ok(matrix.clone());
+        }
+        matrix.detach().pad(&[0, SPREAD_GAP])?.narrow(1, 0, matrix.shape()[1])
+    }
+
     fn pull(&self, ctx: &BackwardContext, steps: &[Step], g: &[Option<Tensor>]) -> Result<Grads> {
         let mut state = self.first.zeros_like()?;
         if let Some(hidden) = g.get(1).cloned().flatten() {
@@ -326,6 +345,7 @@ impl Direction {
         if let (Some(cell), true) = (g.get(2).cloned().flatten(), state.cell.is_some()) {
             state.cell = Some(cell);
         }
+        let weight = self.spread(&self.weight)?;
         let mut pulled = Vec::with_capacity(steps.len());
         for (step, at) in steps.iter().zip(self.order()).rev() {
             let (mut next, mut kept) = (state, None);
@@ -347,7 +367,7 @@ impl Direction {
             let input = self.inputs.select(0, at)?;
             let cotangents = self.cell.pull(&input, &step.hidden, &step.last, &step.raw, &next)?;
             let StepCotangents { input, hidden, last_hidden, last_cell } = cotangents;
-            state = State { hidden: hidden.matmul(&self.weight)?, cell: last_cell };
+            state = State { hidden: hidden.matmul(&weight)?, cell: last_cell };
             if let Some(beside) = last_hidden {
                 state.hidden = state.hidden.add(&beside)?;
             }
@@ -365,10 +385,14 @@ impl Direction {
         // All steps of something, as rows.
         let rows = |of: &dyn Fn(&PulledStep<'_>) -> Tensor| Tensor::cat(&pulled.iter().map(of).collect::<Vec<_>>(), 0);
         let product = |g: &Tensor, x: &Tensor| g.t()?.matmul(x);
-        let inputs = || Tensor::stack(&pulled.iter().map(|step| &step.input).collect::<Vec<_>>(), 0);
-        let hidden = rows(&|step| step.hidden.clone())?;
+        let inputs = Tensor::stack(&pulled.iter().map(|step| &step.input).collect::<Vec<_>>(), 0)?;
+        // Where the products are simply added, both have one cotangent.
+        let hidden = match self.cell {
+            Cell::Gru => rows(&|step| step.hidden.clone())?,
+            _ => inputs.flatten(0, 1)?,
+        };
         let weight = || product(&hidden, &rows(&|step| step.step.last.hidden.clone())?);
-        let mut grads: Grads = [ctx.want(0, inputs)?, Some(first.hidden), ctx.want(2, weight)?].into_iter().collect();
+        let mut grads: Grads = [Some(inputs), Some(first.hidden), ctx.want(2, weight)?].into_iter().collect();
         if let Some(cell) = first.cell {
             grads.push(Some(cell));
         }

@@ -1,6 +1,7 @@
 //! Fused kernels of networks and of optimisers.
 
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod fused;
