@@ -299,11 +299,16 @@ impl Storage {
     fn for_stream(&self, order: fn(&Uses, usize)) {
         if let Device::Cuda(ordinal) = self.buffer.device {
             let own = match &self.buffer.origin {
-                Origin::Deferred(deferred) => deferred.memory().map(|memory| &memory.buffer.origin),
-                own => Some(own),
+                Origin::Deferred(deferred) => deferred.memory().map(|memory| &**memory.buffer),
+                _ => Some(&**self.buffer),
             };
-            if let Some(Origin::Stream(uses)) = own {
-                order(uses, ordinal);
+            match own.map(|own| (&own.origin, own.start)) {
+                Some((Origin::Stream(uses), start)) => {
+                    order(uses, ordinal);
+                    capture::note_read(ordinal, start.as_ptr().addr());
+                }
+                Some((Origin::Foreign { _owner: owner }, _)) => capture::note_foreign(ordinal, owner),
+                _ => {}
             }
         }
     }
@@ -314,6 +319,12 @@ impl Storage {
             Origin::Deferred(deferred) => deferred.memory().map_or(self.buffer.start, |memory| memory.buffer.start),
             _ => self.buffer.start,
         }
+    }
+
+    /// Where the first byte is, once the contents are materialized. Says nothing about reading it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn address(&self) -> usize {
+        self.start().as_ptr().addr()
     }
 
     /// What tells this buffer from all others that exist.

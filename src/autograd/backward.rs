@@ -245,6 +245,16 @@ fn store(mut found: Vec<(NodeRef, Tensor)>) -> Result<()> {
     for slot in slots.iter_mut().filter_map(|slot| slot.as_mut()) {
         slot.as_raw_view_mut("backward")?;
     }
+    #[cfg(feature = "cuda")]
+    if let Some(at) = crate::cuda_graph::note_gradients(&nodes, |at| slots[at].is_some()) {
+        bail!(
+            Graph,
+            "backward",
+            "a recorded step would add to the gradient of shape {:?} that was there before it, and every replay to that one \
+             again: call zero_grad within the step, before backward",
+            nodes[at].shape
+        );
+    }
     let _mode = mode::GradMode::disable();
     for (slot, grad) in slots.iter_mut().zip(grads) {
         match &mut **slot {

@@ -3,6 +3,8 @@
 use super::node::{Grads, Node, NodeRef};
 use crate::error::{bail, named};
 use crate::{Error, Result, Tensor};
+#[cfg(feature = "cuda")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -14,6 +16,9 @@ type NodeHook = Arc<dyn Fn(&NodeEvent) + Send + Sync>;
 pub(crate) struct Extras {
     grad: Mutex<Option<Tensor>>,
     retain_grad: AtomicBool,
+    /// Of a leaf on a GPU whose values were changed: where they are now. A recorded step reads them where they were.
+    #[cfg(feature = "cuda")]
+    values: AtomicUsize,
     grad_hooks: Hooks<GradHook>,
     node_hooks: Hooks<NodeHook>,
 }
@@ -27,6 +32,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Extras {
     pub fn grad(&self) -> MutexGuard<'_, Option<Tensor>> {
         lock(&self.grad)
+    }
+
+    #[cfg(feature = "cuda")]
+    pub fn set_values(&self, address: usize) {
+        self.values.store(address, Ordering::Relaxed);
+    }
+
+    /// Where the leaf's values are since they were changed last; `None` if they never were.
+    #[cfg(feature = "cuda")]
+    pub fn values(&self) -> Option<usize> {
+        Some(self.values.load(Ordering::Relaxed)).filter(|&address| address != 0)
     }
 
     pub fn retains_grad(&self) -> bool {

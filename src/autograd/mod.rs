@@ -39,6 +39,8 @@ pub(crate) use dot::{DrawnNode, drawn};
 pub use dot::{GraphStats, graph_stats, to_dot};
 pub use function::{ForwardContext, Function, FunctionContext, apply, apply_all};
 pub use gradcheck::{GradCheckOptions, gradcheck, gradcheck_with, gradgradcheck, gradgradcheck_with};
+#[cfg(feature = "cuda")]
+pub(crate) use hooks::Extras;
 pub use hooks::{HookHandle, NodeEvent};
 pub use mode::{GradMode, enable_grad, is_grad_enabled, no_grad};
 pub(crate) use mode::{in_pass, is_recomputing};

@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// The rarely used part: the stored gradient and the hooks.
-    pub fn extras(&self) -> &Extras {
+    pub fn extras(&self) -> &Arc<Extras> {
         self.extras.get_or_init(Arc::default)
     }
 
@@ -535,6 +535,10 @@ impl Tensor {
         // and has none.
         let _ = new.extras.set(old.extras.get_or_init(Arc::default).clone());
         old.stale.store(true, Ordering::Relaxed);
+        #[cfg(feature = "cuda")]
+        if self.device() != Device::Cpu {
+            new.extras().set_values(self.storage().address());
+        }
         *self = self.detach().with_node(Some(new));
     }
 }

@@ -248,6 +248,11 @@ impl Parameter {
     /// Marks what was made from this parameter as old, before it goes.
     pub(crate) fn retire(&mut self) {
         self.tensor.renew_leaf();
+        // Nowhere: a step that was recorded with it has to be recorded again.
+        #[cfg(feature = "cuda")]
+        if let Some(node) = self.tensor.grad_node() {
+            node.extras().set_values(usize::MAX);
+        }
     }
 }
 

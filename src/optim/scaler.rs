@@ -56,9 +56,8 @@ options! {
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 ///
-/// A CUDA graph can hold the scaled loss and its backward pass, with the gradients as results of the recorded function: after each replay
-/// hand them to the parameters (`set_grad`), then `unscale`, `step` and `update`, since whether a step is left out depends on
-/// values. Gradients that are left with the parameters are those of one replay only.
+/// A CUDA graph can hold the scaled loss and its backward pass: each replay leaves new gradients with the parameters, and
+/// `unscale`, `step` and `update` follow it outside of the graph, since whether a step is left out depends on values.
 #[derive(Debug)]
 #[must_use]
 pub struct GradScaler {
@@ -215,8 +214,8 @@ impl GradScaler {
                 bail!(
                     Backend,
                     OP,
-                    "whether a step is left out depends on values, which cannot be recorded: record the backward pass with the \
-                     gradients as results; after each replay set them, and call unscale, step and update"
+                    "whether a step is left out depends on values, which cannot be recorded: record the step up to the \
+                     backward pass, and call unscale, step and update after each replay"
                 );
             }
             // Not a number if an element is not finite, else 0.

@@ -3,7 +3,7 @@
 use super::training::Mlp;
 use super::{GPU, alone, gpu, random};
 use cotangent::nn::{Forward, Module};
-use cotangent::optim::{AdamW, GradScaler, Optimizer, Sgd};
+use cotangent::optim::{AdamW, GradScaler, Optimizer, Sgd, clip_grad_norm};
 use cotangent::{CudaGraph, DType, Device, Generator, Result, Tensor, autocast, memory};
 
 fn batch(seed: u64) -> Result<[Tensor; 2]> {
@@ -69,8 +69,8 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
     Ok(())
 }
 
-/// Forward pass, scaled loss and backward pass are recorded, with the gradients as results; what depends on values follows
-/// each replay.
+/// Forward pass, scaled loss and backward pass are recorded; what depends on values follows each replay, with the gradients that
+/// the replay left, or with those that it gave as results.
 #[test]
 fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
     if !gpu() {
@@ -81,35 +81,113 @@ fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
         model.zero_grad();
         let loss = autocast(DType::F16, || model.forward(x)?.cross_entropy(y))?;
         scaler.scale(&loss)?.backward()?;
-        let mut all = vec![loss.detach()];
-        all.extend(model.parameters().iter().filter_map(|parameter| parameter.grad()));
-        model.zero_grad();
+        Ok(vec![loss.detach()])
+    };
+    let with_grads = |model: &mut Mlp, scaler: &mut GradScaler, inputs: [&Tensor; 2]| -> Result<Vec<Tensor>> {
+        let mut all = pass(model, scaler, inputs)?;
+        all.extend(model.parameters().iter().filter_map(|parameter| parameter.take_grad()));
         Ok(all)
     };
-    let finish = |model: &mut Mlp, scaler: &mut GradScaler, optimizer: &mut Sgd, grads: &[Tensor]| -> Result<()> {
-        for (parameter, grad) in model.parameters().iter().zip(grads) {
-            parameter.set_grad(grad)?;
-        }
+    let finish = |model: &mut Mlp, scaler: &mut GradScaler, optimizer: &mut Sgd| -> Result<()> {
         scaler.unscale(model)?;
+        clip_grad_norm(model, 0.5)?;
         scaler.step(optimizer, model)?;
         scaler.update()
     };
-    let (mut plain, mut recorded) = (Mlp::new(GPU, DType::F32)?, Mlp::new(GPU, DType::F32)?);
-    let (mut scaler, mut other_scaler) = (GradScaler::new(), GradScaler::new());
-    let (mut optimizer, mut other) = (Sgd::new(0.1).momentum(0.9), Sgd::new(0.1).momentum(0.9));
+    let new = || -> Result<_> { Ok((Mlp::new(GPU, DType::F32)?, GradScaler::new(), Sgd::new(0.1).momentum(0.9))) };
+    let ((mut plain, mut scaler, mut optimizer), mut left, mut given) = (new()?, new()?, new()?);
     let [x, y] = batch(0)?;
-    let (mut graph, _) = CudaGraph::record(&[&x, &y], |x| pass(&mut recorded, &mut other_scaler, [&x[0], &x[1]]))?;
+    let (mut graph, _) = CudaGraph::record(&[&x, &y], |x| pass(&mut left.0, &mut left.1, [&x[0], &x[1]]))?;
+    let (mut other, _) = CudaGraph::record(&[&x, &y], |x| with_grads(&mut given.0, &mut given.1, [&x[0], &x[1]]))?;
     for seed in 0..10 {
         let [x, y] = batch(seed)?;
         let expected = pass(&mut plain, &mut scaler, [&x, &y])?;
-        let found = graph.replay(&[&x, &y])?;
-        assert_eq!(found.len(), expected.len());
-        for (at, (a, b)) in found.iter().zip(&expected).enumerate() {
-            assert!(a.equal(b)?, "step {seed}, result {at}: {a} and {b}");
+        let loss = graph.replay(&[&x, &y])?;
+        let results = other.replay(&[&x, &y])?;
+        assert!(loss[0].equal(&expected[0])? && results[0].equal(&expected[0])?, "step {seed}");
+        for (at, parameter) in plain.parameters().iter().enumerate() {
+            let [expected, left] = [parameter.grad(), left.0.parameters()[at].grad()].map(Option::unwrap);
+            assert!(left.equal(&expected)?, "step {seed}, gradient {at} left: {left} and {expected}");
+            let given = &results[1 + at];
+            assert!(given.equal(&expected)?, "step {seed}, gradient {at} given: {given} and {expected}");
         }
-        finish(&mut plain, &mut scaler, &mut optimizer, &expected[1..])?;
-        finish(&mut recorded, &mut other_scaler, &mut other, &found[1..])?;
+        for (parameter, grad) in given.0.parameters().iter().zip(&results[1..]) {
+            parameter.set_grad(grad)?;
+        }
+        for (model, scaler, optimizer) in [
+            (&mut plain, &mut scaler, &mut optimizer),
+            (&mut left.0, &mut left.1, &mut left.2),
+            (&mut given.0, &mut given.1, &mut given.2),
+        ] {
+            finish(model, scaler, optimizer)?;
+        }
     }
+    Ok(())
+}
+
+/// What a replay would compute with old values, or write under somebody's eyes, is refused.
+#[test]
+fn stale_values_are_refused() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    let mut model = Mlp::new(GPU, DType::F32)?;
+    let [x, y] = batch(1)?;
+    let pass = |model: &Mlp, x: &[Tensor]| -> Result<Vec<Tensor>> {
+        let loss = model.forward(&x[0])?.cross_entropy(&x[1])?;
+        loss.backward()?;
+        Ok(vec![loss.detach()])
+    };
+    // The first run leaves gradients, to which the recorded one would add.
+    assert!(message(CudaGraph::record(&[&x, &y], |x| pass(&model, x))).contains("zero_grad within the step"));
+    let twice = |x: &[Tensor]| {
+        model.zero_grad();
+        pass(&model, x)?;
+        pass(&model, x)
+    };
+    let (mut graph, _) = CudaGraph::record(&[&x, &y], twice)?;
+    let grad = |model: &Mlp| model.first.weight.grad().unwrap();
+    // What the first run left is there, and not memory that no replay has written to.
+    let expected = grad(&model).deep_clone()?;
+    model.zero_grad();
+    pass(&model, &[x.clone(), y.clone()])?;
+    assert!(expected.equal(&grad(&model).mul(2.0)?)?, "two passes add up");
+    // Two passes within the step add up, and replays do not add to one another.
+    for _ in 0..3 {
+        graph.replay(&[&x, &y])?;
+        assert!(grad(&model).equal(&expected)?);
+    }
+    model.zero_grad();
+    graph.replay(&[&x, &y])?;
+    assert!(grad(&model).equal(&expected)?, "they are there again");
+    let held = grad(&model);
+    assert!(message(graph.replay(&[&x, &y])).contains("held elsewhere"));
+    assert!(held.equal(&expected)?);
+    drop(held);
+    graph.replay(&[&x, &y])?;
+
+    // A step gives parameters that are also held elsewhere new memory.
+    let mut optimizer = Sgd::new(0.1);
+    let old = model.first.weight.detach();
+    optimizer.step(&mut model)?;
+    assert!(message(graph.replay(&[&x, &y])).contains("new memory"));
+    drop(old);
+    assert!(message(graph.replay(&[&x, &y])).contains("new memory"));
+
+    // A model that was loaded.
+    let (mut graph, _) = CudaGraph::record(&[&x, &y], |x| Ok(vec![model.forward(&x[0])?.detach()]))?;
+    graph.replay(&[&x, &y])?;
+    optimizer.step(&mut model)?;
+    assert!(graph.replay(&[&x, &y])?[0].equal(&model.forward(&x)?)?, "changed where it lies");
+    model.load_state_dict(&Mlp::new(GPU, DType::F32)?.state_dict())?;
+    assert!(message(graph.replay(&[&x, &y])).contains("dropped or replaced"));
+
+    // What only the step held may go.
+    let mask = x.gt(0.0)?.to_dtype(DType::F32)?;
+    let expected = x.mul(&mask)?;
+    let (mut graph, _) = CudaGraph::record(&[&x], move |x| Ok(vec![x[0].mul(&mask)?]))?;
+    assert!(graph.replay(&[&x])?[0].equal(&expected)?);
     Ok(())
 }
 

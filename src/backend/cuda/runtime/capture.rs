@@ -2,7 +2,8 @@
 //!
 //! A thread that records has a stream of its own, on which nothing runs: other threads go on beside it. What it allocates
 //! meanwhile comes from a pool of the recording's own, since the addresses are part of what is recorded. Memory that was in
-//! use when the recording began may be part of it as well; as long as a recording lives such memory is not handed out anew.
+//! use when the recording began may be part of it as well; as long as a recording lives such memory is not handed out anew, and
+//! a replay that would read what was given back meanwhile is refused: values that were replaced would be the old ones.
 
 use crate::backend::cuda::runtime::gpu::{Gpu, failed, gpu};
 use crate::backend::cuda::runtime::memory::CudaSystem;
@@ -11,6 +12,7 @@ use crate::memory::Arena;
 use crate::memory::pool::Block;
 use crate::{Device, Result};
 use cudarc::driver::{result, sys};
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -31,6 +33,16 @@ struct Recording {
     ordinal: usize,
     stream: sys::CUstream,
     memory: Arc<Memory>,
+    reads: Reads,
+}
+
+/// Memory outside of its own pool that a recording reads.
+#[derive(Default)]
+struct Reads {
+    /// The first bytes of blocks.
+    addresses: HashSet<usize>,
+    /// Owners of memory that is not ours, which would free it.
+    foreign: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 thread_local! {
@@ -53,6 +65,16 @@ pub(crate) fn stream(ordinal: usize) -> Option<sys::CUstream> {
 /// The memory that this thread's tensors come from while it records.
 pub(crate) fn memory(ordinal: usize) -> Option<Arc<Memory>> {
     recording(ordinal, |recording| recording.memory.clone())
+}
+
+/// Tells that what this thread is about to ask of a GPU reads memory at an address.
+pub(crate) fn note_read(ordinal: usize, address: usize) {
+    recording(ordinal, |recording| recording.reads.addresses.insert(address));
+}
+
+/// Tells the same of memory of someone else.
+pub(crate) fn note_foreign(ordinal: usize, owner: &Arc<dyn Any + Send + Sync>) {
+    recording(ordinal, |recording| recording.reads.foreign.push(owner.clone()));
 }
 
 /// Whether this thread records work for a device.
@@ -111,6 +133,9 @@ pub(crate) struct Recorded {
     gpu: &'static Gpu,
     exec: sys::CUgraphExec,
     memory: Arc<Memory>,
+    reads: Reads,
+    /// So many of the blocks that wait are known not to be among those it reads, or were given back by the step itself.
+    checked: usize,
 }
 
 // SAFETY: handles of the driver's, which lets any thread use them, one at a time: `replay` takes `&mut self`.
@@ -168,9 +193,10 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: the stream was just made.
     unsafe { result::stream::begin_capture(stream, mode) }.map_err(|e| failed(op, "beginning to record", e))?;
-    let new = Recording { ordinal, stream, memory: memory.clone() };
+    let new = Recording { ordinal, stream, memory: memory.clone(), reads: Reads::default() };
     RECORDING.with(|recording| *recording.borrow_mut() = Some(new));
     let done = work();
+    let reads = recording(ordinal, |recording| std::mem::take(&mut recording.reads)).unwrap_or_default();
     // SAFETY: the stream records.
     let graph = unsafe { result::stream::end_capture(stream) };
     let exec = graph.and_then(|graph| {
@@ -193,17 +219,49 @@ pub(crate) fn record<R>(op: &'static str, ordinal: usize, work: impl FnOnce() ->
     };
     let exec = exec.map_err(|e| failed(op, "what was recorded cannot be replayed", e))?;
     ending.kept = true;
-    Ok((Recorded { gpu, exec, memory }, done))
+    Ok((Recorded { gpu, exec, memory, reads, checked: 0 }, done))
 }
 
 impl Recorded {
+    /// Takes what was given back until now as the step's own: it cannot have other values than those it was recorded with.
+    pub fn settle(&mut self) {
+        self.checked = self.gpu.reserved().waiting.len();
+    }
+
+    /// Whether it reads the memory at an address.
+    pub fn reads(&self, address: usize) -> bool {
+        self.reads.addresses.contains(&address)
+    }
+
+    /// Refuses to read what is not there any more.
+    ///
+    /// # Errors
+    /// If a tensor that it reads was dropped since.
+    fn check_reads(&mut self, op: &'static str) -> Result<()> {
+        // Blocks that wait stay in order as long as this recording lives.
+        let reserved = self.gpu.reserved();
+        let new = reserved.waiting.get(self.checked..).unwrap_or_default();
+        if let Some(gone) = new.iter().find(|block| self.reads(block.address)) {
+            bail!(
+                Backend,
+                op,
+                "a tensor of {} bytes that the step reads, a parameter perhaps, was dropped or replaced since the step was \
+                 recorded: keep it, or record the step again",
+                gone.bytes
+            );
+        }
+        self.checked = reserved.waiting.len();
+        Ok(())
+    }
+
     /// Asks for the work to be done.
     ///
     /// # Errors
-    /// If the driver refuses, or the thread records.
+    /// If the driver refuses, the thread records, or a tensor that the work reads is gone.
     pub fn replay(&mut self, op: &'static str) -> Result<()> {
         gpu(op, self.gpu.ordinal)?;
         refuse(op, self.gpu.ordinal, "it is recorded already")?;
+        self.check_reads(op)?;
         let scope = crate::profile::enter(op);
         crate::profile::note_gpu(self.gpu.ordinal);
         // SAFETY: what was recorded uses memory of its own pool, which lives as long as this, and memory that is not handed
