@@ -9,6 +9,16 @@ use crate::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 use crate::{backend::ViewMut, layout::Layout, storage::Storage};
 use smallvec::smallvec;
+use std::borrow::Cow;
+
+impl Tensor {
+    /// This tensor if it is of a dtype, else what [`to_dtype`](Self::to_dtype) gives.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn as_dtype(&self, dtype: DType) -> Result<Cow<'_, Tensor>> {
+        if dtype == self.dtype() { Ok(Cow::Borrowed(self)) } else { self.to_dtype(dtype).map(Cow::Owned) }
+    }
+}
 
 /// # Dtypes, devices and copies
 #[ops]

@@ -8,7 +8,7 @@ use crate::autograd::{BackwardContext, Grads};
 use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
-use crate::layout::{broadcast, check_shape};
+use crate::layout::{Layout, broadcast, check_shape};
 use crate::vmap::innermost;
 use crate::{DType, Device, Error, Result, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -93,13 +93,15 @@ impl Tensor {
             let out = self.matmul(&weight.t()?)?;
             return bias.map_or_else(|| Ok(out.clone()), |bias| out.add(bias));
         }
-        let (x, weight) = (self.to_dtype(dtype)?, weight.to_dtype(dtype)?);
-        let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
-        let out = product("linear", &x, &weight.detach().t()?, bias.as_ref())?;
-        let inputs = [Some(&x), Some(&weight), bias.as_ref()];
+        let (x, weight) = (self.as_dtype(dtype)?, weight.as_dtype(dtype)?);
+        let (x, weight) = (&*x, &*weight);
+        let bias = bias.map(|bias| bias.as_dtype(dtype)).transpose()?;
+        let bias = bias.as_deref();
+        let out = product("linear", x, &weight.detach().t()?, bias)?;
+        let inputs = [Some(x), Some(weight), bias];
         let inputs: SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
         out.record("linear", &inputs, |save| {
-            let (kept_x, kept_weight, biased) = (save.save_for(1, &x), save.save_for(0, &weight), bias.is_some());
+            let (kept_x, kept_weight, biased) = (save.save_for(1, x), save.save_for(0, weight), bias.is_some());
             let precision = matmul_precision();
             move |ctx: &BackwardContext, g: &Tensor| {
                 let for_weight = || rows(g)?.t()?.matmul(&rows(kept_x.get()?)?);
@@ -126,10 +128,11 @@ fn matrices(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.is_batched() || b.is_batched() {
         return matrices_of_examples(a, b);
     }
-    let (a, b) = (a.to_dtype(dtype)?, b.to_dtype(dtype)?);
+    let (a, b) = (a.as_dtype(dtype)?, b.as_dtype(dtype)?);
+    let (a, b) = (&*a, &*b);
     let one_matrix = b.rank() == 2 && a.rank() > 2;
-    product("matmul", &a, &b, None)?.record("matmul", &[&a, &b], |save| {
-        let (a, b, precision) = (save.save_for(1, &a), save.save_for(0, &b), matmul_precision());
+    product("matmul", a, b, None)?.record("matmul", &[a, b], |save| {
+        let (a, b, precision) = (save.save_for(1, a), save.save_for(0, b), matmul_precision());
         move |ctx: &BackwardContext, g: &Tensor| {
             let for_a = || g.matmul(&b.get()?.transpose(-2, -1)?);
             // One matrix under a whole batch: its gradient is one product over all rows, not a sum of many.
@@ -213,37 +216,59 @@ fn product(op: &'static str, a: &Tensor, b: &Tensor, bias: Option<&Tensor>) -> R
         MatmulPrecision::Bf16 => (dtype, compute),
         _ => (compute, compute),
     };
-    let (a, b) = (a.detach().to_dtype(operand)?, b.detach().to_dtype(operand)?);
-    let (la, lb, n) = (a.layout(), b.layout(), b.shape()[b.rank() - 1]);
-    // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
-    let fold = if b.rank() == 2 && a.rank() != 2 { la.reshape(&folded(la.shape())) } else { None };
-    let (shape, la, lb) = match fold {
-        Some(all_rows) => (la.shape()[..a.rank() - 1].iter().copied().chain([n]).collect(), all_rows, lb.clone()),
-        None => {
-            let (lead_a, lead_b) = (&la.shape()[..a.rank() - 2], &lb.shape()[..b.rank() - 2]);
-            let Ok(batch) = broadcast(op, &[&lead_a.into(), &lead_b.into()]) else {
-                let (a, b) = (a.shape(), b.shape());
-                bail!(
-                    Shape,
-                    op,
-                    "cannot multiply {a:?} by {b:?}: batch sizes {lead_a:?} and {lead_b:?} do not broadcast"
-                );
-            };
-            // Operands that exist can broadcast to one that is too large to.
-            let in_batch = |rows: usize, columns: usize| -> Result<Shape> {
-                let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();
-                check_shape(op, &shape).map(|_| shape)
-            };
-            let (m, k) = (a.shape()[a.rank() - 2], a.shape()[a.rank() - 1]);
-            (in_batch(m, n)?, la.broadcast_to(&in_batch(m, k)?), lb.broadcast_to(&in_batch(k, n)?))
+    let plain = |x: &Tensor| x.detach().to_dtype(operand);
+    let (cast_a, cast_b);
+    let (mut a, mut b) = (a, b);
+    if dtype != operand {
+        (cast_a, cast_b) = (plain(a)?, plain(b)?);
+        (a, b) = (&cast_a, &cast_b);
+    }
+    let cast_bias = match bias {
+        Some(bias) if bias.dtype() != compute || !bias.is_contiguous() => {
+            Some(bias.detach().to_dtype(compute)?.contiguous()?)
         }
+        _ => None,
     };
-    let bias = bias.map(|bias| bias.detach().to_dtype(compute)?.contiguous()).transpose()?;
-    let (va, vb) = (a.as_view_with(&la)?, b.as_view_with(&lb)?);
-    let out = Tensor::build(op, shape, compute, a.device(), |out| {
-        backend::matmul(op, va, vb, out, bias.as_ref().map(Tensor::as_view).transpose()?, precision)
-    })?;
-    out.to_dtype(dtype)
+    let bias = cast_bias.as_ref().or(bias);
+    let build = |shape: Shape, la: &Layout, lb: &Layout| {
+        let (va, vb) = (a.as_view_with(la)?, b.as_view_with(lb)?);
+        Tensor::build(op, shape, compute, a.device(), |out| {
+            backend::matmul(op, va, vb, out, bias.map(Tensor::as_view).transpose()?, precision)
+        })
+    };
+    let (la, lb) = (a.layout(), b.layout());
+    let out = if let (&[m, _], &[_, n]) = (a.shape(), b.shape()) {
+        build([m, n].into(), la, lb)?
+    } else {
+        let (shape, la, lb) = batches(op, la, lb)?;
+        build(shape, &la, &lb)?
+    };
+    if dtype == compute { Ok(out) } else { out.to_dtype(dtype) }
+}
+
+/// The shape of the products of all matrices of two tensors, and the layouts in which the tensors have as many of them, one of
+/// the two perhaps again and again.
+fn batches(op: &'static str, la: &Layout, lb: &Layout) -> Result<(Shape, Layout, Layout)> {
+    let (a, b) = (la.shape(), lb.shape());
+    let n = b[b.len() - 1];
+    // Under one matrix the rows of a whole batch are the rows of one product, where strides can say so.
+    if b.len() == 2
+        && a.len() != 2
+        && let Some(all_rows) = la.reshape(&folded(a))
+    {
+        return Ok((a[..a.len() - 1].iter().copied().chain([n]).collect(), all_rows, lb.clone()));
+    }
+    let (lead_a, lead_b) = (&a[..a.len() - 2], &b[..b.len() - 2]);
+    let Ok(batch) = broadcast(op, &[&lead_a.into(), &lead_b.into()]) else {
+        bail!(Shape, op, "cannot multiply {a:?} by {b:?}: batch sizes {lead_a:?} and {lead_b:?} do not broadcast");
+    };
+    // Operands that exist can broadcast to one that is too large to.
+    let in_batch = |rows: usize, columns: usize| -> Result<Shape> {
+        let shape: Shape = batch.iter().copied().chain([rows, columns]).collect();
+        check_shape(op, &shape).map(|_| shape)
+    };
+    let (m, k) = (a[a.len() - 2], a[a.len() - 1]);
+    Ok((in_batch(m, n)?, la.broadcast_to(&in_batch(m, k)?), lb.broadcast_to(&in_batch(k, n)?)))
 }
 
 fn matmul_samples() -> Result<Vec<Sample>> {

@@ -90,24 +90,29 @@ fn batches<S: Element, O: Element>(
         return Ok(());
     }
     let start = row.map_or(Start::Zero, |row| Start::Row(row.first().cast::<O>()));
-    let corners = |layout: &Layout| layout.select(op, -1, 0)?.select(op, -1, 0);
-    let (la, lb) = (corners(a.layout)?, corners(b.layout)?);
-    let walk = Walk::new(la.shape(), [&la, &lb]);
-    let inner = walk.inner();
     let steps = |layout: &Layout| (layout.strides()[at], layout.strides()[at + 1]);
     let (a_steps, b_steps) = (steps(a.layout), steps(b.layout));
-    let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<S>()), Ptr::new(b.ptr().cast_mut().cast::<S>()));
-    let to = Ptr::new(out.first().cast::<O>());
     let one = Product {
         m,
         n,
         k,
-        a: Matrix { ptr: std::ptr::null(), row: a_steps.0, col: a_steps.1 },
-        b: Matrix { ptr: std::ptr::null(), row: b_steps.0, col: b_steps.1 },
-        out: std::ptr::null_mut(),
+        a: Matrix { ptr: a.first().cast::<S>(), row: a_steps.0, col: a_steps.1 },
+        b: Matrix { ptr: b.first().cast::<S>(), row: b_steps.0, col: b_steps.1 },
+        out: out.first().cast::<O>(),
         width: n,
         start,
     };
+    if at == 0 {
+        // SAFETY: from their first elements on, all `m·k` and `k·n` elements are positions of the layouts, inside their storages
+        // (L2). `out` has `m·n` elements, without gaps, and one owner.
+        return unsafe { multiply(op, &one) };
+    }
+    let corners = |layout: &Layout| layout.select(op, -1, 0)?.select(op, -1, 0);
+    let (la, lb) = (corners(a.layout)?, corners(b.layout)?);
+    let walk = Walk::new(la.shape(), [&la, &lb]);
+    let inner = walk.inner();
+    let (a, b) = (Ptr::new(a.ptr().cast_mut().cast::<S>()), Ptr::new(b.ptr().cast_mut().cast::<S>()));
+    let to = Ptr::new(one.out);
     let run = |start: usize, end: usize| -> Result<()> {
         let (mut batch, mut outcome) = (start, Ok(()));
         walk.runs(start, end, |first, len| {
