@@ -28,10 +28,12 @@ def report(workload, **figures):
 
 
 def milliseconds(times, call):
-    """The median of whole calls, the GPU's work included, after some that do not count."""
-    for _ in range(5):
+    """The median of whole calls, the GPU's work included, after some that do not count, for a second."""
+    begin, calls = time.perf_counter(), 0
+    while calls < 5 or time.perf_counter() - begin < 1.0:
         call()
-    torch.cuda.synchronize()
+        torch.cuda.synchronize()
+        calls += 1
     taken = []
     for _ in range(times):
         start = time.perf_counter()
