@@ -1,7 +1,9 @@
 //! Complex numbers where they meet real ones: nothing of them is lost without a word.
 
 use cotangent::ops::{self, Arg};
-use cotangent::{Complex, DType, Scalar, Tensor, ValueOptions, tensor};
+use cotangent::{
+    Complex, DType, FftNorm, FftOptions, Generator, Scalar, Tensor, ValueOptions, tensor, with_num_threads,
+};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -56,5 +58,82 @@ fn a_complex_number_needs_a_cotangent_and_a_real_leaf_gets_a_real_gradient() -> 
     assert!(error.contains("cotangent") && error.contains("real()"), "{error}");
     y.abs()?.square()?.sum(..)?.backward()?;
     assert_eq!(x.grad().map(|g| g.to_vec::<f32>()).transpose()?.map(|g| g[0].round()), Some(20.0));
+    Ok(())
+}
+
+fn random(shape: &[usize], dtype: DType) -> cotangent::Result<Tensor> {
+    let mut generator = Generator::seed(shape.iter().sum::<usize>() as u64);
+    let part = |generator: &mut Generator| generator.randn_with(shape, DType::F64);
+    part(&mut generator)?.complex(&part(&mut generator)?)?.to_dtype(dtype)
+}
+
+/// The definition, along one dimension.
+fn sums(x: &Tensor, dim: usize, sign: f64) -> cotangent::Result<Tensor> {
+    let n = x.shape()[dim];
+    let turn = |k: usize| {
+        let angle = sign * std::f64::consts::TAU * k as f64 / n as f64;
+        Complex::new(angle.cos(), angle.sin())
+    };
+    let matrix: Vec<_> = (0..n * n).map(|at| turn((at / n) * (at % n) % n)).collect();
+    let rows = x.to_dtype(DType::C128)?.transpose(dim, -1)?;
+    rows.matmul(&Tensor::new(matrix)?.reshape([n, n])?)?.transpose(dim, -1)
+}
+
+/// Relative to the root of the mean square.
+fn off_by(x: &Tensor, right: &Tensor) -> cotangent::Result<f64> {
+    let error = x.to_dtype(DType::C128)?.sub(right)?.abs()?.square()?.mean(..)?;
+    error.div(&right.abs()?.square()?.mean(..)?)?.sqrt()?.item()
+}
+
+/// Lengths that have kernels and others, columns that fill registers and others, and one element.
+#[test]
+fn fourier_transforms_along_every_dimension_are_the_sums() -> Outcome {
+    let shapes: [&[usize]; 13] = [
+        &[37],
+        &[1024],
+        &[20, 64],
+        &[2, 36, 33],
+        &[100, 17],
+        &[14, 30],
+        &[3, 22, 2],
+        &[40, 3],
+        &[1, 1],
+        &[6, 1],
+        &[1, 6, 1],
+        &[4, 5, 6, 7],
+        &[5, 256],
+    ];
+    for (dtype, most) in [(DType::C64, 1e-6), (DType::C128, 2e-15)] {
+        for shape in shapes {
+            let x = random(shape, dtype)?;
+            let mut all = x.clone();
+            for dim in (0..shape.len()).rev() {
+                let options = FftOptions::new().dim(dim as isize).norm(FftNorm::Backward);
+                let error = off_by(&x.fft_with(options)?, &sums(&x, dim, -1.0)?)?;
+                assert!(error < most, "fft of {shape:?} {dtype} along {dim}: off by {error}");
+                let options = FftOptions::new().dim(dim as isize).norm(FftNorm::Forward);
+                let error = off_by(&x.ifft_with(options)?, &sums(&x, dim, 1.0)?)?;
+                assert!(error < most, "ifft of {shape:?} {dtype} along {dim}: off by {error}");
+                all = sums(&all, dim, -1.0)?;
+            }
+            let error = off_by(&x.fftn()?, &all)?;
+            assert!(error < most, "fftn of {shape:?} {dtype}: off by {error}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_fourier_transform_does_not_depend_on_the_number_of_threads() -> Outcome {
+    for (shape, dim) in
+        [(vec![1, 1 << 15], 1), (vec![3, 12_000], 1), (vec![70, 48], 1), (vec![64, 90], 0), (vec![22, 50], 0)]
+    {
+        let x = random(&shape, DType::C64)?;
+        let run = || x.fft_with(FftOptions::new().dim(dim))?.to_vec::<Complex<f32>>();
+        let alone = with_num_threads(1, run)??;
+        for threads in [2, 3, 8] {
+            assert!(with_num_threads(threads, run)?? == alone, "{shape:?} along {dim}, {threads} threads");
+        }
+    }
     Ok(())
 }

@@ -1,17 +1,35 @@
 //! Plans of Fourier transforms for the crate `cotangent`, of `f32` and `f64`.
 //!
-//! `rustfft` is generic, and would be compiled with the crate that uses it, each time that changes. Here it is compiled once.
-#![forbid(unsafe_code)]
+//! Complex transforms of lengths without other prime factors than 2, 3 and 5 have kernels here, [`Rows`] and [`Columns`], which
+//! several threads can share. All others, and those of real numbers, are `rustfft`'s, which is generic, and would be compiled
+//! with the crate that uses it, each time that changes. Here it is compiled once.
+//!
+//! The kernels work on registers through pointers, since their lanes are neighbours in memory that belong to different
+//! transforms; that is what `unsafe` is for here.
+
+mod lanes;
+mod panel;
+mod pass;
+mod plan;
+mod split;
 
 use realfft::RealFftPlanner;
 use rustfft::{FftDirection, FftPlanner};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use plan::{Columns, Rows};
 pub use realfft::{ComplexToReal, RealToComplex, num_complex::Complex};
 pub use rustfft::{Fft, FftNum};
 
 /// What the parts of complex numbers can be.
-pub trait Part: FftNum {
+pub trait Part: FftNum + pass::Kernel {
+    /// The transform of rows of `n` complex numbers by this crate's kernels, if they have that length.
+    fn rows(n: usize) -> Option<Arc<Rows<Self>>>;
+
+    /// The same of columns.
+    fn columns(n: usize) -> Option<Arc<Columns<Self>>>;
+
     /// The transform of `n` complex numbers, or the inverse one; neither is scaled.
     fn complex(n: usize, forward: bool) -> Arc<dyn Fft<Self>>;
 
@@ -22,11 +40,37 @@ pub trait Part: FftNum {
     fn inverse(n: usize) -> Arc<dyn ComplexToReal<Self>>;
 }
 
+/// Plans of lengths, or that there are none, up to a number: some have tables as long as what they transform.
+struct Kept<P>(Mutex<Option<HashMap<usize, Option<Arc<P>>>>>);
+
+impl<P> Kept<P> {
+    const MOST: usize = 64;
+
+    fn get(&self, n: usize, make: fn(usize) -> Option<P>) -> Option<Arc<P>> {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let plans = plans.get_or_insert_default();
+        if plans.len() >= Self::MOST && !plans.contains_key(&n) {
+            plans.clear();
+        }
+        plans.entry(n).or_insert_with(|| make(n).map(Arc::new)).clone()
+    }
+}
+
 macro_rules! parts {
     ($($part:ident $planners:ident;)+) => {$(
         static $planners: Mutex<Option<(FftPlanner<$part>, RealFftPlanner<$part>)>> = Mutex::new(None);
 
         impl Part for $part {
+            fn rows(n: usize) -> Option<Arc<Rows<$part>>> {
+                static KEPT: Kept<Rows<$part>> = Kept(Mutex::new(None));
+                KEPT.get(n, Rows::new)
+            }
+
+            fn columns(n: usize) -> Option<Arc<Columns<$part>>> {
+                static KEPT: Kept<Columns<$part>> = Kept(Mutex::new(None));
+                KEPT.get(n, Columns::new)
+            }
+
             fn complex(n: usize, forward: bool) -> Arc<dyn Fft<$part>> {
                 let direction = if forward { FftDirection::Forward } else { FftDirection::Inverse };
                 let mut planners = $planners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,15 +95,4 @@ parts! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_and_back() {
-        let mut x: Vec<Complex<f64>> = (0..30).map(|i| Complex::new(f64::from(i % 7), f64::from(i % 4))).collect();
-        let before = x.clone();
-        f64::complex(30, true).process(&mut x);
-        f64::complex(30, false).process(&mut x);
-        assert!(x.iter().zip(&before).all(|(x, y)| (x / 30.0 - y).norm() < 1e-12));
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Fourier transforms.
 //!
-//! Three of them are kernels, each on the last dimension and without a factor: of complex numbers, from real to complex ones
-//! and back. All others are made of these, and so are their derivatives.
+//! Three of them are kernels, without a factor: of complex numbers, along any dimension, and along the last one from real to
+//! complex ones and back. All others are made of these, and so are their derivatives.
 
 use super::arg::choices;
 use super::ops;
@@ -71,6 +71,21 @@ impl From<usize> for FftOptions {
     }
 }
 
+/// A dimension cut, or filled up with zeros, to so many elements.
+#[track_caller]
+fn resized(op: &'static str, x: &Tensor, dim: usize, take: usize) -> Result<Tensor> {
+    let size = x.shape()[dim];
+    if take == 0 {
+        bail!(Value, op, "dimension {dim} of shape {:?} has no elements to transform", x.shape());
+    }
+    if take <= size {
+        return if take < size { x.narrow(dim, 0, take) } else { Ok(x.clone()) };
+    }
+    let mut rest = x.shape().to_vec();
+    rest[dim] = take - size;
+    Tensor::cat(&[x, &Tensor::zeros_with(&rest, (x.dtype(), x.device()))?], dim)
+}
+
 /// Rows that are ready for a transform, and where their dimension was.
 struct Rows {
     x: Tensor,
@@ -82,26 +97,9 @@ impl Rows {
     /// The dimension last, with so many elements; `n` is the length of the transform.
     #[track_caller]
     fn new(op: &'static str, x: &Tensor, dim: usize, take: usize, n: usize) -> Result<Rows> {
-        if n == 0 || take == 0 {
-            bail!(Value, op, "dimension {dim} of shape {:?} has no elements to transform", x.shape());
-        }
-        let x = x.transpose(dim, -1)?;
-        let size = x.shape()[x.rank() - 1];
-        let x = if take < size {
-            x.narrow(-1, 0, take)?
-        } else if take > size {
-            let mut rest = x.shape().to_vec();
-            rest[x.rank() - 1] = take - size;
-            Tensor::cat(&[&x, &Tensor::zeros_with(&rest, (x.dtype(), x.device()))?], -1)?
-        } else {
-            x
-        };
+        // There is no transform of no elements, either way.
+        let x = resized(op, x, dim, if n == 0 { 0 } else { take })?.transpose(dim, -1)?;
         Ok(Rows { x, dim, n })
-    }
-
-    #[track_caller]
-    fn c2c(&self, forward: bool) -> Result<Tensor> {
-        c2c(&self.x, 1, forward)
     }
 
     #[track_caller]
@@ -122,21 +120,27 @@ impl Rows {
     }
 }
 
-/// The transform of complex numbers along the last dimension, or on a GPU along several; without a factor.
+/// The transform of complex numbers along `dims` dimensions, after which come so many others; without a factor.
 #[track_caller]
-pub(super) fn c2c(x: &Tensor, dims: usize, forward: bool) -> Result<Tensor> {
-    if let Some(done) = x.with_examples(|x| c2c(x, dims, forward)) {
+pub(super) fn c2c(x: &Tensor, dims: usize, after: usize, forward: bool) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2c(x, dims, after, forward)) {
         return done;
     }
-    let (pairs, lengths) = (x.detach().view_as_real()?.contiguous()?, &x.shape()[x.rank() - dims..]);
+    let first = x.rank() - after - dims;
+    if x.device() != Device::Cpu && after > 0 {
+        let rows = x.transpose(first, -1)?;
+        return c2c(&rows, dims, 0, forward)?.transpose(first, -1);
+    }
+    let (lengths, others) = x.shape()[first..].split_at(dims);
+    let (pairs, inner) = (x.detach().view_as_real()?.contiguous()?, others.iter().product());
     let shape = pairs.layout().shape().clone();
     let out = Tensor::build("fft", shape, pairs.dtype(), x.device(), |out| {
         let x = pairs.as_view()?;
-        kernel!("fft" on [x, out]: linalg::fft::c2c(x, lengths, forward, out))
+        kernel!("fft" on [x, out]: linalg::fft::c2c(x, lengths, inner, forward, out))
     })?;
     // The conjugate of the matrix is that of the other direction, and it is symmetric.
     out.view_as_complex()?.record("fft", &[x], |_| {
-        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, dims, !forward)?)])
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, dims, after, !forward)?)])
     })
 }
 
@@ -160,8 +164,8 @@ fn r2c(x: &Tensor) -> Result<Tensor> {
     out.view_as_complex()?.record("rfft", &[x], |_| {
         move |_: &BackwardContext, g: &Tensor| {
             // The transform back of what is 0 in the other half.
-            let rows = Rows::new("rfft", g, g.rank() - 1, n, n)?;
-            Ok(smallvec![Some(rows.c2c(false)?.real()?)])
+            let whole = resized("rfft", g, g.rank() - 1, n)?;
+            Ok(smallvec![Some(c2c(&whole, 1, 0, false)?.real()?)])
         }
     })
 }
@@ -210,8 +214,9 @@ pub(super) fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
 pub(super) fn one_dim(op: &'static str, x: &Tensor, options: &FftOptions, forward: bool) -> Result<Tensor> {
     let dim = resolve_dim(op, options.dim.0, x.rank())?;
     let n = options.n.unwrap_or(x.shape()[dim]);
-    let rows = Rows::new(op, &complex_numbers(op, x)?, dim, n, n)?;
-    rows.finish(&rows.c2c(forward)?, options.norm.factor(n, forward))
+    let y = c2c(&resized(op, &complex_numbers(op, x)?, dim, n)?, 1, x.rank() - 1 - dim, forward)?;
+    let factor = options.norm.factor(n, forward);
+    if factor == 1.0 { Ok(y) } else { y.mul(factor) }
 }
 
 /// Real numbers along the dimension of the options.

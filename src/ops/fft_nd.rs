@@ -6,7 +6,7 @@ use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::error::bail;
 use crate::layout::resolve_dims;
 use crate::options::options;
-use crate::{Device, Dim, Dims, Result, Sizes, Tensor};
+use crate::{Dim, Dims, Result, Sizes, Tensor};
 
 options! {
     /// The options of Fourier transforms along several dimensions.
@@ -70,12 +70,13 @@ impl DimPlan {
         self.options(self.dims.len() - 1)
     }
 
-    /// Whether the library of a GPU does all of it at once: whole dimensions, which are the last ones, in their order.
+    /// Whether the kernel does all of it at once: whole dimensions, which are the last ones, in their order. The library of a
+    /// GPU takes no more than three.
     fn is_one_plan(&self, x: &Tensor) -> bool {
         let first = x.rank() - self.dims.len();
         let whole = |at: usize| self.sizes[at].is_none_or(|size| size == x.shape()[self.dims[at]]);
         let last = |at: usize| self.dims[at] == first + at && x.shape()[first + at] > 0 && whole(at);
-        x.device() != Device::Cpu && (2..=3).contains(&self.dims.len()) && (0..self.dims.len()).all(last)
+        (2..=3).contains(&self.dims.len()) && (0..self.dims.len()).all(last)
     }
 
     /// Along all dimensions.
@@ -83,7 +84,7 @@ impl DimPlan {
     fn all(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
         if self.is_one_plan(x) {
             let factor: f64 = self.dims.iter().map(|&dim| self.norm.factor(x.shape()[dim], forward)).product();
-            let y = c2c(&complex_numbers("fft", x)?, self.dims.len(), forward)?;
+            let y = c2c(&complex_numbers("fft", x)?, self.dims.len(), 0, forward)?;
             return if factor == 1.0 { Ok(y) } else { y.mul(factor) };
         }
         let last = one_dim("fft", x, &self.last(), forward)?;

@@ -1,4 +1,4 @@
-//! Fourier transforms of rows, by cuFFT. None of them is scaled.
+//! Fourier transforms of the last dimensions, by cuFFT. None of them is scaled.
 
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::nn::rows::InOrder;
@@ -113,9 +113,13 @@ pub(crate) fn c2c(
     ordinal: usize,
     x: View<'_>,
     lengths: &[usize],
+    inner: usize,
     forward: bool,
     out: &mut ViewMut<'_>,
 ) -> Result<()> {
+    if inner != 1 {
+        bail!(Backend, op, "the dimensions of lengths {lengths:?} must come last on a GPU");
+    }
     let (gpu, rows) = (gpu(op, ordinal)?, out.layout.numel() / (2 * lengths.iter().product::<usize>()));
     if rows == 0 {
         return Ok(());

@@ -1,0 +1,210 @@
+//! A transform of as many rows or columns as a register has lanes, in panels that stay in a cache.
+
+use crate::pass::{FIRST, Kernel, Kernels, LAST, MIDDLE, Move, Pass, RADICES, TURN};
+
+/// `exp(-2πi k / n)`, to the last bit but one: the angle is brought below an eighth of a circle without rounding.
+pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
+    let (k, n) = ((k % n) as u128, n as u128);
+    // Eighths of the circle, and what is left of the angle, as parts of 8 n.
+    let (eighth, rest) = (8 * k / n, 8 * k % n);
+    let rest = if eighth % 2 == 0 { rest } else { n - rest };
+    let (sin, cos) = (rest as f64 / n as f64 * std::f64::consts::FRAC_PI_4).sin_cos();
+    let (cos, sin) = match eighth {
+        0 => (cos, sin),
+        1 => (sin, cos),
+        2 => (-sin, cos),
+        3 => (-cos, sin),
+        4 => (-cos, -sin),
+        5 => (-sin, -cos),
+        6 => (sin, -cos),
+        _ => (cos, -sin),
+    };
+    (cos, -sin)
+}
+
+/// What a transform reads. Steps are numbers from one element of a column to the next, and from one row to the next.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<T> {
+    Panel(*const T),
+    Columns(*const T, usize, usize),
+    Rows(*const T, usize, usize),
+}
+
+/// What it writes: columns, rows, or a panel of its own with every number multiplied by that of another panel, which is not
+/// reversed.
+#[derive(Clone, Copy)]
+pub(crate) enum Target<T> {
+    Turned(*const T),
+    Columns(*mut T, usize, usize),
+    Rows(*mut T, usize, usize),
+}
+
+struct Step {
+    /// The place in [`RADICES`].
+    radix: usize,
+    /// As in [`Pass`].
+    s: usize,
+    count: usize,
+    /// The place of its twiddles.
+    twiddles: usize,
+}
+
+/// The passes of a transform of `n` elements.
+pub(crate) struct Panel<T> {
+    pub n: usize,
+    steps: Vec<Step>,
+    twiddles: Vec<T>,
+}
+
+/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors other than 2, 3 and 5. There
+/// are at least so many of them, if it can be.
+fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
+    if n == 0 {
+        return None;
+    }
+    let (mut rest, mut odd) = (n, Vec::new());
+    for (at, factor) in [(1, 3), (3, 5)] {
+        while rest % factor == 0 {
+            odd.push(at);
+            rest /= factor;
+        }
+    }
+    if !rest.is_power_of_two() {
+        return None;
+    }
+    // The bits in as few passes as there can be, each of about the same radix.
+    let mut bits = rest.trailing_zeros() as usize;
+    let mut passes = bits.div_ceil(4).max(least.saturating_sub(odd.len())).min(bits);
+    let mut found = Vec::new();
+    while passes > 0 {
+        let take = bits.div_ceil(passes);
+        found.push([0, 2, 4, 5][take - 1]);
+        (bits, passes) = (bits - take, passes - 1);
+    }
+    found.extend(odd);
+    Some(found)
+}
+
+impl<T: Kernel> Panel<T> {
+    /// None if `n` is 1 or has factors other than 2, 3 and 5. There are at least so many passes, if it can be: two are needed
+    /// to begin and to end in memory.
+    pub fn new(n: usize, least: usize) -> Option<Panel<T>> {
+        let (mut steps, mut twiddles, mut s) = (Vec::new(), Vec::new(), 1);
+        for radix in radices(n, least).filter(|_| n > 1)? {
+            let r = RADICES[radix];
+            let count = n / s / r;
+            steps.push(Step { radix, s, count, twiddles: twiddles.len() });
+            for p in 0..count {
+                for k in 1..r {
+                    let (re, im) = twiddle(p * k, count * r);
+                    twiddles.extend([T::of(re), T::of(im)]);
+                }
+            }
+            s *= r;
+        }
+        Some(Panel { n, steps, twiddles })
+    }
+
+    /// Numbers in one of its panels.
+    pub fn room(&self, kernels: &Kernels<T>) -> usize {
+        self.n * 2 * kernels.lanes
+    }
+
+    /// The time of a transform, about: passes over panels that the first cache has no room for take longer.
+    pub fn cost(n: usize, least: usize) -> Option<usize> {
+        let weight = match n {
+            0..=128 => 4,
+            129..=1024 => 7,
+            1025..=2048 => 9,
+            2049..=8192 => 14,
+            _ => 24,
+        };
+        radices(n, least).map(|steps| n * weight * steps.len())
+    }
+
+    /// Transforms, and returns where the result is if the target is a panel.
+    ///
+    /// # Safety
+    /// The CPU has the kernels' instructions. Source and target have all elements of so many columns or rows, at most as many
+    /// as lanes, and `room` has two panels; none of them overlap.
+    pub unsafe fn run(
+        &self,
+        kernels: &Kernels<T>,
+        from: Source<T>,
+        to: Target<T>,
+        reverse: bool,
+        ahead: usize,
+        room: *mut T,
+    ) -> *const T {
+        let wide = 2 * kernels.lanes;
+        // SAFETY: the caller's promise: there are two panels.
+        let other = unsafe { room.add(self.room(kernels)) };
+        let (mut next, mut free) = (room, other);
+        let (mut at, mut step) = (room.cast_const(), wide);
+        let moved = |memory: *mut T, step, lanes, panel| Move { memory, step, lanes, panel, n: self.n, reverse };
+        let mut first = MIDDLE;
+        match from {
+            Source::Panel(panel) => at = panel,
+            Source::Columns(columns, stride, lanes) if lanes == kernels.lanes && self.steps.len() > 1 => {
+                (at, step, first) = (columns, stride, FIRST);
+            }
+            Source::Columns(memory, stride, lanes) => {
+                // SAFETY: the caller's promise.
+                unsafe { (kernels.columns_in)(&moved(memory.cast_mut(), stride, lanes, next)) };
+                (next, free) = (free, next);
+            }
+            Source::Rows(memory, stride, lanes) => {
+                // SAFETY: the caller's promise.
+                unsafe { (kernels.rows_in)(&moved(memory.cast_mut(), stride, lanes, next)) };
+                (next, free) = (free, next);
+            }
+        }
+        for (number, pass) in self.steps.iter().enumerate() {
+            let mut of = Pass {
+                from: at,
+                from_step: step,
+                to: next,
+                to_step: wide,
+                ahead,
+                s: pass.s,
+                count: pass.count,
+                // SAFETY: the place was that of the next one.
+                twiddles: unsafe { self.twiddles.as_ptr().add(pass.twiddles) },
+                reverse: false,
+                turns: std::ptr::null(),
+            };
+            let mut kind = if number == 0 { first } else { MIDDLE };
+            if number + 1 == self.steps.len() {
+                match to {
+                    Target::Columns(columns, stride, lanes) if lanes == kernels.lanes => {
+                        (kind, of.to, of.to_step, of.reverse) = (LAST, columns, stride, reverse);
+                    }
+                    Target::Turned(turns) => {
+                        // In place, unless what it reads is the caller's.
+                        let own = number > 0 || !matches!(from, Source::Panel(_));
+                        (kind, of.turns, of.reverse) = (TURN, turns, reverse);
+                        of.to = if own { at.cast_mut() } else { next };
+                    }
+                    // Passes without twiddles are MIDDLE ones; what comes after it reverses.
+                    _ => {}
+                }
+            }
+            // SAFETY: the caller's promise. A panel of the two is free: the one that is not read.
+            unsafe { (kernels.passes[pass.radix][kind])(&of) };
+            (at, step) = (of.to, wide);
+            (next, free) = (free, next);
+        }
+        match to {
+            // SAFETY: the caller's promise; the result is in the panel.
+            Target::Columns(memory, stride, lanes) if lanes != kernels.lanes => unsafe {
+                (kernels.columns_out)(&moved(memory, stride, lanes, at.cast_mut()));
+            },
+            // SAFETY: as above.
+            Target::Rows(memory, stride, lanes) => unsafe {
+                (kernels.rows_out)(&moved(memory, stride, lanes, at.cast_mut()));
+            },
+            _ => {}
+        }
+        at
+    }
+}

@@ -1,0 +1,144 @@
+//! A long transform in two halves, each of many short ones.
+//!
+//! The row of `n = first * second` numbers is a matrix of `first` rows. Its columns are transformed, turned by twiddles, and
+//! written as the columns of the transposed matrix; these are transformed, and are the result.
+
+use crate::panel::{Panel, Source, Target, twiddle};
+use crate::pass::{Kernel, Kernels, Transpose, Turns};
+
+/// Elements up to which every twiddle between the halves is stored. Longer transforms multiply two.
+const ALL_TWIDDLES: usize = 1 << 16;
+
+pub(crate) struct Split<T: 'static> {
+    pub first: Panel<T>,
+    pub second: Panel<T>,
+    /// For each element of a column of `first` a register of the turns of neighbouring columns: of all columns, or of the first.
+    twiddles: Vec<T>,
+    /// For each block of columns and each element a further turn, of long transforms.
+    factors: Vec<T>,
+}
+
+impl<T: Kernel> Split<T> {
+    /// None if there are not two factors that the passes know.
+    pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
+        let lanes = kernels.lanes;
+        // Of the first half, two passes and a transposition; the second begins in a panel.
+        let cost = |first: usize| {
+            let second = n / first;
+            let (one, two) = (Panel::<T>::cost(first, 2)? + 4 * first, Panel::<T>::cost(second, 1)?);
+            Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
+        };
+        let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
+        let (_, first) = factors.flat_map(|k| [k, n / k]).filter_map(cost).min()?;
+        let (first, second) = (Panel::new(first, 2)?, Panel::new(n / first, 1)?);
+        let blocks = second.n.div_ceil(lanes);
+        let all = n <= ALL_TWIDDLES;
+        let mut twiddles = Vec::with_capacity(if all { blocks } else { 1 } * first.n * 2 * lanes);
+        for block in 0..if all { blocks } else { 1 } {
+            for k in 0..first.n {
+                let turns: Vec<_> = (0..lanes).map(|lane| twiddle(k * (block * lanes + lane), n)).collect();
+                twiddles.extend(turns.iter().map(|w| T::of(w.0)));
+                twiddles.extend(turns.iter().map(|w| T::of(w.1)));
+            }
+        }
+        let mut factors = Vec::new();
+        if !all {
+            for block in 0..blocks {
+                for k in 0..first.n {
+                    let (re, im) = twiddle(k * (block * lanes) % n, n);
+                    factors.extend([T::of(re), T::of(im)]);
+                }
+            }
+        }
+        Some(Split { first, second, twiddles, factors })
+    }
+
+    /// Numbers between the halves.
+    pub fn middle(&self, kernels: &Kernels<T>) -> usize {
+        self.first.n.next_multiple_of(kernels.lanes) * self.second.n * 2
+    }
+
+    /// Numbers that a thread needs for itself.
+    pub fn room(&self, kernels: &Kernels<T>) -> usize {
+        (2 * self.first.room(kernels) + self.turns_room(kernels)).max(2 * self.second.room(kernels))
+    }
+
+    /// From a block of columns to what is asked for meanwhile: the next block, or the first of the next row.
+    fn ahead(&self, kernels: &Kernels<T>, start: usize, columns: usize) -> usize {
+        2 * if start + kernels.lanes < columns { kernels.lanes } else { self.first.n * self.second.n - start }
+    }
+
+    fn turns_room(&self, kernels: &Kernels<T>) -> usize {
+        if self.factors.is_empty() { 0 } else { self.first.room(kernels) }
+    }
+
+    /// Blocks of columns in each half.
+    pub fn blocks(&self, kernels: &Kernels<T>) -> [usize; 2] {
+        [self.second.n.div_ceil(kernels.lanes), self.first.n.div_ceil(kernels.lanes)]
+    }
+
+    /// A block of the first half, from a row.
+    ///
+    /// # Safety
+    /// The CPU has the kernels' instructions. The row has all numbers, `middle` and `room` so many as they say.
+    pub unsafe fn columns(
+        &self,
+        kernels: &Kernels<T>,
+        block: usize,
+        row: *const T,
+        middle: *mut T,
+        reverse: bool,
+        room: *mut T,
+    ) {
+        let (first, second, wide) = (self.first.n, self.second.n, 2 * kernels.lanes);
+        let start = block * kernels.lanes;
+        let lanes = kernels.lanes.min(second - start);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut turns = self.twiddles.as_ptr();
+            if self.factors.is_empty() {
+                turns = turns.add(block * first * wide);
+            } else {
+                let (to, factors) =
+                    (room.add(2 * self.first.room(kernels)), self.factors.as_ptr().add(block * first * 2));
+                (kernels.turns)(&Turns { turns, factors, n: first, to });
+                turns = to;
+            }
+            let from = Source::Columns(row.add(2 * start), 2 * second, lanes);
+            let panel =
+                self.first.run(kernels, from, Target::Turned(turns), reverse, self.ahead(kernels, start, second), room);
+            let (to, to_step) = (middle.add(start * wide), second * wide);
+            (kernels.transpose)(&Transpose { panel, n: first, lanes, reverse, to, to_step });
+        }
+    }
+
+    /// A block of the second half, to a row.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn finish(
+        &self,
+        kernels: &Kernels<T>,
+        block: usize,
+        middle: *const T,
+        row: *mut T,
+        reverse: bool,
+        room: *mut T,
+    ) {
+        let (first, second, wide) = (self.first.n, self.second.n, 2 * kernels.lanes);
+        let start = block * kernels.lanes;
+        let lanes = kernels.lanes.min(first - start);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = Source::Panel(middle.add(block * second * wide));
+            self.second.run(
+                kernels,
+                from,
+                Target::Columns(row.add(2 * start), 2 * first, lanes),
+                reverse,
+                self.ahead(kernels, start, first),
+                room,
+            );
+        }
+    }
+}
