@@ -18,7 +18,7 @@ use rustfft::{FftDirection, FftPlanner};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use plan::{Columns, Rows};
+pub use plan::{Columns, Halves, Rows};
 pub use realfft::{ComplexToReal, RealToComplex, num_complex::Complex};
 pub use rustfft::{Fft, FftNum};
 

@@ -34,6 +34,19 @@ enum Way<T: 'static> {
     Split(Split<T>),
 }
 
+/// What it takes to do a row in two halves.
+#[derive(Clone, Copy)]
+pub struct Halves {
+    /// Blocks of the first half.
+    pub first: usize,
+    /// Blocks of the second half.
+    pub second: usize,
+    /// The memory between them.
+    pub middle: usize,
+    /// The memory that a thread needs.
+    pub room: usize,
+}
+
 impl<T: Kernel> Rows<T> {
     /// None if `n` is 1 or has a prime factor beyond 5, or the CPU has no kernels.
     pub fn new(n: usize) -> Option<Rows<T>> {
@@ -102,19 +115,19 @@ impl<T: Kernel> Rows<T> {
         }
     }
 
-    /// The halves of a row, if it has any: blocks of the first, blocks of the second, and the memory between them. Blocks of
-    /// a half can be done at the same time.
-    pub fn halves(&self) -> Option<(usize, usize, usize)> {
+    /// The halves of a row, if it has any. Blocks of a half can be done at the same time.
+    pub fn halves(&self) -> Option<Halves> {
         let Way::Split(split) = &self.way else { return None };
         let [first, second] = split.blocks(self.kernels);
-        Some((first, second, with_alignment::<T>(split.middle(self.kernels))))
+        let (middle, room) = (split.middle(self.kernels), split.room(self.kernels));
+        Some(Halves { first, second, middle: with_alignment::<T>(middle), room: with_alignment::<T>(room) })
     }
 
     /// Blocks of the first half of a row.
     ///
     /// # Safety
-    /// `from` has a row, `middle` what [`halves`](Self::halves) says, and `room` [`room`](Self::room) parts; the blocks are
-    /// blocks of this half, and done by nobody else.
+    /// `from` has a row, `middle` and `room` what [`halves`](Self::halves) says; the blocks are blocks of this half, and done by
+    /// nobody else.
     pub unsafe fn first(&self, blocks: Range<usize>, from: *const T, middle: *mut T, inverse: bool, room: *mut T) {
         if let Way::Split(split) = &self.way {
             for block in blocks {

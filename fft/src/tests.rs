@@ -155,15 +155,15 @@ fn long_rows_are_right<T: Number>() {
                 check(&format!("{n} numbers, {} lanes", kernels.lanes), y, &reference(&exact(x), inverse));
             }
             // In pieces, the last first: the same bits.
-            let (first, second, between) = plan.halves().expect("a long row has halves");
-            let (mut middle, mut z) = (room(between), room(2 * n));
-            for block in (0..first).rev() {
-                let mut room = room(plan.room());
+            let halves = plan.halves().expect("a long row has halves");
+            let (mut middle, mut z) = (room(halves.middle), room(2 * n));
+            for block in (0..halves.first).rev() {
+                let mut room = room(halves.room);
                 // SAFETY: there is a row, and room; the blocks are blocks of this half.
                 unsafe { plan.first(block..block + 1, x.as_ptr(), middle.as_mut_ptr(), inverse, room.as_mut_ptr()) };
             }
-            for block in (0..second).rev() {
-                let mut room = room(plan.room());
+            for block in (0..halves.second).rev() {
+                let mut room = room(halves.room);
                 // SAFETY: as above.
                 unsafe {
                     plan.second(block..block + 1, middle.as_mut_ptr(), z.as_mut_ptr(), inverse, room.as_mut_ptr());

@@ -5,7 +5,7 @@ use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::storage::Storage;
 use crate::{DType, Device, Element, Error, Result};
-use cotangent_fft::{Complex, Fft, Part};
+use cotangent_fft::{Complex, Fft, Halves, Part};
 use std::sync::Arc;
 
 /// Rows of numbers to read, and rows to write.
@@ -154,7 +154,7 @@ impl<T: Part + Element> Matrices<T> {
 
     /// Pieces of so many items for a thread, each of which transforms `numbers` numbers.
     fn grain(&self, numbers: usize) -> usize {
-        (GRAIN / 8 / (2 * numbers)).max(1)
+        (GRAIN / (2 * numbers)).max(1)
     }
 
     fn rows(&self) -> Result<()> {
@@ -163,9 +163,9 @@ impl<T: Part + Element> Matrices<T> {
         if let RowPlan::Own(own) = &plan
             && n >= LONG
             && count < 2 * num_threads()
-            && let Some((first, second, middle)) = own.halves()
+            && let Some(halves) = own.halves()
         {
-            return (0..count).try_for_each(|row| self.long_row(own, 2 * n * row, (first, second, middle)));
+            return (0..count).try_for_each(|row| self.long_row(own, 2 * n * row, halves));
         }
         let group = plan.group();
         try_parallel(count.div_ceil(group), self.grain(group * n), |range| {
@@ -181,24 +181,19 @@ impl<T: Part + Element> Matrices<T> {
     }
 
     /// One row, whose halves are dealt out in blocks.
-    fn long_row(
-        &self,
-        plan: &cotangent_fft::Rows<T>,
-        start: usize,
-        (first, second, middle): (usize, usize, usize),
-    ) -> Result<()> {
+    fn long_row(&self, plan: &cotangent_fft::Rows<T>, start: usize, halves: Halves) -> Result<()> {
         let op = self.op;
-        let mut middle = Room::new::<T>(op, middle)?;
+        let mut middle = Room::new::<T>(op, halves.middle)?;
         let middle = Ptr::new(middle.ptr::<T>(op)?);
-        let grain = |blocks: usize| self.grain(self.n / blocks.max(1)).max(blocks / 32);
-        try_parallel(first, grain(first), |blocks| {
-            let mut room = Room::new::<T>(op, plan.room())?;
+        let grain = |blocks: usize| self.grain(self.n / blocks.max(1));
+        try_parallel(halves.first, grain(halves.first), |blocks| {
+            let mut room = Room::new::<T>(op, halves.room)?;
             // SAFETY: the row is there; each block is one thread's, and writes columns of its own.
             unsafe { plan.first(blocks, self.from.get().add(start), middle.get(), !self.forward, room.ptr(op)?) };
             Ok(())
         })?;
-        try_parallel(second, grain(second), |blocks| {
-            let mut room = Room::new::<T>(op, plan.room())?;
+        try_parallel(halves.second, grain(halves.second), |blocks| {
+            let mut room = Room::new::<T>(op, halves.room)?;
             // SAFETY: as above; the first half is done.
             unsafe { plan.second(blocks, middle.get(), self.to.get().add(start), !self.forward, room.ptr(op)?) };
             Ok(())
@@ -244,11 +239,11 @@ impl<T: Part + Element> Matrices<T> {
                 unsafe {
                     let (from, to) = (self.from.get().add(start), self.to.get().add(start));
                     each_number(n, inner, count, |row, at| {
-                        read.add(row).cast::<[T; 2]>().write(from.add(at).cast::<[T; 2]>().read())
+                        read.add(row).cast::<[T; 2]>().write(from.add(at).cast::<[T; 2]>().read());
                     });
                     plan.run(read, written, n, count, self.forward, written.add(rows));
                     each_number(n, inner, count, |row, at| {
-                        to.add(at).cast::<[T; 2]>().write(written.add(row).cast::<[T; 2]>().read())
+                        to.add(at).cast::<[T; 2]>().write(written.add(row).cast::<[T; 2]>().read());
                     });
                 }
             }
