@@ -7,6 +7,7 @@
 //! The kernels work on registers through pointers, since their lanes are neighbours in memory that belong to different
 //! transforms; that is what `unsafe` is for here.
 
+mod butterfly;
 mod lanes;
 mod panel;
 mod pass;

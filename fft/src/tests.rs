@@ -1,8 +1,9 @@
 //! Every kernel that this CPU has, against sums in `f64` and against `rustfft`.
 
 use super::*;
+use crate::butterfly::Constant;
 use crate::panel::twiddle;
-use crate::pass::{Constant, Kernels};
+use crate::pass::Kernels;
 
 trait Number: Part + Constant + Into<f64> {}
 impl Number for f32 {}
