@@ -71,7 +71,6 @@ _INSTEAD = {
     "set_default_dtype": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
     "set_default_device": "name the device where a tensor is made, or move it with to(device)",
     "get_default_device": "tensors are made on the CPU unless a device is named",
-    "set_printoptions": "tensors are printed with as many digits as tell their elements apart; numpy() has NumPy's options",
     "compile": "elementwise chains are fused as they are called; call the function itself",
     "jit": "there is no compiler of Python's code; call the function itself",
     "backends": "there is nothing to choose: results do not depend on the number of threads",
@@ -83,16 +82,17 @@ _INSTEAD = {
     "sparse": "tensors are dense",
 }
 
+# Names whose modules are imported when they are asked for.
+_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "set_printoptions": "_text"}
+
 
 def __getattr__(name: str):
     # Imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
+    import importlib
+
     if name in ("array_api", "nn", "optim", "amp"):
-        import importlib
-
         return importlib.import_module("cotangent." + name)
-    if name in ("autocast", "GradScaler"):
-        from . import amp
-
-        return getattr(amp, name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module("cotangent." + _ELSEWHERE[name]), name)
     instead = _INSTEAD.get(name)
     raise AttributeError(f"module 'cotangent' has no attribute {name!r}" + (f": {instead}" if instead else ""))

@@ -343,6 +343,18 @@ def _astype(self, dtype, *, copy=True):
     return self.to(dtype, copy=copy)
 
 
+def _repr(self):
+    from . import _text
+
+    return _text.text(self)
+
+
+def _format(self, spec):
+    from . import _text
+
+    return _text.formatted(self, spec)
+
+
 _UFUNCS = {"power": "pow", "invert": "bitwise_invert", "conjugate": "conj", "left_shift": "bitwise_left_shift",
            "right_shift": "bitwise_right_shift", "fmod": "fmod"}
 
@@ -372,6 +384,8 @@ def _install():
     }.items():
         setattr(Tensor, name, property(function))
     methods = {
+        "__repr__": _repr,
+        "__format__": _format,
         "__array_namespace__": _array_namespace,
         "__array__": _array,
         "__array_ufunc__": _array_ufunc,

@@ -1,4 +1,4 @@
-"""Programs of people who come from PyTorch give what PyTorch gives: its answers are in habits.json."""
+"""Programs of people who come from PyTorch give what PyTorch gives: its answers are in habits/answers.json."""
 
 import json
 

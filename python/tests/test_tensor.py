@@ -173,10 +173,17 @@ def test_iteration_gives_views_and_hashing_is_by_identity():
 
 
 def test_printing():
-    assert repr(ct.tensor([1.0, 2.5])) == "tensor([1.,  2.5])"
-    assert repr(ct.tensor([1, 2], dtype=ct.uint8)) == "tensor([1, 2], dtype=uint8)"
-    assert "requires_grad=True" in repr(ct.ones(1, requires_grad=True) if False else ct.ones(1).requires_grad_())
-    assert "grad_fn=<exp>" in repr(ct.ones(1).requires_grad_().exp())
+    assert repr(ct.tensor([1.0, 2.5])) == "tensor([1.0000, 2.5000])"
+    assert repr(ct.tensor([1, 2], dtype=ct.uint8)) == "tensor([1, 2], dtype=cotangent.uint8)"
+    assert "requires_grad=True" in repr(ct.ones(1, requires_grad=True))
+    assert "grad_fn=<ExpBackward0>" in repr(ct.ones(1).requires_grad_().exp())
+    # Lines are as long as they may be with our own names, which are longer than PyTorch's.
+    assert repr(ct.arange(8.0, dtype=ct.float64).requires_grad_() * 2) == (
+        "tensor([ 0.,  2.,  4.,  6.,  8., 10., 12., 14.], dtype=cotangent.float64,\n       grad_fn=<MulBackward0>)")
+    with pytest.raises(TypeError, match="__format__"):
+        f"{ct.ones(2):.2f}"
+    with pytest.raises(ValueError, match="no profile 'wide': there are default, short, full"):
+        ct.set_printoptions(profile="wide")
     assert repr(ct.float32) == "cotangent.float32" and repr(ct.device("cpu")) == "device(type='cpu')"
 
 
