@@ -27,17 +27,14 @@ from ._cotangent import (
     float32,
     float64,
     get_num_threads,
-    get_rng_state,
     int8,
     int16,
     int32,
     int64,
     is_grad_enabled,
-    manual_seed,
     memory_stats,
     promote_types,
     set_num_threads,
-    set_rng_state,
     uint8,
     uint16,
     uint32,
@@ -52,11 +49,22 @@ from . import _methods  # noqa: E402
 # The same by functions and methods: PyTorch's by `dim`, the standard's by `axis`, which it has by name alone.
 max, min, median, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.norm
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
+from ._dtypes import *  # noqa: E402, F403
+from ._creation import *  # noqa: E402, F403
 from ._standard import *  # noqa: E402, F403
-from . import autograd, cuda, data, func, io, linalg, special, train  # noqa: E402
-from ._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402
+from . import autograd, cuda, data, func, io, linalg, random, special, train  # noqa: E402
+from ._modes import enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled  # noqa: E402
 from .func import vmap  # noqa: E402
 from .io import load, save  # noqa: E402
+from .random import (  # noqa: E402
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 
 # The operation `fft` has the name of the module, which would hide it: it is `fft.fft`.
 fft = __import__("importlib").import_module(".fft", __name__)
@@ -69,30 +77,42 @@ __array_api_version__ = "2025.12"
 # What there is in place of some of PyTorch's names, for the message.
 _INSTEAD = {
     "set_default_dtype": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
+    "set_default_tensor_type": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
     "set_default_device": "name the device where a tensor is made, or move it with to(device)",
-    "get_default_device": "tensors are made on the CPU unless a device is named",
-    "compile": "elementwise chains are fused as they are called; call the function itself",
     "jit": "there is no compiler of Python's code; call the function itself",
-    "backends": "there is nothing to choose: results do not depend on the number of threads",
-    "use_deterministic_algorithms": "results do not depend on the number of threads",
-    "is_inference_mode_enabled": "inference_mode is no_grad: is_grad_enabled() tells",
-    "utils": "utils.data is cotangent.data, utils.checkpoint.checkpoint is cotangent.autograd.checkpoint",
-    "random": "manual_seed, get_rng_state and set_rng_state are functions of cotangent; a Generator draws apart",
     "distributed": "there is one process",
+    "multiprocessing": "work is shared by threads: the interpreter is released while tensors are computed",
     "sparse": "tensors are dense",
+    "sparse_coo_tensor": "tensors are dense: index_add and scatter_add do what sparse matrices are used for",
+    "sparse_csr_tensor": "tensors are dense: index_add and scatter_add do what sparse matrices are used for",
+    "hub": "load files that you have with cotangent.load; nothing is fetched",
+    "onnx": "nothing is exported; cotangent.io.save_safetensors is read by others",
+    "quantization": "GGUF's quantised tensors are read as float32 by cotangent.io.load_gguf",
+    "profiler": "time what you call",
+    "range": "arange leaves the end out",
+    "solve": "linalg.solve has the matrix first",
+    "symeig": "linalg.eigh",
+    "version": "cotangent.__version__ is the version",
 }
 
+# Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
+_MODULES = ("accelerator", "amp", "array_api", "backends", "nn", "optim", "testing", "utils")
 # Names whose modules are imported when they are asked for.
-_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "set_printoptions": "_text"}
+_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
+    ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
+     "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
+     "set_warn_always", "is_warn_always_enabled", "get_default_device"), "_hints")
 
 
 def __getattr__(name: str):
-    # Imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
     import importlib
 
-    if name in ("array_api", "nn", "optim", "amp"):
+    if name in _MODULES:
         return importlib.import_module("cotangent." + name)
     if name in _ELSEWHERE:
         return getattr(importlib.import_module("cotangent." + _ELSEWHERE[name]), name)
+    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):
+        # PyTorch's functions that change their first argument.
+        return getattr(Tensor, name)
     instead = _INSTEAD.get(name)
     raise AttributeError(f"module 'cotangent' has no attribute {name!r}" + (f": {instead}" if instead else ""))

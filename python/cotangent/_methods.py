@@ -2,48 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from . import _cotangent as _c
 from ._cotangent import Tensor
+from ._size import Size, _Count  # noqa: F401
 
 _ops = _c._functions
-
-
-class Size(tuple):
-    """The sizes of a tensor's dimensions."""
-
-    __slots__ = ()
-
-    def numel(self):
-        """The number of elements."""
-        return math.prod(self)
-
-    def __repr__(self):
-        return f"cotangent.Size({list(self)})"
-
-
-class _Count(int):
-    """The number of elements, as the standard has it; called, PyTorch's sizes: ``x.size``, ``x.size()``, ``x.size(0)``."""
-
-    def __new__(cls, shape):
-        count = 1
-        for size in shape:
-            count *= size
-        self = super().__new__(cls, count)
-        self._shape = shape
-        return self
-
-    def __call__(self, dim=None):
-        if dim is None:
-            return Size(self._shape)
-        try:
-            return self._shape[dim]
-        except IndexError:
-            raise IndexError(f"size: dimension {dim} is out of range for rank {len(self._shape)}") from None
-
-    def __reduce__(self):
-        return int, (int(self),)
 
 
 def _size(self):
@@ -76,6 +39,82 @@ def _real(self):
 def _imag(self):
     """The imaginary parts, as a view."""
     return _ops["imag"](self)
+
+
+def _is_cpu(self):
+    """Whether the elements are in the CPU's memory."""
+    return self.device.type == "cpu"
+
+
+def _never(self):
+    """False: there is nothing of this kind here."""
+    return False
+
+
+def _get_device(self):
+    """The number of the GPU that the elements are on; -1 of the CPU."""
+    index = self.device.index
+    return -1 if index is None else index
+
+
+def _is_nonzero(self):
+    """Whether the element of a tensor that has one is not 0."""
+    return bool(self)
+
+
+def _is_signed(self):
+    """Whether the dtype has negative numbers."""
+    return self.dtype.is_signed
+
+
+def _pin_memory(self, device=None):
+    """The tensor itself: memory need not be locked for copies to a GPU."""
+    return self
+
+
+def _new_of(self, *data):
+    """A tensor of the dtype and on the device of this one: of elements, or zeros of these sizes."""
+    return Tensor(*data, dtype=self.dtype, device=self.device)
+
+
+# Methods of PyTorch's that cannot be here, and what there is instead.
+_INSTEAD = {
+    "to_sparse": "tensors are dense: index_add, scatter_add and gather do what sparse matrices are used for",
+    "storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, data_ptr() is their address",
+    "untyped_storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, nbytes is their number",
+    "set_": "a tensor is a value and shows no memory: x.data = y gives it other elements",
+    "resize_": "a change in place keeps the shape: make a new tensor, or x.data = x.reshape(..)",
+    "resize_as_": "a change in place keeps the shape: make a new tensor, or x.data = x.reshape(..)",
+    "record_stream": "memory is given back when the work that uses it is done",
+}
+
+
+def _never_method():
+    def never(self):
+        """False: tensors are of one kind here."""
+        return False
+
+    return never
+
+
+def _is_shared(self):
+    """True: threads share memory."""
+    return True
+
+
+def _post_hook(self, hook):
+    """Calls ``hook(self)`` after each backward pass that has added to the gradient of this leaf."""
+    from . import _hooks
+
+    return _hooks.register_post_accumulate_grad_hook(self, hook)
+
+
+def _refusing(name, text):
+    def refuse(self, *args, **kwargs):
+        raise NotImplementedError(f"{name}: {text}")
+
+    refuse.__doc__ = f"Not here: {text}."
+    return refuse
 
 
 def _is_cuda(self):
@@ -291,9 +330,34 @@ def _cuda(self, device=None):
     return self.to("cuda" if device is None else device if isinstance(device, (str, _c.device)) else f"cuda:{device}")
 
 
-def _type(self, dtype=None):
-    """The name of the dtype; with one, the tensor as it."""
-    return f"cotangent.{self.dtype.name}" if dtype is None else self.to(dtype)
+def _type(self, dtype=None, non_blocking=False):
+    """PyTorch's name of the type; with a dtype, a type or its name, the tensor as it."""
+    from . import _dtypes
+
+    return _dtypes._type_name(self) if dtype is None else self.to(_dtypes._dtype_of(dtype))
+
+
+_shaped = Tensor.view
+
+
+def _view(self, *shape, dtype=None, **named):
+    """The same elements in another shape, as a view; of a dtype, the same bytes as its elements, a copy."""
+    if dtype is None and shape and isinstance(shape[0], _c.dtype):
+        (dtype,) = shape
+    return _shaped(self, *shape, **named) if dtype is None else _reinterpreted(self, dtype)
+
+
+def _reinterpreted(self, dtype):
+    old, new = self.dtype.itemsize, dtype.itemsize
+    shape = list(self.shape)
+    if old != new:
+        if not shape:
+            raise RuntimeError(f"view: a 0-d tensor of {self.dtype} has no elements of {dtype}")
+        if shape[-1] * old % new:
+            raise RuntimeError(f"view: {shape[-1]} elements of {old} bytes are no elements of {new} bytes")
+        shape[-1] = shape[-1] * old // new
+    data = self.detach().cpu().__reduce__()[1][0]
+    return _c._rebuild(data, tuple(shape), dtype.name, str(self.device), False)
 
 
 def _type_as(self, other):
@@ -381,6 +445,11 @@ def _install():
         "imag": _imag,
         "is_cuda": _is_cuda,
         "is_sparse": _is_sparse,
+        "is_cpu": _is_cpu,
+        "is_mps": _never,
+        "is_meta": _never,
+        "is_quantized": _never,
+        "is_nested": _never,
     }.items():
         setattr(Tensor, name, property(function))
     methods = {
@@ -418,7 +487,18 @@ def _install():
         "equal": _equal,
         "fill_diagonal_": _fill_diagonal,
         "astype": _astype,
+        "view": _view,
+        "get_device": _get_device,
+        "is_signed": _is_signed,
+        "is_nonzero": _is_nonzero,
+        "is_conj": _never_method(),
+        "is_inference": _never_method(),
+        "is_shared": _is_shared,
+        "pin_memory": _pin_memory,
+        "new": _new_of,
+        "register_post_accumulate_grad_hook": _post_hook,
     }
+    methods |= {name: _refusing(name, text) for name, text in _INSTEAD.items()}
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
         methods[name + "_"] = _becoming(name)
     for name in ("zeros", "ones", "full", "empty"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 
 from ._cotangent import _set_grad_enabled
 
@@ -51,11 +52,31 @@ class enable_grad(_Mode):
         return mode if function is None else _Mode(True)(function)
 
 
+_inference = threading.local()
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside of ``inference_mode``."""
+    return getattr(_inference, "depth", 0) > 0
+
+
 class inference_mode(_Mode):
     """The same as ``no_grad``: a tensor that was made without a graph costs nothing more."""
 
-    def __init__(self, mode: bool = True):
+    def __init__(self, mode=True):
         super().__init__(not mode)
+
+    def __new__(cls, mode=True):
+        made = super().__new__(cls)
+        return _Mode(False)(mode) if callable(mode) else made
+
+    def __enter__(self):
+        super().__enter__()
+        _inference.depth = getattr(_inference, "depth", 0) + (not self._enabled)
+
+    def __exit__(self, *exception):
+        _inference.depth = getattr(_inference, "depth", 0) - (not self._enabled)
+        super().__exit__(*exception)
 
 
 class set_grad_enabled(_Mode):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
-import os
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
+from ._creation import _either
+from ._dtypes import _COMPLEX, _FLOATS, _HALVES, _UNSIGNED
 
 _ops = _c._functions
 
@@ -20,243 +20,6 @@ inf = math.inf
 nan = math.nan
 pi = math.pi
 newaxis = None
-
-_FLOATS = (_c.float32, _c.float64)
-_HALVES = (_c.float16, _c.bfloat16)
-_COMPLEX = (_c.complex64, _c.complex128)
-_SIGNED = (_c.int8, _c.int16, _c.int32, _c.int64)
-_UNSIGNED = (_c.uint8, _c.uint16, _c.uint32, _c.uint64)
-
-
-def _either(function, name, value, other, default=None):
-    """The value of a parameter with two names."""
-    if other is default or other is None:
-        return value
-    if value is not default and value is not None:
-        raise TypeError(f"{function}() got {name} twice")
-    return other
-
-
-# Creation
-
-
-def tensor(data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with values of its own: of a number, nested sequences, or another array."""
-    return _c._tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
-
-
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
-    """A tensor of a number, nested sequences or another array.
-
-    A tensor is given back as it is, if nothing is to be changed. The memory of other arrays is copied, unless ``copy`` is
-    False: then it is shared, and must not be changed as long as the tensor or one computed from it is used.
-    """
-    if isinstance(obj, Tensor):
-        same = (dtype is None or obj.dtype == dtype) and (device is None or obj.device == _device(device))
-        if same and not copy:
-            return obj
-        if copy is False:
-            raise ValueError("asarray: another dtype or device is a copy")
-        return obj.to(dtype=dtype, device=device, copy=True)
-    if copy is False:
-        if not hasattr(obj, "__dlpack__"):
-            raise ValueError(f"asarray: a tensor of a value of type {type(obj).__name__} is a copy")
-        shared, _ = _c._from_dlpack(obj)
-        if (dtype is not None and shared.dtype != dtype) or (device is not None and shared.device != _device(device)):
-            raise ValueError("asarray: another dtype or device is a copy")
-        return shared
-    return _c._tensor(obj, dtype=dtype, device=device)
-
-
-as_tensor = asarray
-
-
-def _device(value):
-    return value if isinstance(value, _c.device) else _c.device(value)
-
-
-def from_dlpack(x, /, *, device=None, copy=None):
-    """A tensor over the memory of another library's array, which is shared and never written by us.
-
-    The other library must not change it as long as the tensor or one computed from it is used, or ask for a copy.
-    """
-    shared, _ = _c._from_dlpack(x)
-    if device is not None and shared.device != _device(device):
-        if copy is False:
-            raise ValueError(f"from_dlpack: the array is on {shared.device}, not on {device}")
-        return shared.to(device)
-    return shared.clone() if copy else shared
-
-
-def from_numpy(ndarray):
-    """A tensor over the memory of NumPy's array, which must not be changed as long as the tensor is used."""
-    return from_dlpack(ndarray)
-
-
-def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, requires_grad=False):
-    """Numbers from ``start`` up to but without ``stop``, in steps."""
-    stop = _either("arange", "stop", stop, end)
-    if stop is None:
-        start, stop = 0, start
-    start, stop, step = (x.item() if isinstance(x, Tensor) else x for x in (start, stop, step))
-    if step == 0:
-        raise ValueError("arange: no range in steps of 0")
-    if (stop - start) / step <= 0:
-        whole = all_ints = builtins.all(isinstance(x, builtins.int) for x in (start, stop, step))
-        dtype = dtype or (_c.int64 if whole and all_ints else _c.float32)
-        made = _ops["zeros"]((0,), dtype=dtype, device=device)
-    else:
-        made = _ops["arange"](start, stop, step, dtype=dtype, device=device)
-    return made.requires_grad_() if requires_grad else made
-
-
-def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
-    """So many numbers at even distances from ``start`` to ``stop``, without ``stop`` if there is no endpoint."""
-    if requires_grad:
-        stop, num = _either("linspace", "stop", stop, end), _either("linspace", "num", num, steps)
-        return linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint).requires_grad_()
-    stop = _either("linspace", "stop", stop, end)
-    num = operator.index(_either("linspace", "num", num, steps))
-    if num < 0:
-        raise ValueError(f"linspace: {num} numbers")
-    complex_ends = isinstance(start, complex) or isinstance(stop, complex)
-    dtype = dtype or (_c.complex64 if complex_ends else _c.float32)
-    if complex_ends or dtype in _COMPLEX:
-        real_dtype = _c.float64 if dtype is _c.complex128 else _c.float32
-        start, stop = complex(start), complex(stop)
-        parts = [linspace(a, b, num, dtype=real_dtype, device=device, endpoint=endpoint)
-                 for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
-        return _ops["complex"](*parts).to(dtype)
-    if endpoint:
-        made = _ops["linspace"](start, stop, num, dtype=_c.float64, device=device)
-    else:
-        made = _ops["linspace"](start, stop, num + 1, dtype=_c.float64, device=device)[:-1].clone()
-    return made.to(dtype)
-
-
-def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=None, requires_grad=False):
-    """A matrix with ones on the diagonal ``k``, and zeros elsewhere."""
-    n_rows = operator.index(_either("eye", "n_rows", n_rows, n))
-    if requires_grad:
-        return eye(n_rows, n_cols, k=k, m=m, dtype=dtype, device=device).requires_grad_()
-    n_cols = _either("eye", "n_cols", n_cols, m)
-    n_cols = n_rows if n_cols is None else n_cols
-    if k == 0:
-        return _ops["eye"](n_rows, n_cols, dtype=dtype, device=device)
-    rows, columns = (_ops["arange"](0, max_ - 0, device=device) if max_ else _ops["zeros"]((0,), dtype=_c.int64, device=device)
-                     for max_ in (n_rows, n_cols))
-    return (columns[None, :] - rows[:, None] == k).to(dtype or _c.float32)
-
-
-def meshgrid(*arrays, indexing="ij"):
-    """Coordinates of a grid, one tensor for each of the vectors. The namespace of the standard has ``indexing="xy"``."""
-    if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
-        arrays = tuple(arrays[0])
-    if not arrays:
-        return []
-    vectors = [x.reshape((1,)) if x.ndim == 0 else x for x in arrays]
-    return [x.clone() for x in _ops["meshgrid"](vectors, indexing=indexing)]
-
-
-# Dtypes
-
-
-def astype(x, dtype, /, *, copy=True, device=None):
-    """The tensor as another dtype: a copy, unless it need not be one."""
-    return x.to(dtype=dtype, device=device, copy=copy)
-
-
-def result_type(*arrays_and_dtypes):
-    """The dtype of results of operands such as these: tensors, dtypes and numbers."""
-    if not arrays_and_dtypes:
-        raise ValueError("result_type: there are no operands")
-    dtypes, numbers = [], []
-    for x in arrays_and_dtypes:
-        if isinstance(x, (builtins.bool, builtins.int, builtins.float, complex)):
-            numbers.append(x)
-        else:
-            dtypes.append(x.dtype if isinstance(x, Tensor) else x)
-    if not dtypes:
-        return _c._tensor(list(numbers)).dtype
-    found = dtypes[0]
-    for dtype in dtypes[1:]:
-        found = _c.promote_types(found, dtype)
-    for number in numbers:
-        found = (_ops["zeros"]((1,), dtype=found) + number).dtype
-    return found
-
-
-def can_cast(from_, to, /):
-    """Whether a dtype, or that of a tensor, can become another one by the rules of promotion."""
-    from_ = from_.dtype if isinstance(from_, Tensor) else from_
-    if _kind(from_) != _kind(to) and not (_kind(from_) == "float" and _kind(to) == "complex"):
-        return False
-    try:
-        return _c.promote_types(from_, to) == to
-    except TypeError:
-        return False
-
-
-def _kind(dtype):
-    if dtype in _COMPLEX:
-        return "complex"
-    return "float" if dtype.is_floating_point else "bool" if dtype is _c.bool else "int"
-
-
-def isdtype(dtype, kind):
-    """Whether a dtype is another one, of a kind, or of one of several kinds."""
-    if isinstance(kind, tuple):
-        return builtins.any(isdtype(dtype, one) for one in kind)
-    if isinstance(kind, _c.dtype):
-        return dtype == kind
-    kinds = {
-        "bool": (_c.bool,),
-        "signed integer": _SIGNED,
-        "unsigned integer": _UNSIGNED,
-        "integral": _SIGNED + _UNSIGNED,
-        "real floating": _FLOATS + _HALVES,
-        "complex floating": _COMPLEX,
-        "numeric": _SIGNED + _UNSIGNED + _FLOATS + _HALVES + _COMPLEX,
-    }
-    if kind not in kinds:
-        raise ValueError(f"isdtype: there is no kind {kind!r}: there are {', '.join(kinds)}")
-    return dtype in kinds[kind]
-
-
-class finfo:
-    """The limits of a dtype of floating point."""
-
-    def __init__(self, type):
-        dtype = type.dtype if isinstance(type, Tensor) else type
-        dtype = {_c.complex64: _c.float32, _c.complex128: _c.float64}.get(dtype, dtype)
-        figures = {
-            _c.float16: (16, 2.0**-10, 65504.0, 2.0**-14),
-            _c.bfloat16: (16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126),
-            _c.float32: (32, 2.0**-23, (2 - 2.0**-23) * 2.0**127, 2.0**-126),
-            _c.float64: (64, 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022),
-        }
-        if dtype not in figures:
-            raise TypeError(f"finfo: {dtype!r} is no dtype of floating point")
-        self.bits, self.eps, self.max, self.smallest_normal = figures[dtype]
-        self.min, self.tiny, self.dtype = -self.max, self.smallest_normal, dtype
-
-    def __repr__(self):
-        return f"finfo(min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype.name})"
-
-
-class iinfo:
-    """The limits of a dtype of integers."""
-
-    def __init__(self, type):
-        dtype = type.dtype if isinstance(type, Tensor) else type
-        if dtype not in _SIGNED + _UNSIGNED:
-            raise TypeError(f"iinfo: {dtype!r} is no dtype of integers")
-        self.bits, self.dtype = 8 * dtype.itemsize, dtype
-        sign = builtins.int(dtype in _SIGNED)
-        self.min, self.max = -sign * 2 ** (self.bits - 1), 2 ** (self.bits - sign) - 1
-
-    def __repr__(self):
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype.name})"
 
 
 # Shapes
@@ -577,133 +340,19 @@ def vecdot(x1, x2, /, *, axis=-1, dim=None):
     return _ops["linalg_vecdot"](x1, x2, axis)
 
 
-# Inspection
-
-
-class _Info:
-    """What this namespace has: see the standard's ``__array_namespace_info__``."""
-
-    def capabilities(self):
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
-
-    def default_device(self):
-        return _c.device("cpu")
-
-    def default_dtypes(self, *, device=None):
-        return {
-            "real floating": _c.float32,
-            "complex floating": _c.complex64,
-            "integral": _c.int64,
-            "indexing": _c.int64,
-        }
-
-    def dtypes(self, *, device=None, kind=None):
-        all_ = (_c.bool,) + _SIGNED + _UNSIGNED + _FLOATS + _COMPLEX
-        return {dtype.name: dtype for dtype in all_ if kind is None or isdtype(dtype, kind)}
-
-    def devices(self):
-        return [_c.device("cpu")] + [_c.device("cuda", at) for at in range(_c._device_count())]
-
-
-def __array_namespace_info__():
-    """What this namespace has."""
-    return _Info()
-
-
-def randint(low, high=None, size=None, *, shape=None, dtype=None, device=None, generator=None, requires_grad=False):
-    """Whole numbers from ``low`` up to but without ``high``, at random; with one number, from 0 up to it."""
-    size = _either("randint", "size", size, shape)
-    if not isinstance(high, (builtins.int, type(None))) or high is None:
-        low, high, size = 0, low, high if size is None else size
-    if size is None:
-        raise TypeError("randint() misses the argument size")
-    return _ops["randint"](low, high, size, dtype=dtype, device=device, generator=generator, requires_grad=requires_grad)
-
-
-class Generator:
-    """Random numbers of their own: the argument ``generator`` of functions that draw some.
-
-        >>> import cotangent as ct
-        >>> g = ct.Generator().manual_seed(0)
-        >>> ct.rand(2, generator=g).shape
-        (2,)
-    """
-
-    def __init__(self, device="cpu"):
-        self.device = _device(device)
-        self._state = (0, 0)
-
-    def manual_seed(self, seed):
-        """Starts again from a seed. Gives the generator back."""
-        self._state = (operator.index(seed) % 2**64, 0)
-        return self
-
-    def seed(self):
-        """Starts again from a seed at random, and gives it."""
-        self.manual_seed(builtins.int.from_bytes(os.urandom(8), "little"))
-        return self._state[0]
-
-    def initial_seed(self):
-        """The seed it has started from."""
-        return self._state[0]
-
-    def get_state(self):
-        """The state, for ``set_state``."""
-        return self._state
-
-    def set_state(self, state):
-        """Goes on from a state that ``get_state`` gave."""
-        seed, offset = state
-        self._state = (operator.index(seed), operator.index(offset))
-
-
-def seed():
-    """Starts the random numbers again from a seed at random, and gives it."""
-    chosen = builtins.int.from_bytes(os.urandom(8), "little")
-    _c.manual_seed(chosen)
-    return chosen
-
-
-def initial_seed():
-    """The seed that the random numbers of this thread have started from."""
-    return _c.get_rng_state()[0]
-
-
-def get_default_dtype():
-    """The dtype of floats of Python's: float32."""
-    return _c.float32
-
-
-def is_floating_point(input):  # noqa: A002
-    """Whether the elements are real numbers of floating point."""
-    return input.is_floating_point()
-
-
-def is_complex(input):  # noqa: A002
-    """Whether the elements are complex numbers."""
-    return input.is_complex()
-
-
 def detach(input):  # noqa: A002
     """The same values outside of the graph, as a view."""
     return input.detach()
 
 
-def _legacy(name, dtype):
-    def make(*data):
-        return Tensor(*data, dtype=dtype)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A tensor of {dtype.name}: of elements, or zeros of these sizes."
-    return make
+def is_nonzero(input):  # noqa: A002
+    """Whether the element of a tensor that has one is not 0."""
+    return builtins.bool(input)
 
 
-FloatTensor, DoubleTensor, HalfTensor = (
-    _legacy(name, dtype)
-    for name, dtype in (("FloatTensor", _c.float32), ("DoubleTensor", _c.float64), ("HalfTensor", _c.float16)))
-LongTensor, IntTensor, ByteTensor, BoolTensor = (
-    _legacy(name, dtype)
-    for name, dtype in (("LongTensor", _c.int64), ("IntTensor", _c.int32), ("ByteTensor", _c.uint8), ("BoolTensor", _c.bool)))
+def is_same_size(input, other):  # noqa: A002
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
 
 
 def is_tensor(obj):
@@ -721,10 +370,6 @@ def equal_all(input, other):  # noqa: A002
     return input.equal(other)
 
 
-__all__ = [
-    name
-    for name, value in list(globals().items())
-    if (callable(value) or isinstance(value, builtins.float) or name in ("newaxis", "__array_namespace_info__"))
-    and (not name.startswith("_") or name == "__array_namespace_info__")
-    and name not in ("Tensor", "annotations")
+__all__ = ["e", "inf", "nan", "newaxis", "pi"] + [
+    name for name, value in list(globals().items()) if not name.startswith("_") and getattr(value, "__module__", None) == __name__
 ]

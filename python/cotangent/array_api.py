@@ -3,12 +3,12 @@ defaults where PyTorch has others.
 """
 
 import cotangent as _ct
-from cotangent import _standard
 from cotangent import _cotangent as _c
+from cotangent import _creation, _dtypes
 
 globals().update({name: value for name, value in vars(_ct).items() if not name.startswith("__")})
 __array_api_version__ = _ct.__array_api_version__
-__array_namespace_info__ = _standard.__array_namespace_info__
+__array_namespace_info__ = _dtypes.__array_namespace_info__
 _ops = _c._functions
 
 
@@ -24,7 +24,7 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
 
 def meshgrid(*arrays, indexing="xy"):
     """Coordinates of a grid, one tensor for each of the vectors."""
-    return _standard.meshgrid(*arrays, indexing=indexing)
+    return _creation.meshgrid(*arrays, indexing=indexing)
 
 
 def squeeze(x, /, axis):

@@ -16,8 +16,11 @@ from __future__ import annotations
 import atexit
 import bisect
 import collections.abc
+import dataclasses
+import itertools
 import json
 import math
+import threading
 import weakref
 
 from . import _cotangent as _c
@@ -106,6 +109,26 @@ class ChainDataset(IterableDataset):
     def __iter__(self):
         for dataset in self.datasets:
             yield from dataset
+
+
+class StackDataset(Dataset):
+    """Several datasets side by side: a sample is a tuple, or by names a dictionary, with one of each."""
+
+    def __init__(self, *args, **kwargs):
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset: the datasets are given by position or by name")
+        self.datasets = kwargs or args
+        sizes = {len(dataset) for dataset in (kwargs.values() if kwargs else args)}
+        if len(sizes) != 1:
+            raise ValueError(f"StackDataset: the datasets have {sorted(sizes)} samples")
+
+    def __getitem__(self, index):
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __len__(self):
+        return len(next(iter(self.datasets.values())) if isinstance(self.datasets, dict) else self.datasets[0])
 
 
 def random_split(dataset, lengths, generator=None):
@@ -303,6 +326,44 @@ def _end():
         batches.close()
 
 
+_worker = threading.local()
+
+
+@dataclasses.dataclass
+class WorkerInfo:
+    """Which of the workers a thread is."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: object
+
+
+def get_worker_info():
+    """Which worker of a loader this thread is, or None."""
+    return getattr(_worker, "info", None)
+
+
+class _Begun(Dataset):
+    """A dataset whose samples are made by threads that have a number, and that have called a function before the first one."""
+
+    def __init__(self, dataset, num_workers, worker_init_fn):
+        self.dataset, self._workers, self._init = dataset, num_workers, worker_init_fn
+        self._numbers, self._seed = itertools.count(), _c.get_rng_state()[0]
+
+    def __getitem__(self, index):
+        info = getattr(_worker, "info", None)
+        if info is None or info.dataset is not self.dataset:
+            number = next(self._numbers) % self._workers
+            _worker.info = WorkerInfo(number, self._workers, self._seed + number, self.dataset)
+            if self._init is not None:
+                self._init(number)
+        return self.dataset[index]
+
+    def __len__(self):
+        return len(self.dataset)
+
+
 def _own(dataset):
     """The samples of a dataset as the crate has them, or None."""
     if isinstance(dataset, TensorDataset) and type(dataset).__getitem__ is TensorDataset.__getitem__:
@@ -324,11 +385,9 @@ class DataLoader:
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
-                 pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None, *, generator=None, seed=None,
-                 prefetch_factor=None, persistent_workers=False):
-        if worker_init_fn is not None:
-            raise NotImplementedError("DataLoader: workers are threads of one process, and have nothing to set up: leave "
-                                      "worker_init_fn out")
+                 pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None, multiprocessing_context=None,
+                 generator=None, *, seed=None, prefetch_factor=None, persistent_workers=False, pin_memory_device="",
+                 in_order=True):
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
             raise ValueError("DataLoader: a batch_sampler says all of batch_size, shuffle, sampler and drop_last")
         if sampler is not None and shuffle:
@@ -336,15 +395,22 @@ class DataLoader:
         if batch_size is None and drop_last:
             raise ValueError("DataLoader: without batches there is no last one to drop")
         self.dataset, self.batch_size, self.num_workers, self.drop_last = dataset, batch_size, num_workers, drop_last
-        self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
+        self.batch_sampler, self.generator, self.pin_memory, self.timeout = batch_sampler, generator, pin_memory, timeout
+        self.worker_init_fn, self.prefetch_factor, self.persistent_workers = worker_init_fn, prefetch_factor, persistent_workers
         self.collate_fn = collate_fn or (default_collate if batch_size is not None else default_convert)
         iterable = isinstance(dataset, IterableDataset)
+        self.sampler = sampler
+        if sampler is None and not iterable:
+            # What PyTorch's loader shows; the order is the crate's.
+            self.sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
         source = None if collate_fn is not None or iterable or batch_size is None else _own(dataset)
         collate = self.collate_fn
         if batch_size is None:
             collate = _only(collate)
         if seed is None and generator is not None:
             seed = generator.initial_seed()
+        if source is None and not iterable and num_workers > 0:
+            dataset = _Begun(dataset, num_workers, worker_init_fn)
         self._loader = _c._Loader(dataset if source is None else source, iterable, collate, 1 if batch_size is None else batch_size,
                                   bool(shuffle), sampler, batch_sampler, num_workers, drop_last, prefetch_factor, seed)
         self._is_own = source is not None

@@ -6,7 +6,7 @@ import collections
 import math
 
 from . import _cotangent as _c
-from ._standard import _COMPLEX, matrix_transpose, tensordot, vecdot  # noqa: F401
+from ._standard import matrix_transpose, tensordot, vecdot  # noqa: F401
 
 _ops = _c._functions
 globals().update({name[7:]: value for name, value in _ops.items() if name.startswith("linalg_")})

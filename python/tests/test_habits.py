@@ -100,7 +100,92 @@ def test_sizes_and_elements_make_tensors():
 
 
 def test_what_is_absent_says_what_there_is_instead():
-    for name, text in [("set_default_dtype", "dtype=float64"), ("utils", "cotangent.data"), ("compile", "call the function")]:
+    for name, text in [("set_default_dtype", "dtype=float64"), ("jit", "call the function"), ("sparse_coo_tensor", "index_add")]:
         with pytest.raises(AttributeError, match=text):
             getattr(ct, name)
-    assert not hasattr(ct, "no_such_name")
+    assert not hasattr(ct, "no_such_name") and not hasattr(ct, "no_such_name_")
+    for name, text in [("to_sparse", "dense"), ("untyped_storage", "DLPack"), ("resize_", "keeps the shape")]:
+        with pytest.raises(NotImplementedError, match=f"{name}: .*{text}"):
+            getattr(ct.ones(2), name)()
+    with pytest.raises(AttributeError, match="name the GPUs|nvidia-smi"):
+        ct.cuda.get_device_name
+    with pytest.raises(AttributeError, match="func.jvp"):
+        ct.autograd.forward_ad
+    with pytest.raises(NotImplementedError, match="gradients are dense"):
+        ct.nn.Embedding(3, 2, sparse=True)
+
+
+def test_bytes_as_elements_of_another_dtype():
+    x = ct.tensor([1.0, 2.0])
+    assert x.view(ct.int32).tolist() == np.array([1, 2], "float32").view("int32").tolist()
+    assert ct.ones(2, 4).view(ct.float64).shape == (2, 2) and x.view(dtype=ct.uint8).shape == (8,)
+    with pytest.raises(RuntimeError, match="3 elements of 4 bytes are no elements of 8 bytes"):
+        ct.ones(3).view(ct.float64)
+    with pytest.raises(RuntimeError, match="0-d"):
+        ct.tensor(1.0).view(ct.float64)
+
+
+def test_workers_begin_with_a_function_and_know_their_number():
+    class Numbers(ct.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            info = ct.data.get_worker_info()
+            return info.id, info.num_workers
+
+    begun = []
+    found = list(ct.data.DataLoader(Numbers(), batch_size=1, num_workers=2, worker_init_fn=begun.append))
+    assert begun and set(begun) <= {0, 1} and {int(worker) for worker, _ in found} <= {0, 1}
+    assert {int(count) for _, count in found} == {2} and ct.data.get_worker_info() is None
+
+
+def test_a_hook_of_the_backward_pass_may_not_change_what_is_computed():
+    net = ct.nn.Sequential(ct.nn.Linear(3, 4), ct.nn.Tanh(), ct.nn.Linear(4, 1))
+    x = ct.randn(5, 3)
+    net(x).sum().backward()
+    wanted = [p.grad.tolist() for p in net.parameters()]
+    net.zero_grad()
+    seen = []
+    handles = [m.register_full_backward_hook(lambda m, gi, go: seen.append((len(gi), go[0].shape))) for m in net]
+    net(x).sum().backward()
+    assert [p.grad.tolist() for p in net.parameters()] == wanted and len(seen) == 3
+    for handle in handles:
+        handle.remove()
+    with ct.no_grad():
+        net.register_full_backward_hook(lambda m, gi, go: None)
+        assert not net(x).requires_grad
+
+
+def test_hooks_after_a_gradient_has_been_added():
+    w, u = ct.ones(2, requires_grad=True), ct.ones(2, requires_grad=True)
+    seen = []
+    w.register_post_accumulate_grad_hook(lambda p: seen.append(p is w))
+    u.sum().backward()
+    assert seen == []
+    (w * u).sum().backward()
+    assert seen == [True]
+    with pytest.raises(RuntimeError, match="no leaf"):
+        (w * 2).register_post_accumulate_grad_hook(print)
+
+
+def test_comparisons_name_what_differs():
+    with pytest.raises(AssertionError, match=r"Mismatched elements: 1 / 2 \(50.0%\)"):
+        ct.testing.assert_close(ct.tensor([1.0, 2.0]), ct.tensor([1.0, 3.0]))
+    with pytest.raises(AssertionError, match="attribute 'dtype'"):
+        ct.testing.assert_close(ct.ones(2), ct.ones(2, dtype=ct.float64))
+    with pytest.raises(AssertionError, match="attribute 'shape'"):
+        ct.testing.assert_close(ct.ones(2), ct.ones(3))
+    with pytest.raises(AssertionError, match="Expected 2 but got 1"):
+        ct.testing.assert_close({"a": [1]}, {"a": [2]})
+    ct.testing.assert_close(ct.tensor([float("nan")]), ct.tensor([float("nan")]), equal_nan=True)
+
+
+def test_packed_sequences_refuse_what_they_cannot_be():
+    rnn = ct.nn.utils.rnn
+    with pytest.raises(RuntimeError, match="not sorted"):
+        rnn.pack_padded_sequence(ct.ones(3, 2, 1), [1, 3])
+    with pytest.raises(ValueError, match="every sequence should have an element"):
+        rnn.pack_padded_sequence(ct.ones(3, 2, 1), [3, 0])
+    with pytest.raises(ValueError, match="1 lengths for 2 sequences"):
+        rnn.pack_padded_sequence(ct.ones(3, 2, 1), [3])

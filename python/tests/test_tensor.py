@@ -249,7 +249,8 @@ def test_errors_are_those_of_the_kind_with_the_operations_name():
 
 
 def test_threads_compute_side_by_side():
-    x = ct.manual_seed(0) or ct.randn(300, 300)
+    ct.manual_seed(0)
+    x = ct.randn(300, 300)
     wanted = (x @ x).sum().item()
     results, errors = [], []
 

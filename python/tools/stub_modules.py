@@ -70,8 +70,9 @@ def klass(name, cls, bases):
     lines = [f"class {name}({', '.join(bases)}):" if bases else f"class {name}:"]
     if cls is nn.Module:
         lines.append("    training: builtins.bool")
-    if issubclass(cls, ct.Tensor):
+    if issubclass(cls, (ct.Tensor, tuple)):
         lines.append("    " + signature("__new__", cls.__new__, name))
+        lines += [f"    @property\n    def {field}(self) -> Any: ..." for field in getattr(cls, "_fields", ())]
     if cls is optim.Optimizer:
         lines += ["    param_groups: list[dict[builtins.str, Any]]", "    defaults: dict[builtins.str, Any]"]
     for own, value in vars(cls).items():
@@ -108,7 +109,7 @@ def module(name, stubs):
         elif inspect.ismodule(value) and value.__name__.startswith("cotangent."):
             if name in ("nn", "optim") and value.__name__ == f"cotangent.{name}.{own}":
                 others.append(f"from . import {own} as {own}")
-        elif inspect.isfunction(value):
+        elif inspect.isfunction(value) and (value.__module__ or "").startswith("cotangent"):
             functions.append(own)
         elif own in stubs.OPS and inspect.isbuiltin(value):
             functions.append(own)
@@ -140,8 +141,8 @@ def module(name, stubs):
     return text
 
 
-PUBLIC = ("nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "optim.swa_utils", "amp")
-INNER = ("nn.module", "nn.containers", "nn.layers", "nn.losses", "nn.parameter", "nn.recurrent", "nn.transformer", "optim.optimizer")
+PUBLIC = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.swa_utils", "amp")
+INNER = ("nn.module", "nn.hooks", "nn._shown", "nn.containers", "nn.layers", "nn.losses", "nn.parameter", "nn.recurrent", "nn.transformer", "optim.optimizer")
 
 
 def path(name):

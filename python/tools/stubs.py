@@ -8,6 +8,7 @@ What is written by hand, the functions of `_standard` and the other modules, is 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import cotangent as ct
 import stub_modules
 from cotangent import _cotangent as core
-from cotangent import _standard, array_api
+from cotangent import _dtypes, _standard, array_api
 
 PACKAGE = Path(ct.__file__).parent
 OPS = {name: op for op in core._ops() for name in [op["name"], *op["aliases"]] if not name.startswith("__")}
@@ -120,7 +121,8 @@ RETURNS = {
     "__format__": "builtins.str", "__init__": "None", "__exit__": "None", "backward": "None", "numel": "builtins.int", "dim": "builtins.int",
     "is_contiguous": "builtins.bool", "is_floating_point": "builtins.bool", "is_complex": "builtins.bool",
     "data_ptr": "builtins.int", "can_cast": "builtins.bool", "isdtype": "builtins.bool", "equal": "builtins.bool",
-    "manual_seed": "None", "set_num_threads": "None", "get_num_threads": "builtins.int", "is_tensor": "builtins.bool",
+    "set_num_threads": "None", "is_nonzero": "builtins.bool", "is_same_size": "builtins.bool", "is_signed": "builtins.bool",
+    "frombuffer": "Tensor", "view": "Tensor", "pin_memory": "Tensor", "new": "Tensor", "get_device": "builtins.int", "get_num_threads": "builtins.int", "is_tensor": "builtins.bool",
     "is_grad_enabled": "builtins.bool", "broadcast_shapes": "tuple[builtins.int, ...]", "nonzero": "tuple[Tensor, ...]",
     "unstack": "tuple[Tensor, ...]", "split": "tuple[Tensor, ...]", "meshgrid": "list[Tensor]",
     "broadcast_arrays": "list[Tensor]", "result_type": "dtype", "promote_types": "dtype", "__eq__": "Tensor",
@@ -130,7 +132,8 @@ PROPERTIES = {
     "shape": "tuple[builtins.int, ...]", "dtype": "dtype", "device": "device", "ndim": "builtins.int", "T": "Tensor",
     "mT": "Tensor", "mH": "Tensor", "H": "Tensor", "real": "Tensor", "imag": "Tensor", "is_leaf": "builtins.bool",
     "grad_fn": "builtins.str | None", "itemsize": "builtins.int", "nbytes": "builtins.int", "is_cuda": "builtins.bool",
-    "size": "Any", "_base": "Tensor | None", "__array_priority__": "builtins.int",
+    "size": "Any", "is_cpu": "builtins.bool", "is_sparse": "builtins.bool", "is_mps": "builtins.bool", "is_meta": "builtins.bool",
+    "is_quantized": "builtins.bool", "is_nested": "builtins.bool", "_base": "Tensor | None", "__array_priority__": "builtins.int",
 }
 WRITABLE = {"requires_grad": "builtins.bool", "grad": "Tensor | None", "data": "Tensor"}
 OPERATORS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__".split()
@@ -185,8 +188,9 @@ def functions(module, names):
 
 
 def package():
-    lines = [HEADER, "from . import amp as amp, array_api as array_api, autograd as autograd, cuda as cuda, data as data, fft as fft, func as func, "
-             "io as io, linalg as linalg, nn as nn, optim as optim, special as special, train as train",
+    lines = [HEADER, "from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, "
+             "backends as backends, cuda as cuda, data as data, fft as fft, func as func, io as io, linalg as linalg, nn as nn, "
+             "optim as optim, random as random, special as special, testing as testing, train as train, utils as utils",
              "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
@@ -196,7 +200,9 @@ def package():
                  "    @property\n    def type(self) -> builtins.str: ...\n    @property\n    def index(self) -> builtins.int | None: ...\n")
     lines += tuples()
     lines += tensor_class() + [""]
-    names = sorted(name for name in vars(ct) if not name.startswith("_"))
+    # Those that are imported when they are asked for are there, too.
+    later = [name for name, module in ct._ELSEWHERE.items() if module.startswith("_")]
+    names = sorted({*(name for name in vars(ct) if not name.startswith("_")), *later})
     for name in names:
         value = getattr(ct, name)
         if isinstance(value, ct.dtype):
@@ -210,6 +216,9 @@ def package():
                   *(f"    {field}: builtins.{'int' if name == 'iinfo' or field == 'bits' else 'float'}" for field in fields), ""]
     for name in ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled"):
         lines.append(f"{name}: Any")
+    lines += ["class Size(tuple[builtins.int, ...]):", "    def numel(self) -> builtins.int: ...", ""]
+    lines += [f"{name}: Any" for name in names if isinstance(getattr(ct, name), _dtypes._Kind)]
+    lines += ["from .random import Generator as Generator", "default_generator: Generator", ""]
     lines += functions(ct, names)
     lines.append("def __array_namespace_info__() -> Any: ...")
     return "\n".join(lines) + "\n"
@@ -236,7 +245,8 @@ def klass(cls):
 
 
 def submodule(name):
-    module = getattr(ct, name)
+    module = importlib.import_module(f"cotangent.{name}")
+    up = "." * (name.count(".") + 1 + hasattr(module, "__path__"))
     lines = []
     prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}.get(name, "")
     for own in sorted(vars(module)):
@@ -247,19 +257,22 @@ def submodule(name):
         if full in OPS and inspect.isbuiltin(value):
             lines.append(definition(own, OPS[full], value, False))
         elif inspect.isclass(value):
-            lines += klass(value) if value.__module__ == module.__name__ else [f"{own}: Any"]
+            plain_class = type(value) is type and value.__module__ == module.__name__
+            lines += klass(value) if plain_class else [f"{own}: Any"]
         elif isinstance(value, (ct.dtype, float)) or value is None:
             lines.append(f"{own}: Any")
         elif inspect.ismodule(value):
-            if value.__name__.startswith("cotangent."):
-                lines.append(f"from . import {own} as {own}")
+            if value.__name__ in (f"cotangent.{own}", f"{module.__name__}.{own}"):
+                lines.append(f"from {up if value.__name__ == f'cotangent.{own}' else '.'} import {own} as {own}")
         elif callable(value):
             lines.append(plain(own, value))
     body = "\n".join(lines)
     # The results with names, of the functions that are here.
     tuples = [f"_{op['name']}" for op in core._ops() if len(op["outputs"]) > 1 and f"-> _{op['name']}:" in body]
-    head = [HEADER, "from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device"]
-    head += ["from . import " + ", ".join(f"{name} as {name}" for name in tuples)] if tuples else []
+    # A module may have names of its own for these.
+    types = [own for own in ("Tensor", "Number", "DTypeLike", "DeviceLike", "dtype", "device") if f"class {own}:" not in body]
+    head = [HEADER, f"from {up} import {', '.join(types)}"]
+    head += [f"from {up} import " + ", ".join(f"{name} as {name}" for name in tuples)] if tuples else []
     return "\n".join([*head, "", body]) + "\n"
 
 
@@ -272,7 +285,7 @@ def allowed():
         "# Written by tools/stubs.py: not to be edited.",
         r"cotangent\.(DTypeLike|DeviceLike|Number|Tensor|device|dtype)",
         r"cotangent\.Tensor\.(__class_getitem__|__ipow__)",
-        r"cotangent\.\w+\.\w+\.(__getattr__|__setattr__)",
+        r"cotangent(\.\w+)+\.(__getattr__|__setattr__)",
         r"cotangent\.autograd\.(Tape|Gradients|RemovableHandle)",
         r"cotangent\.autograd\.Function\.(forward|backward|apply)",
         r"cotangent\.(data\.Vocabulary|train\.ConfusionMatrix|train\.Examples)(\.\w+)?",
@@ -282,13 +295,24 @@ def allowed():
     ]) + "\n"
 
 
+SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
+              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp utils.checkpoint")
+ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
+# Modules that are others by PyTorch's names.
+OTHER_NAMES = {
+    "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mps as mps, openmp as openmp\n",
+    "utils": "from . import checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
+    "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
+                  "sampler as sampler\n",
+    "utils.tensorboard": "from ..train import SummaryWriter as SummaryWriter\n",
+} | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}
 HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
 
 
 def main():
-    files = {"__init__.pyi": package()} | {f"{name}.pyi": submodule(name) for name in
-                                            ("linalg", "fft", "special", "autograd", "func", "cuda", "data", "io", "train", "array_api")}
-    files |= {f"{name}.pyi": HIDDEN for name in ("_cotangent", "_methods", "_modes", "_standard")}
+    files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
+    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _dtypes _hints _hooks _methods _modes _size _standard _text".split()}
+    files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()
     stale = [name for name, text in files.items() if not (PACKAGE / name).exists() or (PACKAGE / name).read_text() != text]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import OrderedDict
 from collections.abc import Mapping
 
 from .._cotangent import Tensor
+from .._dtypes import _type_name
 from .module import Module
 from .parameter import Parameter
 
@@ -102,6 +104,15 @@ class ModuleList(_List):
         super().__init__()
         self.extend(modules or [])
 
+    def __repr__(self):
+        """Modules that look the same are shown once, with how many there are."""
+        lines, at = [], 0
+        for text, run in itertools.groupby(map(repr, self)):
+            text, count = text.replace("\n", "\n  "), len(list(run))
+            lines.append(f"({at}-{at + count - 1}): {count} x {text}" if count > 1 else f"({at}): {text}")
+            at += count
+        return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
+
 
 class _Dict(Module):
     def __init__(self, items=None):
@@ -146,6 +157,20 @@ class _Dict(Module):
         """Takes one out."""
         return self._own().pop(key)
 
+    def get(self, key, default=None):
+        """What is under a name, or the default."""
+        return self._own().get(key, default)
+
+    def setdefault(self, key, default=None):
+        """What is under a name; the default is put there where there is nothing."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self):
+        """Takes the last one out, with its name."""
+        return self._own().popitem()
+
     def update(self, items):
         """Adds all of another one, of a dict, or of pairs."""
         for key, value in items.items() if hasattr(items, "items") else items:
@@ -166,6 +191,15 @@ def _parameter(value):
     return value if isinstance(value, Parameter) or not isinstance(value, Tensor) else Parameter(value)
 
 
+def _listed(module, kind):
+    """The parameters of a container, with their kinds and sizes."""
+    lines = []
+    for name, value in module._parameters.items():
+        sizes, place = "x".join(map(str, value.shape)), "" if value.device.type == "cpu" else f" ({value.device})"
+        lines.append(f"  ({name}): Parameter containing: [{kind(value)} of size {sizes}{place}]")
+    return "\n".join(lines)
+
+
 class ParameterDict(_Dict):
     """Parameters under names; tensors become parameters."""
 
@@ -179,7 +213,7 @@ class ParameterDict(_Dict):
         self.register_parameter(key, _parameter(value))
 
     def extra_repr(self):
-        return "\n".join(f"({name}): Parameter containing: {list(value.shape)}" for name, value in self.items())
+        return _listed(self, _type_name)
 
 
 class ParameterList(Module):
@@ -217,4 +251,4 @@ class ParameterList(Module):
         return self.extend(values)
 
     def extra_repr(self):
-        return "\n".join(f"({name}): Parameter containing: {list(value.shape)}" for name, value in self._parameters.items())
+        return _listed(self, lambda value: value.dtype)

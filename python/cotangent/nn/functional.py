@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 
 from .. import _cotangent as _c
 from .._modes import no_grad
@@ -10,14 +11,14 @@ from .._modes import no_grad
 _ops = _c._functions
 
 # What PyTorch has in `torch.nn.functional` and is an operation of the list with the same arguments.
-_SAME = """adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
+_SAME = """affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
 binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss embedding embedding_bag fold
+conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss embedding_bag fold
 gaussian_nll_loss gelu glu grid_sample group_norm gumbel_softmax hardshrink hinge_embedding_loss huber_loss interpolate
-kl_div l1_loss layer_norm linear local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d
+kl_div l1_loss layer_norm linear local_response_norm logsigmoid lp_pool1d lp_pool2d lp_pool3d
 margin_ranking_loss max_unpool1d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
 multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
-poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign
+poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softplus softshrink softsign
 tanh tanhshrink triplet_margin_loss"""
 globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
 
@@ -72,6 +73,28 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     return input.copy_(result) if inplace else result
 
 
+def _sizes(input, output_size):
+    """The sizes that a pool gives: None stands for the size that the input has."""
+    if not isinstance(output_size, (tuple, list)) or None not in output_size:
+        return output_size
+    own = input.shape[input.ndim - len(output_size):]
+    return tuple(have if want is None else want for want, have in zip(output_size, own))
+
+
+def _averaging(name):
+    op = _ops[name]
+
+    def function(input, output_size):
+        return op(input, _sizes(input, output_size))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+globals().update((name, _averaging(name)) for name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"))
+
+
 def _pooling(name):
     op, with_indices = _ops[name], _ops[name + "_with_indices"]
     adaptive = name.startswith("adaptive")
@@ -80,7 +103,7 @@ def _pooling(name):
         return (with_indices if return_indices else op)(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
     def to_size(input, output_size, return_indices=False):
-        return (with_indices if return_indices else op)(input, output_size)
+        return (with_indices if return_indices else op)(input, _sizes(input, output_size))
 
     function = to_size if adaptive else plain
     function.__name__ = function.__qualname__ = name
@@ -90,6 +113,36 @@ def _pooling(name):
 
 globals().update((name, _pooling(name)) for name in
                  ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"))
+
+
+def _along(name):
+    op = _ops[name]
+
+    def function(input, dim=None, _stacklevel=3, dtype=None):
+        if dim is None:
+            warnings.warn(f"{name}: without dim the dimension is guessed: name it", stacklevel=_stacklevel)
+            dim = 0 if input.ndim in (0, 1, 3) else 1
+        return op(input, dim, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.__doc__
+    return function
+
+
+globals().update((name, _along(name)) for name in ("softmax", "log_softmax", "softmin"))
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """The rows of a matrix with these numbers. With ``max_norm`` the rows are first made as short as that, in place."""
+    if sparse:
+        raise NotImplementedError("embedding: gradients are dense: leave sparse out")
+    if max_norm is not None:
+        with no_grad():
+            used = _ops["unique"](input.reshape(-1))
+            rows = weight.detach()[used]
+            norms = _ops["norm"](rows, 1, True, float(norm_type))
+            weight.detach()[used] = rows * _ops["clamp"](max_norm / (norms + 1e-7), max=1.0)
+    return _ops["embedding"](input, weight, padding_idx, scale_grad_by_freq)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -144,3 +197,37 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """As ``interpolate``."""
     return _ops["interpolate"](input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """Images made larger, with the nearest elements."""
+    return _ops["interpolate"](input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """Images made larger, between elements, with the corners where they were."""
+    return _ops["interpolate"](input, size, scale_factor, "bilinear", True)
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+    """How much nearer the positive is than the negative, up to a margin, by a distance of one's own."""
+    distance = distance_function or _ops["pairwise_distance"]
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = _ops["minimum"](far, distance(positive, negative))
+    loss = _ops["clamp"](near - far + margin, min=0.0)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"triplet_margin_with_distance_loss: {reduction!r} is none of none, mean, sum")
+    return loss if reduction == "none" else getattr(loss, reduction)()
+
+
+def _by_name(name):
+    def function(input, *args, **kwargs):
+        return globals()[name](input, *args, inplace=True, **kwargs)
+
+    function.__name__ = function.__qualname__ = name + "_"
+    function.__doc__ = f"``{name}`` in place."
+    return function
+
+
+globals().update((name + "_", _by_name(name)) for name in ("celu", "elu", "hardtanh", "leaky_relu", "relu", "rrelu", "selu", "threshold"))

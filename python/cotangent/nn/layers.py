@@ -10,6 +10,7 @@ import inspect
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
+from . import _shown
 from .module import Module
 from .parameter import Parameter
 
@@ -27,7 +28,7 @@ _OPTIONAL = {
 _IN_PLACE = ("ReLU ReLU6 ELU SELU CELU Hardtanh Hardsigmoid Hardswish LeakyReLU SiLU Mish RReLU Threshold Dropout Dropout1d "
              "Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout").split()
 # How many arguments can be given by position, where PyTorch's later ones are in another order.
-_POSITIONAL = {"Embedding": 3, "EmbeddingBag": 2}
+_POSITIONAL = {"EmbeddingBag": 2}
 
 
 def _arguments(name, params, args, kwargs, positional=None):
@@ -145,13 +146,16 @@ class Layer(Module):
         return self._run(input)
 
     def extra_repr(self):
+        known = _shown.text(self, self._name)
+        if known is not None:
+            return known
         parts = []
         for p in self._params:
             name = p["name"]
-            value = self._given()["bias"] if name == "bias" else self.__dict__[name]
+            value = self.__dict__[name]
             if p["required"]:
                 parts.append(f"{name}={value}")
-            elif value != p["default"] and not (isinstance(value, tuple) and set(value) == set(p["default"] or ())):
+            elif value != p["default"]:
                 parts.append(f"{name}={value!r}")
         return ", ".join(parts)
 
@@ -176,6 +180,13 @@ def _class(entry):
     if name in _IN_PLACE:
         params.append({"name": "inplace", "annotation": "builtins.bool", "required": False, "default": False})
         body["forward"] = _in_place
+    if name in ("Softmax", "LogSoftmax", "Softmin"):
+        params = [{**params[0], "required": False, "default": None}]
+    if name == "Embedding":
+        more = [("max_norm", "float | None", None), ("norm_type", "float", 2.0), ("sparse", "builtins.bool", False), ("_weight", "Tensor | None", None),
+                ("_freeze", "builtins.bool", False)]
+        more = [{"name": own, "annotation": kind, "required": False, "default": value} for own, kind, value in more]
+        params = params[:3] + more[:2] + params[3:] + more[2:]
     if "MaxPool" in name:
         # In PyTorch's place, before `ceil_mode`.
         at = len(params) - (0 if name.startswith("Adaptive") else 1)
@@ -195,24 +206,33 @@ def _class(entry):
 CLASSES = {name: _class(entry) for name, entry in _LIST.items()}
 
 
-def _pool(name):
-    base, function = CLASSES[name], _ops[_snake(name) + "_with_indices"]
-
-    def forward(self, input):
-        if not self.return_indices:
-            return self._run(input)
-        return function(input, **{p["name"]: self.__dict__[p["name"]] for p in _LIST[name]["params"]})
-
-    base.forward = forward
-
-
 def _snake(name):
     """``max_pool2d`` of ``MaxPool2d``."""
     return "".join(("_" if at and letter.isupper() else "") + letter.lower() for at, letter in enumerate(name))
 
 
-for _name in [name for name in CLASSES if "MaxPool" in name]:
-    _pool(_name)
+class _Called:
+    """A layer without parameters, which is a function with the layer's arguments."""
+
+    def _build(self, first=False):
+        return None
+
+    def forward(self, input):
+        from . import functional
+
+        own = {p["name"]: self.__dict__[p["name"]] for p in self._params}
+        if own.get("stride") == ():
+            own["stride"] = None
+        return getattr(functional, _snake(self._name))(input, **own)
+
+
+def _call_instead(name):
+    CLASSES[name] = type(name, (_Called, CLASSES[name]), {"__doc__": CLASSES[name].__doc__, "__module__": "cotangent.nn",
+                                                         "__init__": CLASSES[name].__init__})
+
+
+for _name in [name for name in CLASSES if "MaxPool" in name or name.startswith("Adaptive") or name in ("Softmax", "LogSoftmax", "Softmin")]:
+    _call_instead(_name)
 
 
 def _batch_norm(self, input):
@@ -229,6 +249,29 @@ def _batch_norm(self, input):
 
 for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
     CLASSES[_name].forward = _batch_norm
+
+
+def _embedding(self, input):
+    from . import functional
+
+    return functional.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+
+def _new_embedding(self, *args, **kwargs):
+    Layer.__init__(self, *args, **kwargs)
+    if self.sparse:
+        raise NotImplementedError("Embedding: gradients are dense: leave sparse out")
+    given = self.__dict__.pop("_weight")
+    if given is not None:
+        if tuple(given.shape) != (self.num_embeddings, self.embedding_dim):
+            raise ValueError(f"Embedding: a weight of shape {list(given.shape)} for {self.num_embeddings} rows of {self.embedding_dim}")
+        self.weight = Parameter(given)
+    if self.__dict__.pop("_freeze"):
+        self.weight.requires_grad_(False)
+
+
+_new_embedding.__signature__ = CLASSES["Embedding"].__init__.__signature__
+CLASSES["Embedding"].__init__, CLASSES["Embedding"].forward = _new_embedding, _embedding
 
 
 def _embedding_bag(self, input, offsets=None, per_sample_weights=None):

@@ -6,6 +6,7 @@ import inspect
 import math
 
 from .. import _cotangent as _c
+from . import _shown
 from .layers import CLASSES, _arguments, _signature
 from .module import Module
 from .parameter import Parameter
@@ -69,6 +70,9 @@ class _Function(Module):
         return _ops[self._function](*input, **own)
 
     def extra_repr(self):
+        known = _shown.text(self, type(self).__name__)
+        if known is not None:
+            return known
         shown = [p["name"] for p in self._params if p["required"]]
         return ", ".join(f"{name}={getattr(self, name)}" for name in shown)
 
@@ -102,7 +106,7 @@ class _Pad(Module):
         return _ops["pad"](input, self.padding, self._mode, getattr(self, "value", 0.0))
 
     def extra_repr(self):
-        return str(self.padding)
+        return f"padding={self.padding}, value={self.value}" if hasattr(self, "value") else str(self.padding)
 
 
 def _constant(self, padding, value):
@@ -135,7 +139,7 @@ class Bilinear(Module):
         return _ops["bilinear"](input1, input2, self.weight, self.bias)
 
     def extra_repr(self):
-        return f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}"
+        return _shown.text(self, "Bilinear")
 
 
 class Unfold(Module):
@@ -149,6 +153,9 @@ class Unfold(Module):
         from .functional import unfold
 
         return unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self):
+        return _shown.text(self, "Unfold")
 
 
 class UpsamplingNearest2d(CLASSES["Upsample"]):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import OrderedDict, namedtuple
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
 from .._modes import no_grad
+from .hooks import Hooked, RemovableHandle  # noqa: F401
 from .parameter import Buffer, Parameter
-
-_handles = itertools.count()
-
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What ``load_state_dict`` found on one side only."""
@@ -23,23 +20,7 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
         return "<All keys matched successfully>" if not any(self) else super().__repr__()
 
 
-class RemovableHandle:
-    """A hook that can be taken away again, by ``remove()`` or at the end of a ``with``."""
-
-    def __init__(self, hooks):
-        self._hooks, self._key = hooks, next(_handles)
-
-    def remove(self):
-        self._hooks.pop(self._key, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.remove()
-
-
-class Module:
+class Module(Hooked):
     """A part of a network: parameters, buffers and smaller modules, each under the name of its attribute.
 
         >>> import cotangent as ct
@@ -66,44 +47,11 @@ class Module:
         own["training"] = True
         own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
         own["_non_persistent"] = set()
-        own["_forward_hooks"], own["_forward_pre_hooks"] = OrderedDict(), OrderedDict()
+        self._no_hooks()
 
     def forward(self, *input):
         """What the module computes; a subclass says what that is."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
-
-    def __call__(self, *args, **kwargs):
-        if not self._forward_hooks and not self._forward_pre_hooks:
-            return self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
-            if with_kwargs:
-                changed = hook(self, args, kwargs)
-                if changed is not None:
-                    args, kwargs = changed
-            elif (changed := hook(self, args)) is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_hooks.values()):
-            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            result = result if changed is None else changed
-        return result
-
-    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Calls ``hook(module, args, output)`` after each call; what it returns takes the output's place."""
-        if always_call:
-            raise NotImplementedError("register_forward_hook: a hook is not called where forward has failed")
-        return self._hook(self._forward_hooks, hook, prepend, with_kwargs)
-
-    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Calls ``hook(module, args)`` before each call; what it returns takes the place of the arguments."""
-        return self._hook(self._forward_pre_hooks, hook, prepend, with_kwargs)
-
-    def _hook(self, hooks, hook, prepend, with_kwargs):
-        handle = RemovableHandle(hooks)
-        hooks[handle._key] = hook, with_kwargs
-        if prepend:
-            hooks.move_to_end(handle._key, last=False)
-        return handle
 
     # What an attribute is.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 from .. import _cotangent as _c
 from .layers import CLASSES
+from .utils.rnn import PackedSequence
 
 _ops = _c._functions
 
@@ -29,17 +32,76 @@ class _Recurrent:
         return list(self._parameters.values())
 
     def forward(self, input, hx=None):
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         if hx is None:
             hx = self._first(input)
-        name = self._name.lower() if self._name != "RNN" else f"rnn_{self.nonlinearity}"
-        result = _ops[name](input, list(hx) if self._states == 2 else hx, list(self._parameters.values()), self.bias,
+        result = _ops[self._operation()](input, list(hx) if self._states == 2 else hx, list(self._parameters.values()), self.bias,
                             self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first)
         return (result[0], (result[1], result[2])) if self._states == 2 else (result[0], result[1])
 
+    def _operation(self):
+        return self._name.lower() if self._name != "RNN" else f"rnn_{self.nonlinearity}"
+
+    def _packed(self, packed, hx):
+        """One direction of one layer after the other, each in runs of steps that have the same number of sequences."""
+        data, sizes = packed.data, packed.batch_sizes.tolist()
+        hx = self._zeros(data, (sizes[0],)) if hx is None else hx
+        states = list(hx) if self._states == 2 else [hx]
+        if packed.sorted_indices is not None:
+            states = [state.index_select(1, packed.sorted_indices) for state in states]
+        runs = [(size, len(list(run))) for size, run in itertools.groupby(sizes)]
+        directions = 2 if self.bidirectional else 1
+        weights = list(self._parameters.values())
+        each = len(weights) // (self.num_layers * directions)
+        last: list = [[] for _ in states]
+        for layer in range(self.num_layers):
+            outputs = []
+            for backwards in range(directions):
+                at = layer * directions + backwards
+                output, ends = self._one_way(data, runs, [state[at] for state in states],
+                                             weights[at * each:(at + 1) * each], bool(backwards))
+                outputs.append(output)
+                for own, end in zip(last, ends):
+                    own.append(end)
+            data = outputs[0] if directions == 1 else _ops["cat"](outputs, -1)
+            if self.dropout and layer + 1 < self.num_layers:
+                data = _ops["dropout"](data, self.dropout, self.training)
+        last = [_ops["stack"](own, 0) for own in last]
+        if packed.unsorted_indices is not None:
+            last = [state.index_select(1, packed.unsorted_indices) for state in last]
+        return packed._replace(data=data), tuple(last) if self._states == 2 else last[0]
+
+    def _one_way(self, data, runs, states, weights, backwards):
+        """The outputs of packed data, and each sequence's last states."""
+        first, given, parts = [state[:0] if backwards else state for state in states], states, []
+        now, done = first, []
+        pieces = list(zip(runs, _ops["split_with_sizes"](data, [size * steps for size, steps in runs], 0)))
+        for (size, steps), piece in reversed(pieces) if backwards else pieces:
+            have = now[0].shape[0]
+            if size > have:
+                # Sequences that begin here, seen from their end.
+                now = [_ops["cat"]([state, begin[have:size]], 0) for state, begin in zip(now, given)]
+            elif size < have:
+                done.insert(0, [state[size:] for state in now])
+                now = [state[:size] for state in now]
+            x = piece.reshape(steps, size, data.shape[-1])
+            x = x.flip(0) if backwards else x
+            begin = [state.unsqueeze(0) for state in now]
+            result = _ops[self._operation()](x, begin if self._states == 2 else begin[0], weights, self.bias, 1, 0.0, self.training,
+                                             False, False)
+            output, now = result[0], [state.squeeze(0) for state in result[1:1 + self._states]]
+            output = output.flip(0) if backwards else output
+            parts.append(output.reshape(size * steps, output.shape[-1]))
+        ends = [_ops["cat"]([own, *(one[k] for one in done)], 0) for k, own in enumerate(now)]
+        return _ops["cat"](parts[::-1] if backwards else parts, 0), ends
+
     def _first(self, input):
         """States of zeros that fit the input."""
+        return self._zeros(input, () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],))
+
+    def _zeros(self, input, batch):
         runs = self.num_layers * (2 if self.bidirectional else 1)
-        batch = () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],)
         zeros = lambda size: _ops["zeros"]((runs, *batch, size), dtype=input.dtype, device=input.device)
         if self._states == 1:
             return zeros(self.hidden_size)

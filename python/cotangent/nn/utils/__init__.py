@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import _cotangent as _c
 from ..._cotangent import Tensor
+from . import rnn  # noqa: F401
 
 _ops = _c._functions
 
@@ -37,3 +38,15 @@ def vector_to_parameters(vec, parameters):
     for p in parameters:
         p.data = vec[at:at + p.numel()].reshape(p.shape)
         at += p.numel()
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The norm of all tensors together."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not tensors:
+        return _c._tensor(0.0)
+    norms = _ops["stack"]([_ops["norm"](x, None, False, float(norm_type)) for x in tensors])
+    total = _ops["norm"](norms, None, False, float(norm_type))
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(f"get_total_norm: the norm of order {norm_type} is {total.item()}")
+    return total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from . import _cotangent as _c
-from ._cotangent import Gradients, RemovableHandle, Tape, Tensor  # noqa: F401
-from ._modes import enable_grad, no_grad, set_grad_enabled  # noqa: F401
+from .. import _cotangent as _c
+from .._cotangent import Gradients, RemovableHandle, Tape, Tensor  # noqa: F401
+from .._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
 
 _ops = _c._functions
 
@@ -160,8 +160,59 @@ def _check(func, inputs, second, eps, atol, rtol, fast_mode, raise_exception):
 class detect_anomaly:
     """Backward passes inside of it name the operation whose gradient is the first to be NaN."""
 
+    def __init__(self, check_nan=True):
+        if not check_nan:
+            raise NotImplementedError("detect_anomaly: NaN is what it looks for: leave check_nan out")
+
     def __enter__(self):
         _c._detect_anomaly(True)
 
     def __exit__(self, *exception):
         _c._detect_anomaly(False)
+
+
+class set_detect_anomaly:
+    """Lets backward passes look for NaN from now on, or not; as a context manager, until its end."""
+
+    _depth = 0
+
+    def __init__(self, mode, check_nan=True):
+        self._before = set_detect_anomaly._depth
+        self._set(1 if mode else 0)
+
+    @staticmethod
+    def _set(depth):
+        while set_detect_anomaly._depth != depth:
+            _c._detect_anomaly(depth > set_detect_anomaly._depth)
+            set_detect_anomaly._depth += 1 if depth > set_detect_anomaly._depth else -1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._set(self._before)
+
+
+class _AnyTensor(type):
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_AnyTensor):
+    """An old name of tensors: ``Variable(x)`` is ``x``, outside of the graph."""
+
+    def __new__(cls, data, requires_grad=False, volatile=False):
+        return data.detach().requires_grad_(requires_grad)
+
+
+def __getattr__(name: str):
+    if name == "functional":
+        import importlib
+
+        return importlib.import_module("cotangent.autograd.functional")
+    instead = {
+        "profiler": "the crate has a profiler, Python has none: time what you call",
+        "graph": "autograd.checkpoint computes again instead of saving; there are no hooks on what is saved",
+        "forward_ad": "cotangent.func.jvp gives derivatives along a tangent",
+    }.get(name)
+    raise AttributeError(f"module 'cotangent.autograd' has no attribute {name!r}" + (f": {instead}" if instead else ""))

@@ -1,0 +1,191 @@
+"""Functions that make tensors: of other arrays, of ranges, and whole numbers at random."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+
+from . import _cotangent as _c
+from ._cotangent import Tensor
+from ._dtypes import _COMPLEX
+
+_ops = _c._functions
+
+
+def _either(function, name, value, other, default=None):
+    """The value of a parameter with two names."""
+    if other is default or other is None:
+        return value
+    if value is not default and value is not None:
+        raise TypeError(f"{function}() got {name} twice")
+    return other
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor with values of its own: of a number, nested sequences, or another array."""
+    try:
+        return _c._tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+    except TypeError:
+        # Arrays inside of sequences are rare: they are looked for where nothing else is left.
+        if not _has_arrays(data):
+            raise
+        made = _stacked(data).to(dtype=dtype, device=device)
+        return made.requires_grad_() if requires_grad else made
+
+
+def _has_arrays(data, depth=0):
+    if isinstance(data, (list, tuple)):
+        return depth < 64 and builtins.any(_has_arrays(one, depth + 1) for one in data)
+    return not isinstance(data, Tensor) and hasattr(data, "__array__") and hasattr(data, "shape")
+
+
+def _stacked(data):
+    """Nested sequences with arrays in them."""
+    if not isinstance(data, (list, tuple)):
+        return _c._tensor(data)
+    parts = [_stacked(one) for one in data]
+    if builtins.any(part.shape != parts[0].shape for part in parts):
+        raise ValueError("tensor: the parts of a nested sequence differ in shape")
+    return _ops["stack"](parts)
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    """A tensor of a number, nested sequences or another array.
+
+    A tensor is given back as it is, if nothing is to be changed. The memory of other arrays is copied, unless ``copy`` is
+    False: then it is shared, and must not be changed as long as the tensor or one computed from it is used.
+    """
+    if isinstance(obj, Tensor):
+        same = (dtype is None or obj.dtype == dtype) and (device is None or obj.device == _device(device))
+        if same and not copy:
+            return obj
+        if copy is False:
+            raise ValueError("asarray: another dtype or device is a copy")
+        return obj.to(dtype=dtype, device=device, copy=True)
+    if copy is False:
+        if not hasattr(obj, "__dlpack__"):
+            raise ValueError(f"asarray: a tensor of a value of type {type(obj).__name__} is a copy")
+        shared, _ = _c._from_dlpack(obj)
+        if (dtype is not None and shared.dtype != dtype) or (device is not None and shared.device != _device(device)):
+            raise ValueError("asarray: another dtype or device is a copy")
+        return shared
+    return _c._tensor(obj, dtype=dtype, device=device)
+
+
+def as_tensor(data, dtype=None, device=None):
+    """A tensor of a number, nested sequences or another array; a tensor is given back as it is, if nothing is to be changed."""
+    if isinstance(data, (list, tuple)):
+        return tensor(data, dtype=dtype, device=device)
+    return asarray(data, dtype=dtype, device=device)
+
+
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+    """A tensor of one dimension of the bytes of a buffer, which are copied."""
+    data = memoryview(buffer).cast("B")[offset:]
+    size = dtype.itemsize
+    count = len(data) // size if count < 0 else count
+    if count * size > len(data) or (count == 0 and len(data) == 0):
+        raise ValueError(f"frombuffer: {count} elements of {size} bytes from byte {offset} on are more than the buffer has")
+    made = _c._rebuild(bytes(data[:count * size]), (count,), dtype.name, "cpu", False)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _device(value):
+    return value if isinstance(value, _c.device) else _c.device(value)
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """A tensor over the memory of another library's array, which is shared and never written by us.
+
+    The other library must not change it as long as the tensor or one computed from it is used, or ask for a copy.
+    """
+    shared, _ = _c._from_dlpack(x)
+    if device is not None and shared.device != _device(device):
+        if copy is False:
+            raise ValueError(f"from_dlpack: the array is on {shared.device}, not on {device}")
+        return shared.to(device)
+    return shared.clone() if copy else shared
+
+
+def from_numpy(ndarray):
+    """A tensor over the memory of NumPy's array, which must not be changed as long as the tensor is used."""
+    return from_dlpack(ndarray)
+
+
+def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, requires_grad=False):
+    """Numbers from ``start`` up to but without ``stop``, in steps."""
+    stop = _either("arange", "stop", stop, end)
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (x.item() if isinstance(x, Tensor) else x for x in (start, stop, step))
+    if step == 0:
+        raise ValueError("arange: no range in steps of 0")
+    if (stop - start) / step <= 0:
+        whole = all_ints = builtins.all(isinstance(x, builtins.int) for x in (start, stop, step))
+        dtype = dtype or (_c.int64 if whole and all_ints else _c.float32)
+        made = _ops["zeros"]((0,), dtype=dtype, device=device)
+    else:
+        made = _ops["arange"](start, stop, step, dtype=dtype, device=device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, device=None, endpoint=True, requires_grad=False):
+    """So many numbers at even distances from ``start`` to ``stop``, without ``stop`` if there is no endpoint."""
+    if requires_grad:
+        stop, num = _either("linspace", "stop", stop, end), _either("linspace", "num", num, steps)
+        return linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint).requires_grad_()
+    stop = _either("linspace", "stop", stop, end)
+    num = operator.index(_either("linspace", "num", num, steps))
+    if num < 0:
+        raise ValueError(f"linspace: {num} numbers")
+    complex_ends = isinstance(start, complex) or isinstance(stop, complex)
+    dtype = dtype or (_c.complex64 if complex_ends else _c.float32)
+    if complex_ends or dtype in _COMPLEX:
+        real_dtype = _c.float64 if dtype is _c.complex128 else _c.float32
+        start, stop = complex(start), complex(stop)
+        parts = [linspace(a, b, num, dtype=real_dtype, device=device, endpoint=endpoint)
+                 for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
+        return _ops["complex"](*parts).to(dtype)
+    if endpoint:
+        made = _ops["linspace"](start, stop, num, dtype=_c.float64, device=device)
+    else:
+        made = _ops["linspace"](start, stop, num + 1, dtype=_c.float64, device=device)[:-1].clone()
+    return made.to(dtype)
+
+
+def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=None, requires_grad=False):
+    """A matrix with ones on the diagonal ``k``, and zeros elsewhere."""
+    n_rows = operator.index(_either("eye", "n_rows", n_rows, n))
+    if requires_grad:
+        return eye(n_rows, n_cols, k=k, m=m, dtype=dtype, device=device).requires_grad_()
+    n_cols = _either("eye", "n_cols", n_cols, m)
+    n_cols = n_rows if n_cols is None else n_cols
+    if k == 0:
+        return _ops["eye"](n_rows, n_cols, dtype=dtype, device=device)
+    rows, columns = (_ops["arange"](0, max_ - 0, device=device) if max_ else _ops["zeros"]((0,), dtype=_c.int64, device=device)
+                     for max_ in (n_rows, n_cols))
+    return (columns[None, :] - rows[:, None] == k).to(dtype or _c.float32)
+
+
+def meshgrid(*arrays, indexing="ij"):
+    """Coordinates of a grid, one tensor for each of the vectors. The namespace of the standard has ``indexing="xy"``."""
+    if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
+        arrays = tuple(arrays[0])
+    if not arrays:
+        return []
+    vectors = [x.reshape((1,)) if x.ndim == 0 else x for x in arrays]
+    return [x.clone() for x in _ops["meshgrid"](vectors, indexing=indexing)]
+
+
+def randint(low, high=None, size=None, *, shape=None, dtype=None, device=None, generator=None, requires_grad=False):
+    """Whole numbers from ``low`` up to but without ``high``, at random; with one number, from 0 up to it."""
+    size = _either("randint", "size", size, shape)
+    if not isinstance(high, (builtins.int, type(None))) or high is None:
+        low, high, size = 0, low, high if size is None else size
+    if size is None:
+        raise TypeError("randint() misses the argument size")
+    return _ops["randint"](low, high, size, dtype=dtype, device=device, generator=generator, requires_grad=requires_grad)
+
+
+__all__ = [name for name, value in list(globals().items())
+           if not name.startswith("_") and getattr(value, "__module__", None) == __name__]

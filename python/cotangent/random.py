@@ -1,0 +1,115 @@
+"""Random numbers: seeds, states and generators, as PyTorch's ``torch.random``."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import os
+
+from . import _cotangent as _c
+
+
+
+class Generator:
+    """Random numbers of their own: the argument ``generator`` of functions that draw some.
+
+        >>> import cotangent as ct
+        >>> g = ct.Generator().manual_seed(0)
+        >>> ct.rand(2, generator=g).shape
+        (2,)
+    """
+
+    def __init__(self, device="cpu"):
+        self.device = device if isinstance(device, _c.device) else _c.device(device)
+        self._state = (0, 0)
+
+    def manual_seed(self, seed):
+        """Starts again from a seed. Gives the generator back."""
+        self._state = (operator.index(seed) % 2**64, 0)
+        return self
+
+    def seed(self):
+        """Starts again from a seed at random, and gives it."""
+        self.manual_seed(builtins.int.from_bytes(os.urandom(8), "little"))
+        return self._state[0]
+
+    def initial_seed(self):
+        """The seed it has started from."""
+        return self._state[0]
+
+    def get_state(self):
+        """The state, for ``set_state``."""
+        return self._state
+
+    def set_state(self, state):
+        """Goes on from a state that ``get_state`` gave."""
+        seed, offset = state
+        self._state = (operator.index(seed), operator.index(offset))
+
+    def clone_state(self):
+        """A generator of its own that goes on from the same state."""
+        made = Generator(self.device)
+        made.set_state(self.get_state())
+        return made
+
+    def __repr__(self):
+        return f"<cotangent.Generator device={self.device} seed={self.initial_seed()}>"
+
+
+class _Default(Generator):
+    """The generator of this thread, which functions draw from unless another is named."""
+
+    @property
+    def _state(self):
+        return _c.get_rng_state()
+
+    @_state.setter
+    def _state(self, state):
+        _c.set_rng_state(state)
+
+    def __init__(self):
+        self.device = _c.device("cpu")
+
+
+default_generator = _Default()
+
+
+def manual_seed(seed):
+    """Starts the random numbers of this thread again from a seed, and gives their generator."""
+    _c.manual_seed(seed)
+    return default_generator
+
+
+def seed():
+    """Starts the random numbers again from a seed at random, and gives it."""
+    return default_generator.seed()
+
+
+def initial_seed():
+    """The seed that the random numbers of this thread have started from."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state():
+    """The state of this thread's random numbers, for ``set_rng_state``."""
+    return _c.get_rng_state()
+
+
+def set_rng_state(new_state):
+    """Puts the random numbers of this thread into a state that ``get_rng_state`` gave."""
+    _c.set_rng_state(tuple(new_state))
+
+
+class fork_rng:
+    """Random numbers that are drawn inside of it are not missed afterwards: ``with fork_rng():``."""
+
+    def __init__(self, devices=None, enabled=True):
+        self._enabled, self._before = enabled, []
+
+    def __enter__(self):
+        self._before.append(_c.get_rng_state())
+
+    def __exit__(self, *exception):
+        before = self._before.pop()
+        if self._enabled:
+            _c.set_rng_state(before)
