@@ -5,7 +5,7 @@
     >>> loss = (ct.tensor([[1.0, 2.0], [3.0, 4.0]]) * w).tanh().sum()
     >>> loss.backward()
     >>> w.grad.shape
-    (2,)
+    cotangent.Size([2])
 
 Functions and methods are PyTorch's; the module is also a namespace of the Python array API standard, and where the two
 differ the functions of the module are the standard's and the methods of tensors are PyTorch's. The README has the list.
@@ -53,6 +53,7 @@ from ._dtypes import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._standard import *  # noqa: E402, F403
 from . import autograd, cuda, data, func, io, linalg, random, special, train  # noqa: E402
+from ._devices import get_default_device, set_default_device  # noqa: E402
 from ._modes import enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled  # noqa: E402
 from .func import vmap  # noqa: E402
 from .io import load, save  # noqa: E402
@@ -78,7 +79,6 @@ __array_api_version__ = "2025.12"
 _INSTEAD = {
     "set_default_dtype": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
     "set_default_tensor_type": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
-    "set_default_device": "name the device where a tensor is made, or move it with to(device)",
     "jit": "there is no compiler of Python's code; call the function itself",
     "distributed": "there is one process",
     "multiprocessing": "work is shared by threads: the interpreter is released while tensors are computed",
@@ -96,12 +96,13 @@ _INSTEAD = {
 }
 
 # Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
-_MODULES = ("accelerator", "amp", "array_api", "backends", "nn", "optim", "testing", "utils")
+_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "nn", "optim", "testing", "utils")
 # Names whose modules are imported when they are asked for.
 _ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
      "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
-     "set_warn_always", "is_warn_always_enabled", "get_default_device"), "_hints")
+     "set_warn_always", "is_warn_always_enabled", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format",
+     "memory_format", "strided", "layout"), "_hints")
 
 
 def __getattr__(name: str):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from . import _cotangent as _c
-
 _settings = {"deterministic": False, "precision": "highest", "interop": 1, "warn_always": False}
 
 
@@ -61,6 +59,24 @@ def is_warn_always_enabled():
     return _settings["warn_always"]
 
 
-def get_default_device():
-    """Where tensors are made unless a device is named: the CPU."""
-    return _c.device("cpu")
+class _Named:
+    """A word of PyTorch's that is known by its name."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return f"cotangent.{self._name}"
+
+
+class memory_format(_Named):  # noqa: N801
+    """In which order elements lie. They lie in the order of their indices: what is asked for is taken, and changes nothing."""
+
+
+class layout(_Named):  # noqa: N801
+    """How elements are stored: all of them, one after the other."""
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+strided = layout("strided")

@@ -41,6 +41,21 @@ def _imag(self):
     return _ops["imag"](self)
 
 
+_in_order = Tensor.contiguous
+
+
+def _contiguous(self, *, memory_format=None):
+    """The tensor with its elements in the order of their indices, which is that of any ``memory_format`` here."""
+    return _in_order(self)
+
+
+def _layout(self):
+    """How the elements are stored: all of them, one after the other."""
+    from . import _hints
+
+    return _hints.strided
+
+
 def _is_cpu(self):
     """Whether the elements are in the CPU's memory."""
     return self.device.type == "cpu"
@@ -446,6 +461,7 @@ def _install():
         "is_cuda": _is_cuda,
         "is_sparse": _is_sparse,
         "is_cpu": _is_cpu,
+        "layout": _layout,
         "is_mps": _never,
         "is_meta": _never,
         "is_quantized": _never,
@@ -488,6 +504,7 @@ def _install():
         "fill_diagonal_": _fill_diagonal,
         "astype": _astype,
         "view": _view,
+        "contiguous": _contiguous,
         "get_device": _get_device,
         "is_signed": _is_signed,
         "is_nonzero": _is_nonzero,

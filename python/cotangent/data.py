@@ -4,8 +4,8 @@
     >>> dataset = ct.data.TensorDataset(ct.arange(6.0).reshape(3, 2), ct.tensor([0, 1, 0]))
     >>> for x, y in ct.data.DataLoader(dataset, batch_size=2):
     ...     print(x.shape, y.tolist())
-    (2, 2) [0, 1]
-    (1, 2) [0]
+    cotangent.Size([2, 2]) [0, 1]
+    cotangent.Size([1, 2]) [0]
 
 Workers are threads. Batches of datasets that are tensors, ``TensorDataset`` and the sources, are made by the crate without the
 interpreter; datasets and functions of Python's are called under it.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import bisect
 import collections.abc
-import dataclasses
 import itertools
 import json
 import math
@@ -329,14 +328,11 @@ def _end():
 _worker = threading.local()
 
 
-@dataclasses.dataclass
 class WorkerInfo:
     """Which of the workers a thread is."""
 
-    id: int
-    num_workers: int
-    seed: int
-    dataset: object
+    def __init__(self, id, num_workers, seed, dataset):
+        self.id, self.num_workers, self.seed, self.dataset = id, num_workers, seed, dataset
 
 
 def get_worker_info():

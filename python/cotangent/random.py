@@ -16,7 +16,7 @@ class Generator:
         >>> import cotangent as ct
         >>> g = ct.Generator().manual_seed(0)
         >>> ct.rand(2, generator=g).shape
-        (2,)
+        cotangent.Size([2])
     """
 
     def __init__(self, device="cpu"):

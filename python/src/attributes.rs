@@ -7,14 +7,18 @@ use crate::views::Step;
 use cotangent::Tensor;
 use cotangent::autograd::GradMode;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyTuple, PyType};
 
 #[pymethods]
 impl PyTensor {
     /// The size of every dimension.
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.get()?.shape())
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        // A tuple of Python's own class, which counts elements and prints itself as PyTorch's.
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let class = CLASS.import(py, "cotangent._size", "Size")?;
+        class.call1((PyTuple::new(py, self.get()?.shape())?,))
     }
 
     /// The type of the elements.
@@ -232,7 +236,9 @@ impl PyTensor {
     }
 
     /// The tensor as another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
-    #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false))]
+    ///
+    /// Elements lie in the order of their indices: `memory_format` is taken, and changes nothing.
+    #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false, memory_format=None))]
     fn to(
         slf: &Bound<'_, Self>,
         args: &Bound<'_, PyTuple>,
@@ -240,8 +246,9 @@ impl PyTensor {
         device: Option<&Bound<'_, PyAny>>,
         copy: bool,
         non_blocking: bool,
+        memory_format: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyTensor>> {
-        let _ = non_blocking;
+        let _ = (non_blocking, memory_format);
         let mut to_dtype = dtype.map(dtype::extract).transpose()?;
         let mut to_device = device.map(dtype::device).transpose()?;
         for argument in args {

@@ -1,7 +1,7 @@
-//! Tensors as numbers, lists, bytes and text of Python's.
+//! Tensors as numbers, lists and bytes of Python's.
 
 use crate::error::OrRaise;
-use crate::{dtype, number};
+use crate::number;
 use cotangent::{Complex, DType, Device, Element, Scalar, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -56,40 +56,4 @@ pub fn to_bytes<'py>(py: Python<'py>, x: &Tensor) -> PyResult<Bound<'py, PyBytes
     // SAFETY: a contiguous tensor on the CPU has this many initialised bytes from its first element on, which nobody
     // changes while the handle lives.
     Ok(PyBytes::new(py, unsafe { std::slice::from_raw_parts(start, bytes) }))
-}
-
-/// As PyTorch prints it: the elements, and what is not the default.
-pub fn text(x: &Tensor) -> String {
-    let elements = with_commas(&x.to_string()).replace('\n', "\n       ");
-    let mut text = format!("tensor({elements}");
-    if !matches!(x.dtype(), DType::F32 | DType::I64 | DType::Bool | DType::C64) || x.numel() == 0 {
-        text += &format!(", dtype={}", dtype::name(x.dtype()));
-    }
-    if x.numel() == 0 && x.rank() != 1 {
-        text += &format!(", size={:?}", x.shape());
-    }
-    if x.device() != Device::Cpu {
-        text += &format!(", device='{}'", x.device());
-    }
-    match (x.grad_fn(), x.requires_grad()) {
-        (Some(name), _) => text += &format!(", grad_fn=<{name}>"),
-        (None, true) => text += ", requires_grad=True",
-        (None, false) => {}
-    }
-    text + ")"
-}
-
-/// Elements and rows with commas between them, as PyTorch and lists of Python's have them.
-fn with_commas(text: &str) -> String {
-    let all: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len() * 2);
-    for (at, &c) in all.iter().enumerate() {
-        let ends = at > 0 && !matches!(all[at - 1], ' ' | '[' | '\n');
-        let next = all[at..].iter().find(|&&c| !matches!(c, ' ' | '\n'));
-        if matches!(c, ' ' | '\n') && ends && next.is_some_and(|&next| next != ']') {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }

@@ -51,7 +51,7 @@ pub fn tensor(value: &Bound<'_, PyAny>, options: Options) -> PyResult<Tensor> {
     }
     let mut nested = Nested { shape: Vec::new(), numbers: Vec::new() };
     nested.push(value, 0)?;
-    nested.tensor(options)
+    nested.tensor(Options { device: options.device.or(dtype::default_device()), ..options })
 }
 
 /// Numbers of nested sequences, in row-major order.
@@ -160,7 +160,8 @@ fn tensor_(
     device: Option<&Bound<'_, PyAny>>,
     requires_grad: bool,
 ) -> PyResult<Py<PyTensor>> {
-    let made = tensor(data, options(dtype, device)?)?;
+    let given = options(dtype, device)?;
+    let made = tensor(data, Options { device: given.device.or(dtype::default_device()), ..given })?;
     PyTensor::object(py, made.requires_grad_(requires_grad).or_raise()?)
 }
 

@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyString, PyType};
+use std::cell::Cell;
 
 /// The name of a dtype in PyTorch, NumPy and the array API standard.
 pub const fn name(dtype: DType) -> &'static str {
@@ -186,6 +187,41 @@ pub fn device(value: &Bound<'_, PyAny>) -> PyResult<Device> {
     device.ok_or_else(|| PyValueError::new_err(format!("device: {text:?} is neither \"cpu\" nor \"cuda:N\"")))
 }
 
+thread_local! {
+    static DEFAULT_DEVICE: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// Where tensors of this thread are made unless a device is named, if that was chosen.
+pub fn default_device() -> Option<Device> {
+    DEFAULT_DEVICE.get()
+}
+
+/// The same for Python.
+#[pyfunction]
+fn _default_device() -> Option<PyDevice> {
+    default_device().map(PyDevice)
+}
+
+/// Chooses where tensors of this thread are made unless a device is named, and gives what it was before.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+fn _set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyDevice>> {
+    let device = device.map(self::device).transpose()?;
+    Ok(DEFAULT_DEVICE.replace(device).map(PyDevice))
+}
+
+/// Gives memory that is kept for later tensors back to a device.
+#[pyfunction]
+fn _empty_cache(device: &Bound<'_, PyAny>) -> PyResult<()> {
+    cotangent::memory::empty_cache(self::device(device)?).or_raise()
+}
+
+/// Lets the largest number of bytes of a device be counted again.
+#[pyfunction]
+fn _reset_peak(device: &Bound<'_, PyAny>) -> PyResult<()> {
+    cotangent::memory::reset_peak(self::device(device)?).or_raise()
+}
+
 #[pyfunction]
 fn _dtype(py: Python<'_>, name: &str) -> PyResult<Py<PyDType>> {
     match by_name(name) {
@@ -222,6 +258,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add_function(wrap_pyfunction!(_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(promote_types, module)?)?;
+    module.add_function(wrap_pyfunction!(_default_device, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_default_device, module)?)?;
+    module.add_function(wrap_pyfunction!(_empty_cache, module)?)?;
+    module.add_function(wrap_pyfunction!(_reset_peak, module)?)?;
     module.add_function(wrap_pyfunction!(_device_count, module)?)?;
     module.add_function(wrap_pyfunction!(_synchronize, module)?)
 }

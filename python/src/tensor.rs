@@ -381,20 +381,6 @@ impl PyTensor {
         convert::to_list(py, &self.get()?)
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let x = self.get()?;
-        Ok(py.detach(|| convert::text(&x)))
-    }
-
-    fn __format__(&self, py: Python<'_>, spec: &str) -> PyResult<String> {
-        let x = self.get()?;
-        if x.rank() == 0 && !spec.is_empty() {
-            let number = number::object(py, convert::item(&x)?)?;
-            return number.bind(py).call_method1("__format__", (spec,))?.extract();
-        }
-        if spec.is_empty() { self.__repr__(py) } else { Err(PyTypeError::new_err("only a 0-d tensor has a format")) }
-    }
-
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
         let x = slf.get().get()?;

@@ -189,3 +189,46 @@ def test_packed_sequences_refuse_what_they_cannot_be():
         rnn.pack_padded_sequence(ct.ones(3, 2, 1), [3, 0])
     with pytest.raises(ValueError, match="1 lengths for 2 sequences"):
         rnn.pack_padded_sequence(ct.ones(3, 2, 1), [3])
+
+
+def test_a_device_for_what_is_made_without_one():
+    if ct.cuda.is_available():
+        with ct.device("cuda"):
+            assert ct.zeros(2).is_cuda and ct.tensor([1.0]).is_cuda and ct.nn.Linear(2, 1).weight.is_cuda
+            assert ct.zeros(2, device="cpu").is_cpu and ct.zeros_like(ct.zeros(2, device="cpu")).is_cpu
+    else:
+        # That it was asked for is what can be seen without a GPU.
+        for make in (lambda: ct.zeros(2), lambda: ct.tensor([1.0]), lambda: ct.randn(2), lambda: ct.nn.Linear(2, 1), lambda: ct.arange(3)):
+            with pytest.raises(ValueError, match="cuda:0 cannot be used"), ct.device("cuda"):
+                make()
+        with ct.device("cuda"):
+            assert ct.zeros(2, device="cpu").is_cpu and ct.zeros_like(ct.zeros(2, device="cpu")).is_cpu
+            with ct.device("cpu"):
+                assert ct.zeros(2).is_cpu
+            assert ct.get_default_device() == ct.device("cuda")
+    assert ct.get_default_device() == ct.device("cpu") and ct.zeros(2).is_cpu
+
+
+def test_distributions_refuse_what_is_no_parameter():
+    d = ct.distributions
+    with pytest.raises(ValueError, match="Normal: scale should be above 0"):
+        d.Normal(0.0, -1.0)
+    with pytest.raises(ValueError, match="either probs or logits"):
+        d.Categorical()
+    with pytest.raises(NotImplementedError, match="use sample and log_prob"):
+        d.Gamma(1.0, 1.0).rsample()
+    with pytest.raises(NotImplementedError, match="Normal and Gamma"):
+        d.kl_divergence(d.Normal(0.0, 1.0), d.Gamma(1.0, 1.0))
+
+
+@pytest.mark.parametrize("name, args", [("Normal", (1.0, 2.0)), ("Uniform", (-1.0, 2.0)), ("Exponential", (2.0,)), ("Laplace", (1.0, 0.5)),
+                                        ("Gumbel", (1.0, 0.5)), ("Gamma", (0.5, 2.0)), ("Gamma", (3.0, 1.0)), ("Beta", (0.5, 2.0)),
+                                        ("Bernoulli", (0.3,)), ("Geometric", (0.3,)), ("Binomial", (5, 0.3)), ("Poisson", (2.0,)),
+                                        ("LogNormal", (0.0, 0.5)), ("HalfNormal", (2.0,))])
+def test_draws_have_the_mean_and_the_width_of_their_distribution(name, args):
+    ct.manual_seed(0)
+    distribution = getattr(ct.distributions, name)(*args)
+    drawn = distribution.sample((20000,))
+    error = distribution.stddev.item() / 20000**0.5
+    assert abs(drawn.mean().item() - distribution.mean.item()) < 5 * error
+    np.testing.assert_allclose(drawn.std().item(), distribution.stddev.item(), rtol=0.05)

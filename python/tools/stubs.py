@@ -129,7 +129,7 @@ RETURNS = {
     "__ne__": "Tensor", "__lt__": "Tensor", "__le__": "Tensor", "__gt__": "Tensor", "__ge__": "Tensor",
 }
 PROPERTIES = {
-    "shape": "tuple[builtins.int, ...]", "dtype": "dtype", "device": "device", "ndim": "builtins.int", "T": "Tensor",
+    "shape": "Size", "layout": "Any", "dtype": "dtype", "device": "device", "ndim": "builtins.int", "T": "Tensor",
     "mT": "Tensor", "mH": "Tensor", "H": "Tensor", "real": "Tensor", "imag": "Tensor", "is_leaf": "builtins.bool",
     "grad_fn": "builtins.str | None", "itemsize": "builtins.int", "nbytes": "builtins.int", "is_cuda": "builtins.bool",
     "size": "Any", "is_cpu": "builtins.bool", "is_sparse": "builtins.bool", "is_mps": "builtins.bool", "is_meta": "builtins.bool",
@@ -189,7 +189,7 @@ def functions(module, names):
 
 def package():
     lines = [HEADER, "from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, "
-             "backends as backends, cuda as cuda, data as data, fft as fft, func as func, io as io, linalg as linalg, nn as nn, "
+             "backends as backends, cuda as cuda, data as data, distributions as distributions, fft as fft, func as func, io as io, linalg as linalg, nn as nn, "
              "optim as optim, random as random, special as special, testing as testing, train as train, utils as utils",
              "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
@@ -197,11 +197,13 @@ def package():
                      ("name", "builtins.str"), ("itemsize", "builtins.int"), ("is_floating_point", "builtins.bool"),
                      ("is_complex", "builtins.bool"), ("is_signed", "builtins.bool"))))
     lines.append("class device:\n    def __new__(cls, type: DeviceLike, index: builtins.int | None = ...) -> device: ...\n"
-                 "    @property\n    def type(self) -> builtins.str: ...\n    @property\n    def index(self) -> builtins.int | None: ...\n")
+                 "    @property\n    def type(self) -> builtins.str: ...\n    @property\n    def index(self) -> builtins.int | None: ...\n"
+                 "    def __enter__(self) -> device: ...\n    def __exit__(self, *exception: Any) -> None: ...\n")
     lines += tuples()
     lines += tensor_class() + [""]
     # Those that are imported when they are asked for are there, too.
     later = [name for name, module in ct._ELSEWHERE.items() if module.startswith("_")]
+    lines += [f"{name}: Any" for name in later if not callable(getattr(ct, name)) or isinstance(getattr(ct, name), type)]
     names = sorted({*(name for name in vars(ct) if not name.startswith("_")), *later})
     for name in names:
         value = getattr(ct, name)
@@ -304,6 +306,7 @@ OTHER_NAMES = {
     "utils": "from . import checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
+    "nn.parallel": "from .. import DataParallel as DataParallel\n",
     "utils.tensorboard": "from ..train import SummaryWriter as SummaryWriter\n",
 } | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}
 HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
@@ -311,7 +314,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
-    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _dtypes _hints _hooks _methods _modes _size _standard _text".split()}
+    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _size _standard _text".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

@@ -5,7 +5,7 @@
     >>> loss = ct.nn.CrossEntropyLoss()(model(ct.randn(5, 4)), ct.tensor([0, 1, 2, 1, 0]))
     >>> loss.backward()
     >>> model[0].weight.grad.shape
-    (8, 4)
+    cotangent.Size([8, 4])
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import functional, init, layers, parameter, utils  # noqa: F401
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential  # noqa: F401
 from .losses import Bilinear, Unfold, UpsamplingBilinear2d, UpsamplingNearest2d  # noqa: F401
 from .module import Module  # noqa: F401
+from .parallel import DataParallel  # noqa: F401
 from .parameter import Buffer, Parameter  # noqa: F401
 
 globals().update(layers.CLASSES)

@@ -64,6 +64,7 @@ class Layer(Module):
         own = _arguments(self._name, self._params, args, kwargs, _POSITIONAL.get(self._name))
         self.__dict__.update(self._normal(own))
         self._build(first=True)
+        device = _c._default_device() if device is None else device
         if device is not None or dtype is not None:
             self.to(device=device, dtype=dtype)
 

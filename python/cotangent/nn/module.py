@@ -32,7 +32,7 @@ class Module(Hooked):
         ...         return self.fc(x).relu()
         >>> net = Net()
         >>> net(ct.ones(4, 3)).shape
-        (4, 2)
+        cotangent.Size([4, 2])
         >>> list(net.state_dict())
         ['fc.weight', 'fc.bias']
     """
@@ -333,6 +333,8 @@ class Module(Hooked):
         """Casts parameters and buffers of floating point, moves them to a device, or both: ``to(dtype)``, ``to(device)``."""
         dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
         kwargs.pop("non_blocking", None)
+        # Elements lie in the order of their indices, whatever is asked for.
+        kwargs.pop("memory_format", None)
         if kwargs:
             raise TypeError(f"to: there is no argument {next(iter(kwargs))}")
         for arg in args:

@@ -3,6 +3,7 @@
 use super::convention::Given;
 use super::entry::{Entry, Param, entry};
 use crate::args::{self, Fault};
+use crate::dtype;
 use crate::error::OrRaise;
 use crate::operators;
 use crate::tensor::PyTensor;
@@ -92,7 +93,12 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         }
     }
     let fill = |(arg, param): (Option<Arg>, &Param)| match (arg, param.default) {
-        (None | Some(Arg::None), Some(default)) => Ok(default()),
+        (None | Some(Arg::None), Some(default)) => match dtype::default_device() {
+            Some(device) if param.kind == ArgKind::Device && entry.makes && !entry.is_method() => {
+                Ok(Arg::Device(device))
+            }
+            _ => Ok(default()),
+        },
         (Some(Arg::None), None) if !matches!(param.kind, ArgKind::Dims) => {
             let none = py.None();
             let (name, wanted) = (shown(param.name), &args::wanted(param.kind));
