@@ -191,7 +191,8 @@ def _save(obj, path):
     if flat and os.fspath(path).endswith((".pt", ".pth")):
         _c._save_pytorch(path, tensors)
     else:
-        _c._save_safetensors(path, tensors, {} if flat else {_TREE: tree})
+        # Of a flat dictionary, too, so that its order is kept.
+        _c._save_safetensors(path, tensors, {} if flat and len(tensors) < 2 else {_TREE: tree})
 
 
 def _through_a_file(write, f):
@@ -221,6 +222,7 @@ def load(f, map_location=None, *, weights_only=True, dtype=None):
             with open(path, "wb") as copy:
                 shutil.copyfileobj(f, copy)
             return load(path, map_location, dtype=dtype)
+    map_location = _place(map_location)
     wanted = _wanted(dtype, map_location)
     if os.path.isdir(f):
         return _c._load_safetensors(f, wanted)[0]
@@ -237,6 +239,13 @@ def load(f, map_location=None, *, weights_only=True, dtype=None):
         return {**(values or {}), **tensors}
     tensors, metadata = _c._load_safetensors(f, wanted)
     return _unpack("load", tensors, metadata[_TREE]) if _TREE in metadata else tensors
+
+
+def _place(map_location):
+    """A device, of all forms in which PyTorch takes one: tensors come to the CPU unless one is named."""
+    if isinstance(map_location, collections.abc.Mapping):
+        return map_location.get("cpu")
+    return None if callable(map_location) else map_location
 
 
 # Checkpoints

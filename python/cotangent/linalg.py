@@ -6,12 +6,16 @@ import collections
 import math
 
 from . import _cotangent as _c
-from ._standard import matrix_transpose, tensordot, vecdot  # noqa: F401
 
 _ops = _c._functions
 globals().update({name[7:]: value for name, value in _ops.items() if name.startswith("linalg_")})
 globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals", "inv")})
 
+# Those of the standard take integers, too.
+from ._standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
+
+# What is raised of a matrix that has no such factors.
+LinAlgError = ValueError
 _QR = collections.namedtuple("QRResult", "Q R")
 _SVD = collections.namedtuple("SVDResult", "U S Vh")
 _ORDERS = {math.inf: "inf", -math.inf: "-inf", 1: "1", -1: "-1", 2: "2", -2: "-2"}
@@ -60,7 +64,11 @@ def _order(ord):
 def vector_norm(x, /, ord=2, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):
     """A norm of vectors along dimensions, or of all elements."""
     axis = axis if dim is None else dim
+    if ord == math.inf and x.numel() == 0:
+        # The largest of no absolute values is 0, as in NumPy.
+        ord = 1
     return _ops["linalg_vector_norm"](x, float(ord), axis, keepdims or keepdim, dtype)
+
 
 
 def norm(x, /, ord=None, dim=None, keepdim=False, *, dtype=None):

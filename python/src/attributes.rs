@@ -125,9 +125,17 @@ impl PyTensor {
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
         let x = slf.get().get()?;
         if x.requires_grad() != requires_grad {
+            // The gradient stays, as a tensor of its own while there is no leaf that it belongs to.
+            let grad = PyTensor::grad_object(slf)?;
             let leaf = x.into_value().requires_grad_(requires_grad).or_raise()?;
             slf.get().drop_grad();
+            if let (Some(grad), true) = (&grad, requires_grad) {
+                leaf.set_grad(&grad.get().get()?.detach()).or_raise()?;
+            }
             slf.get().replace(leaf);
+            if let Some(grad) = grad {
+                slf.get().keep_grad(grad)?;
+            }
         }
         Ok(slf.clone())
     }

@@ -173,6 +173,10 @@ impl PyTensor {
         let py = slf.py();
         let x = slf.get().get()?;
         let Some(grad) = x.grad() else {
+            if !x.requires_grad() {
+                // What it had before it was frozen.
+                return Ok(slf.get().lock().grad.as_ref().map(|grad| grad.clone_ref(py)));
+            }
             slf.get().drop_grad();
             return Ok(None);
         };
@@ -183,6 +187,16 @@ impl PyTensor {
         let object = Py::new(py, PyTensor(Mutex::new(state)))?;
         slf.get().lock().grad = Some(object.clone_ref(py));
         Ok(Some(object))
+    }
+
+    /// Keeps an object as the gradient: of a leaf, the one that its gradient is seen through; else what there was before.
+    pub fn keep_grad(&self, grad: Py<PyTensor>) -> PyResult<()> {
+        let x = self.get()?;
+        if x.requires_grad() {
+            grad.get().lock().leaf = Some(Box::new(x));
+        }
+        self.lock().grad = Some(grad);
+        Ok(())
     }
 
     /// Lets the gradient's object go its own way.

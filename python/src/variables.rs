@@ -111,7 +111,8 @@ impl PyParameters {
     pub fn show(&self, module: &Variables) {
         for ((_, parameter), object) in module.0.iter().zip(&self.objects) {
             if let Some(mut held) = object.get().hold() {
-                held.swap(Tensor::clone(parameter));
+                // As a tensor of its own: the closure may change it.
+                held.swap(Tensor::clone(parameter).into_value());
             }
         }
     }

@@ -107,6 +107,8 @@ def test_names_that_meet(tmp_path):
 def test_a_flat_dictionary_is_plain_safetensors(tmp_path):
     ct.save({"w": ct.ones(2)}, tmp_path / "x")
     assert ct.io.load_metadata(tmp_path / "x") == {} and ct.io.load_safetensors(tmp_path / "x")["w"].tolist() == [1, 1]
+    ct.save({"b": ct.ones(2), "a": ct.zeros(1, dtype=ct.int64), "c": ct.ones(1)}, tmp_path / "y")
+    assert sorted(ct.io.load_safetensors(tmp_path / "y")) == ["a", "b", "c"] and list(ct.load(tmp_path / "y")) == ["b", "a", "c"]
 
 
 def test_pytorchs_files(tmp_path):

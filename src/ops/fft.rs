@@ -262,8 +262,8 @@ fn frequencies(op: &'static str, n: usize, d: f64, count: usize, options: Tensor
         bail!(DType, op, "frequencies are floats, not {dtype}");
     }
     let positive = Tensor::arange_with(0, count, crate::ArangeOptions::new().dtype(dtype).device(device))?;
-    // Of a whole transform, those from the middle on are negative.
-    let whole = count == n && n > 1;
+    // Of a whole transform, those from the middle on are negative. Of two numbers the half is as long as the whole.
+    let whole = op == "fftfreq";
     let numbers = if whole { positive.ge(n.div_ceil(2))?.where_(positive.sub(n)?, &positive)? } else { positive };
     numbers.div(n as f64 * d)
 }

@@ -4,7 +4,7 @@ use super::fft::{FftNorm, FftOptions, c2c, complex_numbers, numbers, one_dim};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::error::bail;
-use crate::layout::resolve_dims;
+use crate::layout::{resolve_dim, resolve_dims};
 use crate::options::options;
 use crate::{Dim, Dims, Result, Sizes, Tensor};
 
@@ -40,7 +40,11 @@ impl DimPlan {
     fn new(op: &'static str, x: &Tensor, options: &FftnOptions, two: bool) -> Result<DimPlan> {
         let lengths = &options.s.0;
         let dims: Vec<usize> = match &options.dim.named {
-            Some(_) => resolve_dims(op, &options.dim, x.rank())?.to_vec(),
+            // In the order in which they are named: the last of them is the one of which a half is kept.
+            Some(named) => match resolve_dims(op, &options.dim, x.rank())?.is_empty() {
+                true => Vec::new(),
+                false => named.iter().map(|&dim| resolve_dim(op, dim, x.rank())).collect::<Result<_>>()?,
+            },
             None if two && x.rank() < 2 => bail!(Shape, op, "shape {:?} has no two dimensions", x.shape()),
             None if two => vec![x.rank() - 2, x.rank() - 1],
             None if !lengths.is_empty() && lengths.len() <= x.rank() => (x.rank() - lengths.len()..x.rank()).collect(),
@@ -344,6 +348,7 @@ fn many_samples(two: bool, complex: bool) -> Result<Vec<Sample>> {
         sample![x(&[2, 3, 4])?; norm = "ortho"],
         sample![x(&[3, 4])?; s = [2, 6]],
         sample![x(&[3, 2, 4])?; dim = [0, 2], norm = "forward"],
+        sample![x(&[3, 2, 4])?; s = [5, 2], dim = [2, 0]],
         sample![spread([3, 4], -2.0, 2.1)?],
     ];
     if !two {

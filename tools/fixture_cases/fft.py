@@ -53,9 +53,12 @@ def add_cases(book):
         if op.endswith("n"):
             book.add(op, [numbers(book, op, [5])])
             book.add(op, [numbers(book, op, [2, 3, 4])], {"s": [3, 5]})
+        # The last dimension that is named is the one of which a half is kept, wherever it is.
+        for args in {"dim": [2, 0]}, {"s": [5, 2], "dim": [-1, 0]}:
+            book.add(op, [numbers(book, op, [3, 2, 4])], args)
     for op in ("fftshift", "ifftshift"):
         for shape, args in ([5], {}), ([4], {}), ([3, 4], {}), ([3, 4], {"dim": 0}), ([2, 3, 4], {"dim": [0, 2]}), ([0, 3], {}):
             book.add(op, [book.draw(op).uniform(shape)], args)
     for op in ("fftfreq", "rfftfreq"):
-        for args in {"n": 5}, {"n": 6}, {"n": 1}, {"n": 8, "d": 0.25}, {"n": 7, "d": 2.0, "dtype": "f64"}:
+        for args in {"n": 5}, {"n": 6}, {"n": 1}, {"n": 8, "d": 0.25}, {"n": 7, "d": 2.0, "dtype": "f64"}, {"n": 2}:
             book.add(op, [], args)

@@ -17,12 +17,19 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     output.backward(gradient, retain_graph, create_graph, inputs)
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
-         materialize_grads=False):
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):
     """The gradients of outputs with respect to inputs, as a tuple. Nothing is stored.
 
-    An input that they do not depend on is an error, unless ``allow_unused``: then its gradient is None.
+    An input that they do not depend on is an error, unless ``allow_unused``: then its gradient is None. With
+    ``is_grads_batched`` the gradients of the outputs have a first dimension more, and so do those that are found.
     """
+    if not only_inputs:
+        raise NotImplementedError("grad: gradients of inputs alone are given: backward() adds those of all leaves")
+    if is_grads_batched:
+        each = zip(*(g.unbind(0) for g in _list(grad_outputs)))
+        found = [grad(outputs, inputs, one, True, create_graph, True, allow_unused, False, materialize_grads) for one in each]
+        return tuple(None if one[0] is None else _ops["stack"](one) for one in zip(*found))
     output, gradient = _joined(_list(outputs), grad_outputs)
     inputs = _list(inputs)
     retain = create_graph if retain_graph is None else retain_graph

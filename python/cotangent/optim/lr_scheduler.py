@@ -91,6 +91,10 @@ class _Listed(LRScheduler):
     _names: tuple = ()
 
     def __init__(self, optimizer, last_epoch=-1, **arguments):
+        # Numbers of steps may be written as floats.
+        whole = ("step_size", "T_max", "total_iters", "step_size_up", "step_size_down")
+        arguments = {name: int(value) if name in whole and isinstance(value, float) and value.is_integer() else value
+                     for name, value in arguments.items()}
         self.__dict__.update(arguments)
         self._function().check(len(optimizer.param_groups))
         super().__init__(optimizer, last_epoch)
@@ -183,6 +187,21 @@ class SWALR(_Listed):
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         super().__init__(optimizer, last_epoch, swa_lr=swa_lr, anneal_epochs=anneal_epochs, anneal_strategy=anneal_strategy)
+
+    def _share(self, step):
+        """How much of the way is done after so many steps, from 0 to 1."""
+        if self.anneal_epochs == 0:
+            return 1.0
+        done = max(0.0, min(1.0, step / self.anneal_epochs))
+        return done if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * done)) / 2
+
+    def get_lr(self):
+        """The rates, from those that the optimiser has now: another schedule may have changed them before."""
+        before, now = self._share(self._step_count - 1), self._share(self._step_count)
+        groups = self.optimizer.param_groups
+        ends = self.swa_lr if isinstance(self.swa_lr, (list, tuple)) else [self.swa_lr] * len(groups)
+        starts = [end if before == 1 else (_number(group["lr"]) - before * end) / (1 - before) for group, end in zip(groups, ends)]
+        return [end * now + start * (1 - now) for start, end in zip(starts, ends)]
 
 
 class LambdaLR(LRScheduler):
