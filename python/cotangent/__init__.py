@@ -48,6 +48,7 @@ from . import _methods  # noqa: E402
 
 # The same by functions and methods: PyTorch's by `dim`, the standard's by `axis`, which it has by name alone.
 max, min, median, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.norm
+repeat_interleave, tile = _methods.repeat_interleave, _methods.tile
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
 from ._dtypes import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403

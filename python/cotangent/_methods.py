@@ -49,6 +49,22 @@ def _contiguous(self, *, memory_format=None):
     return _in_order(self)
 
 
+def _whole(name):
+    """An operation that may show elements again where PyTorch copies them: with a copy, so that ``view`` is possible."""
+    function = _ops[name]
+
+    def whole(input, *args, **kwargs):  # noqa: A002
+        made = function(input, *args, **kwargs)
+        return made if made.is_contiguous() else _in_order(made)
+
+    whole.__name__ = whole.__qualname__ = name
+    whole.__doc__, whole.__wrapped__ = function.__doc__, function
+    return whole
+
+
+repeat_interleave, tile = _whole("repeat_interleave"), _whole("tile")
+
+
 def _layout(self):
     """How the elements are stored: all of them, one after the other."""
     from . import _hints
@@ -505,6 +521,9 @@ def _install():
         "astype": _astype,
         "view": _view,
         "contiguous": _contiguous,
+        "repeat": _whole("repeat"),
+        "tile": _whole("tile"),
+        "repeat_interleave": _whole("repeat_interleave"),
         "get_device": _get_device,
         "is_signed": _is_signed,
         "is_nonzero": _is_nonzero,

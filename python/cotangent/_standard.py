@@ -108,7 +108,7 @@ def repeat(x, repeats, /, *, axis=None, dim=None):
         x, axis = x.reshape((-1,)), 0
     if isinstance(repeats, Tensor) and repeats.dtype != _c.int64:
         repeats = repeats.to(_c.int64)
-    return _ops["repeat_interleave"](x, repeats, axis)
+    return _ops["repeat_interleave"](x, repeats, axis).contiguous()
 
 
 def roll(x, /, shift=None, axis=None, *, shifts=None, dims=None):
@@ -192,6 +192,11 @@ def round(x, /, *, decimals=0):  # noqa: A001
 def pow(x1, x2, /):  # noqa: A001
     """One operand to the power of the other."""
     return _ops["pow"](x1, x2)
+
+
+def polygamma(n, input):  # noqa: A002
+    """The derivative of order ``n`` of the digamma function of each element. The tensor may come first, as with the method."""
+    return _ops["polygamma"](n, input) if isinstance(n, Tensor) else _ops["polygamma"](input, n)
 
 
 # Searching and sorting

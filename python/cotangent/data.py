@@ -19,11 +19,22 @@ import collections.abc
 import itertools
 import json
 import math
+import os
 import threading
 import weakref
 
 from . import _cotangent as _c
 from ._cotangent import Tensor, Vocabulary  # noqa: F401
+from ._samplers import (  # noqa: F401
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    _permutation,
+)
 
 _ops = _c._functions
 
@@ -143,136 +154,6 @@ def random_split(dataset, lengths, generator=None):
     order = _permutation(len(dataset), generator)
     ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
     return [Subset(dataset, order[end - length : end]) for end, length in zip(ends, lengths)]
-
-
-def _permutation(count, generator=None):
-    return _ops["randperm"](count, generator=generator).tolist() if count else []
-
-
-# Samplers: objects that give the indices of an epoch when they are iterated over.
-
-
-class Sampler:
-    """The order of an epoch: a subclass has ``__iter__``, and ``__len__`` where that is known."""
-
-    def __iter__(self):
-        raise NotImplementedError(f"{type(self).__name__} does not say which indices it gives: define __iter__")
-
-
-class SequentialSampler(Sampler):
-    """All indices in order."""
-
-    def __init__(self, data_source):
-        self.data_source = data_source
-
-    def __iter__(self):
-        return iter(range(len(self.data_source)))
-
-    def __len__(self):
-        return len(self.data_source)
-
-
-class RandomSampler(Sampler):
-    """All indices at random, or so many of them, drawn with or without putting back."""
-
-    def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
-        self.data_source, self.replacement, self.generator = data_source, replacement, generator
-        self.num_samples = len(data_source) if num_samples is None else num_samples
-        if self.num_samples < 1:
-            raise ValueError(f"RandomSampler: {self.num_samples} samples cannot be drawn")
-
-    def __iter__(self):
-        count = len(self.data_source)
-        if self.replacement:
-            yield from _ops["randint"](0, count, (self.num_samples,), generator=self.generator).tolist()
-            return
-        left = self.num_samples
-        while left > 0:
-            order = _permutation(count, self.generator)[:left]
-            yield from order
-            left -= len(order)
-
-    def __len__(self):
-        return self.num_samples
-
-
-class SubsetRandomSampler(Sampler):
-    """These indices at random."""
-
-    def __init__(self, indices, generator=None):
-        self.indices, self.generator = list(indices), generator
-
-    def __iter__(self):
-        return (self.indices[at] for at in _permutation(len(self.indices), self.generator))
-
-    def __len__(self):
-        return len(self.indices)
-
-
-class WeightedRandomSampler(Sampler):
-    """So many indices, drawn by weights."""
-
-    def __init__(self, weights, num_samples, replacement=True, generator=None):
-        self.weights = weights if isinstance(weights, Tensor) else _c._tensor(list(weights), dtype=_c.float64)
-        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
-
-    def __iter__(self):
-        drawn = _ops["multinomial"](self.weights, self.num_samples, self.replacement, generator=self.generator)
-        return iter(drawn.tolist())
-
-    def __len__(self):
-        return self.num_samples
-
-
-class BatchSampler(Sampler):
-    """The indices of another sampler, so many at a time."""
-
-    def __init__(self, sampler, batch_size, drop_last):
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"BatchSampler: there are no batches of {batch_size} samples")
-        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
-
-    def __iter__(self):
-        batch: list = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
-
-    def __len__(self):
-        whole, rest = divmod(len(self.sampler), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
-
-
-class DistributedSampler(Sampler):
-    """The part of an epoch that one of several processes takes: every ``num_replicas``-th index."""
-
-    def __init__(self, dataset, num_replicas, rank, shuffle=True, seed=0, drop_last=False):
-        if not 0 <= rank < num_replicas:
-            raise ValueError(f"DistributedSampler: rank {rank} is not one of {num_replicas}")
-        self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
-        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
-
-    def set_epoch(self, epoch):
-        """Chooses the order of an epoch; the loader does it."""
-        self.epoch = epoch
-
-    def __iter__(self):
-        from . import Generator
-
-        count = len(self.dataset)
-        order = _permutation(count, Generator().manual_seed(self.seed + self.epoch)) if self.shuffle else list(range(count))
-        total = len(self) * self.num_replicas
-        while order and len(order) < total:
-            order += order[: total - len(order)]
-        return iter(order[self.rank : total : self.num_replicas])
-
-    def __len__(self):
-        count = len(self.dataset)
-        return count // self.num_replicas if self.drop_last else math.ceil(count / self.num_replicas)
 
 
 # Batches
@@ -466,6 +347,51 @@ def digits():
 def load_idx(path):
     """The tensor of an IDX file, the format of MNIST, gzipped or not."""
     return _c._load_idx(path)
+
+
+class ImageFolder(Dataset):
+    """Files in folders, one for each class: a sample is what ``loader`` makes of a file, and the number of its class.
+
+    By default images are read by Pillow, as RGB. ``transform`` makes a tensor of one.
+    """
+
+    extensions = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+    def __init__(self, root, transform=None, target_transform=None, loader=None, is_valid_file=None, allow_empty=False):
+        self.root, self.transform, self.target_transform = root, transform, target_transform
+        self.loader = loader or _image
+        self.classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+        if not self.classes:
+            raise FileNotFoundError(f"ImageFolder: {root} has no folders")
+        self.class_to_idx = {name: at for at, name in enumerate(self.classes)}
+        valid = is_valid_file or (lambda path: path.lower().endswith(self.extensions))
+        self.samples = []
+        for name, number in self.class_to_idx.items():
+            found = [os.path.join(folder, file) for folder, _, files in sorted(os.walk(os.path.join(root, name), followlinks=True))
+                     for file in sorted(files)]
+            found = [path for path in found if valid(path)]
+            if not found and not allow_empty:
+                raise FileNotFoundError(f"ImageFolder: no file of class {name} is there in {root}")
+            self.samples += [(path, number) for path in found]
+        self.imgs, self.targets = self.samples, [number for _, number in self.samples]
+
+    def __getitem__(self, index):
+        path, target = self.samples[index]
+        sample = self.loader(path)
+        sample = sample if self.transform is None else self.transform(sample)
+        return sample, target if self.target_transform is None else self.target_transform(target)
+
+    def __len__(self):
+        return len(self.samples)
+
+
+def _image(path):
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("ImageFolder: Pillow reads images: install it, or give a loader") from None
+    with open(path, "rb") as file:
+        return Image.open(file).convert("RGB")
 
 
 class Csv:

@@ -160,9 +160,20 @@ class JsonlLog(_Log):
 class SummaryWriter(_Log):
     """Event files that TensorBoard shows, with the methods of PyTorch's writer."""
 
-    def __init__(self, log_dir):
+    def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
+        if log_dir is None:
+            import datetime
+            import os
+            import socket
+
+            now = datetime.datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join("runs", f"{now}_{socket.gethostname()}{comment}")
         self._log = _c._TensorBoard(log_dir)
         self.log_dir = log_dir
+
+    def get_logdir(self):
+        """The folder of the event files."""
+        return self.log_dir
 
     @property
     def path(self):
@@ -182,9 +193,22 @@ class SummaryWriter(_Log):
         """Notes how the elements of a tensor are distributed."""
         self._log.histogram(tag, global_step, values if isinstance(values, Tensor) else _c._tensor(values))
 
-    def add_image(self, tag, img_tensor, global_step=0):
-        """Notes an image, ``[channels, height, width]`` or ``[height, width]``."""
-        self._log.image(tag, global_step, img_tensor)
+    def add_image(self, tag, img_tensor, global_step=0, walltime=None, dataformats="CHW"):
+        """Notes an image, ``[channels, height, width]`` or ``[height, width]``; ``dataformats`` says which dimension is which."""
+        x = img_tensor if isinstance(img_tensor, Tensor) else _c._tensor(img_tensor)
+        if dataformats == "HWC":
+            x = x.permute(2, 0, 1).contiguous()
+        elif dataformats not in ("CHW", "HW"):
+            raise ValueError(f"add_image: there is no order {dataformats!r}: there are CHW, HWC and HW")
+        self._log.image(tag, global_step, x)
+
+    def add_images(self, tag, img_tensor, global_step=0):
+        """Notes several images, ``[n, channels, height, width]``, side by side."""
+        self.add_image(tag, _c._functions["cat"](list(img_tensor.unbind(0)), -1), global_step)
+
+    def add_graph(self, model, input_to_model=None, verbose=False):
+        """The text of a model: there is no graph before it is run."""
+        self.add_text("model", repr(model))
 
     def add_text(self, tag, text_string, global_step=0):
         """Notes a text."""

@@ -37,7 +37,10 @@ def values_and_gradients():
                "sequences options spectral bessel variants linalg_complex recurrent losses networks conv pool")
     for name in modules.split():
         getattr(fixtures, name).add_cases(book)
-    for op, all_cases in book.cases.items():
+    start, every = time.monotonic(), max(1, len(book.cases) // 10)
+    for number, (op, all_cases) in enumerate(book.cases.items()):
+        if number % every == 0:
+            print(f"  {number} of {len(book.cases)} operations, {time.monotonic() - start:.0f} s", flush=True)
         for at, case in enumerate(all_cases):
             count += 1
             try:
@@ -279,7 +282,11 @@ def main():
     if "--speed" in sys.argv:
         return speed()
     parts = (views_and_changes, exchange, names_in_place, other_libraries, networks.run, values_and_gradients)
-    failed = sum(part() for part in parts)
+    failed = 0
+    for part in parts:
+        start = time.monotonic()
+        failed += part()
+        print(f"  ({part.__module__}.{part.__name__}: {time.monotonic() - start:.0f} s)", flush=True)
     print("all agree with PyTorch" if not failed else f"{failed} differ")
     return 1 if failed else 0
 

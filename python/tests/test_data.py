@@ -265,3 +265,21 @@ def test_sources(tmp_path):
     vocabulary = data.Vocabulary("hello")
     assert vocabulary.decode(vocabulary.encode("hole")) == "hole" and vocabulary.characters == "ehlo"
     assert data.Windows(vocabulary.encode("hello"), 2)[-1][1].tolist() == vocabulary.encode("lo").tolist()
+
+
+def test_files_in_folders_of_classes(tmp_path):
+    for name, files in {"dog": ["b.png", "a.png", "notes.txt"], "cat": ["c.PNG", "deeper/d.png"]}.items():
+        for file in files:
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / file).write_bytes(file.encode())
+    read = lambda path: ct.tensor([float(len(open(path, "rb").read()))])
+    dataset = ct.data.ImageFolder(tmp_path, loader=read, transform=lambda x: x * 2, target_transform=lambda y: y + 10)
+    assert dataset.classes == ["cat", "dog"] and dataset.class_to_idx == {"cat": 0, "dog": 1}
+    assert [path.rsplit("/", 1)[1] for path, _ in dataset.samples] == ["c.PNG", "d.png", "a.png", "b.png"] and dataset.targets == [0, 0, 1, 1]
+    x, y = next(iter(ct.data.DataLoader(dataset, batch_size=4)))
+    assert x.tolist() == [[10.0], [24.0], [10.0], [10.0]] and y.tolist() == [10, 10, 11, 11] and len(dataset) == 4
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no file of class empty"):
+        ct.data.ImageFolder(tmp_path, loader=read)
+    with pytest.raises(FileNotFoundError, match="has no folders"):
+        ct.data.ImageFolder(tmp_path / "empty")

@@ -343,3 +343,23 @@ def test_pytorchs_mnist_script_runs(tmp_path):
                           env={**os.environ, "PYTHONPATH": str(Path(ct.__file__).parents[1])})
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout and pickle.loads(saved.read_bytes())["fc1.weight"].shape == (128, 9216)
+
+
+def test_lazy_layers_keep_their_parameters_and_refuse_wrong_arguments():
+    net = nn.Sequential(nn.LazyConv1d(4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    before = list(net.parameters())
+    assert all(isinstance(p, nn.UninitializedParameter) and p.numel() == 0 for p in before)
+    assert net(ct.ones(2, 3, 5)).shape == (2, 2) and all(a is b for a, b in zip(before, net.parameters()))
+    assert type(net[0]) is nn.Conv1d and net[0].in_channels == 3 and type(net[3]) is nn.Linear and net[3].in_features == 12
+    with pytest.raises(TypeError, match="no parameter colour"):
+        nn.LazyLinear(2, colour=1)
+
+
+def test_computed_parameters_name_what_is_wrong():
+    parametrize = nn.utils.parametrize
+    with pytest.raises(ValueError, match="no parameter or buffer 'wait'"):
+        parametrize.register_parametrization(nn.Linear(2, 2), "wait", nn.Identity())
+    with pytest.raises(ValueError, match=r"shape \[2, 2\] would be of shape \[4\]"):
+        parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.Flatten(0))
+    with pytest.raises(ValueError, match="no parameter 'weight' that is computed"):
+        parametrize.remove_parametrizations(nn.Linear(2, 2), "weight")

@@ -141,8 +141,8 @@ def module(name, stubs):
     return text
 
 
-PUBLIC = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.swa_utils", "amp", "distributions")
-INNER = ("nn.module", "nn.hooks", "nn._shown", "nn.containers", "nn.layers", "nn.losses", "nn.parameter", "nn.recurrent", "nn.transformer", "optim.optimizer", "distributions.distribution",
+PUBLIC = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "nn.utils.parametrize", "optim", "optim.lr_scheduler", "optim.swa_utils", "amp", "distributions")
+INNER = ("nn.module", "nn.hooks", "nn.lazy", "nn._shown", "nn.containers", "nn.layers", "nn.losses", "nn.parameter", "nn.recurrent", "nn.transformer", "optim.optimizer", "distributions.distribution",
          "distributions.continuous", "distributions.discrete", "distributions.kl")
 
 

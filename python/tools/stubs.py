@@ -259,7 +259,9 @@ def submodule(name):
         if full in OPS and inspect.isbuiltin(value):
             lines.append(definition(own, OPS[full], value, False))
         elif inspect.isclass(value):
-            plain_class = type(value) is type and value.__module__ == module.__name__
+            # Of the module, or of one of those that it is made of.
+            own_class = value.__module__ in (module.__name__, "cotangent._samplers")
+            plain_class = type(value) is type and own_class
             lines += klass(value) if plain_class else [f"{own}: Any"]
         elif isinstance(value, (ct.dtype, float)) or value is None:
             lines.append(f"{own}: Any")
@@ -306,6 +308,7 @@ OTHER_NAMES = {
     "utils": "from . import checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
+    "nn.utils.parametrizations": "from .parametrize import spectral_norm as spectral_norm, weight_norm as weight_norm\n",
     "nn.parallel": "from .. import DataParallel as DataParallel\n",
     "utils.tensorboard": "from ..train import SummaryWriter as SummaryWriter\n",
 } | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}
@@ -314,7 +317,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
-    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _size _standard _text".split()}
+    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _samplers _size _standard _text".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from . import functional, init, layers, parameter, utils  # noqa: F401
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential  # noqa: F401
-from .losses import Bilinear, Unfold, UpsamplingBilinear2d, UpsamplingNearest2d  # noqa: F401
+from .losses import Bilinear, MaxUnpool1d, MaxUnpool2d, MaxUnpool3d, TripletMarginWithDistanceLoss, Unfold, UpsamplingBilinear2d, UpsamplingNearest2d  # noqa: F401
 from .module import Module  # noqa: F401
 from .parallel import DataParallel  # noqa: F401
 from .parameter import Buffer, Parameter  # noqa: F401
 
 globals().update(layers.CLASSES)
+
+from . import lazy  # noqa: E402
+
+globals().update(lazy.LAZY)
+from .lazy import UninitializedParameter  # noqa: E402, F401
 
 from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell  # noqa: E402, F401
 from .transformer import (  # noqa: E402, F401

@@ -137,6 +137,9 @@ class Layer(Module):
         own, state = self._parameters, self._buffers
         try:
             return layer(input, [own[name] for name in params], [state[name] for name in buffers], self.training)
+        except KeyError:
+            # Some are computed: see nn.utils.parametrize.
+            return layer(input, [getattr(self, name) for name in params], [getattr(self, name) for name in buffers], self.training)
         except TypeError:
             for name, value in [*((name, own.get(name)) for name in params), *((name, state.get(name)) for name in buffers)]:
                 if not isinstance(value, Tensor):

@@ -170,3 +170,42 @@ class UpsamplingBilinear2d(CLASSES["Upsample"]):
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, "bilinear", True)
+
+
+class TripletMarginWithDistanceLoss(Module):
+    """How much nearer the positive is than the negative, up to a margin, by a distance of one's own."""
+
+    def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+        super().__init__()
+        self.distance_function, self.margin, self.swap, self.reduction = distance_function, margin, swap, reduction
+
+    def forward(self, anchor, positive, negative):
+        from .functional import triplet_margin_with_distance_loss
+
+        return triplet_margin_with_distance_loss(anchor, positive, negative, distance_function=self.distance_function,
+                                                 margin=self.margin, swap=self.swap, reduction=self.reduction)
+
+
+class _Unpool(Module):
+    _rank = 1
+
+    def __init__(self, kernel_size, stride=None, padding=0):
+        super().__init__()
+        spread = lambda value: (value,) * self._rank if isinstance(value, int) else tuple(value)
+        self.kernel_size, self.padding = spread(kernel_size), spread(padding)
+        self.stride = self.kernel_size if stride is None else spread(stride)
+
+    def forward(self, input, indices, output_size=None):
+        function = _ops[f"max_unpool{self._rank}d"]
+        return function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self):
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+def _unpool(rank):
+    return type(f"MaxUnpool{rank}d", (_Unpool,), {"_rank": rank, "__module__": "cotangent.nn", "__doc__":
+                                                 f"Puts what ``MaxPool{rank}d`` has chosen back to its place, and 0 elsewhere."})
+
+
+MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = map(_unpool, (1, 2, 3))

@@ -222,6 +222,13 @@ class Module(Hooked):
             raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
         return found
 
+    def set_submodule(self, target, module):
+        """Puts a module in the place of the one under a name with dots."""
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        _child(parent, name)
+        setattr(parent, name, module)
+
     # State.
 
     def state_dict(self, *, destination=None, prefix="", keep_vars=False):
@@ -352,6 +359,23 @@ class Module(Hooked):
             return x.to(to, x.device if device is None else device)
 
         return self._apply(convert)
+
+    def type(self, dst_type):
+        """Casts parameters and buffers to a dtype, a type of tensors, or the name of one."""
+        from .._dtypes import _dtype_of
+
+        return self._apply(lambda x: x.to(_dtype_of(dst_type)))
+
+    def to_empty(self, *, device, recurse=True):
+        """Moves parameters and buffers to a device; their values need not be kept, and are."""
+        return self.to(device)
+
+    def share_memory(self):
+        """Nothing is to be done: threads share memory."""
+        return self
+
+    def compile(self, *args, **kwargs):
+        """Nothing is to be done: chains of elementwise operations are fused as they are called."""
 
     def float(self):
         """Casts parameters and buffers of floating point to float32."""

@@ -125,10 +125,33 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        self._call(self._pre_hooks)
         self._sync()
         for optimizer, parameters, _ in self._rust:
             optimizer.step(parameters)
+        self._call(self._post_hooks)
         return loss
+
+    # Hooks, which most optimisers have none of.
+    _pre_hooks: OrderedDict = OrderedDict()
+    _post_hooks: OrderedDict = OrderedDict()
+
+    def _call(self, hooks):
+        for hook in list(hooks.values()):
+            hook(self, (), {})
+
+    def register_step_pre_hook(self, hook):
+        """Calls ``hook(optimizer, args, kwargs)`` before each step, when the closure has computed the loss."""
+        return self._add_hook("_pre_hooks", hook)
+
+    def register_step_post_hook(self, hook):
+        """Calls ``hook(optimizer, args, kwargs)`` after each step."""
+        return self._add_hook("_post_hooks", hook)
+
+    def _add_hook(self, name, hook):
+        from ..nn.hooks import add
+
+        return add(self.__dict__.setdefault(name, OrderedDict()), hook)
 
     def zero_grad(self, set_to_none=True):
         """Takes the gradients away, or sets them to zero."""

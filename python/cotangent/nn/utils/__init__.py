@@ -40,6 +40,48 @@ def vector_to_parameters(vec, parameters):
         at += p.numel()
 
 
+def __getattr__(name: str):
+    # They are made of modules, which are imported after this.
+    if name in ("parametrize", "parametrizations"):
+        import importlib
+
+        return importlib.import_module("cotangent.nn.utils." + name)
+    raise AttributeError(f"module 'cotangent.nn.utils' has no attribute {name!r}")
+
+
+def weight_norm(module, name="weight", dim=0):
+    """A weight as a direction times lengths: ``parametrizations.weight_norm``, whose names of parameters it has."""
+    from . import parametrize
+
+    return parametrize.weight_norm(module, name, dim)
+
+
+def remove_weight_norm(module, name="weight"):
+    """Makes a weight one parameter again."""
+    from . import parametrize
+
+    return parametrize.remove_parametrizations(module, name)
+
+
+def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+    """A weight divided by its largest singular value: ``parametrizations.spectral_norm``, whose names of parameters it has."""
+    from . import parametrize
+
+    return parametrize.spectral_norm(module, name, n_power_iterations, eps, dim)
+
+
+def remove_spectral_norm(module, name="weight"):
+    """Makes a weight one parameter again."""
+    from . import parametrize
+
+    return parametrize.remove_parametrizations(module, name)
+
+
+def skip_init(module_cls, *args, **kwargs):
+    """A module, whose first values are drawn as always."""
+    return module_cls(*args, **kwargs)
+
+
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """The norm of all tensors together."""
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
