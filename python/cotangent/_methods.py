@@ -65,6 +65,42 @@ def _whole(name):
 repeat_interleave, tile = _whole("repeat_interleave"), _whole("tile")
 
 
+class _Node(str):
+    """A recorded operation: its name in the list, with PyTorch's name as its class."""
+
+    __slots__ = ()
+
+    def name(self):
+        """PyTorch's name of it."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self):
+        """Not here: the operations before this one are not shown."""
+        raise AttributeError("next_functions: the operations before this one are not shown; grad() gives gradients of any tensor in between")
+
+    def __repr__(self):
+        return f"<{type(self).__name__} object at {hex(id(self))}>"
+
+    __str__ = __repr__
+
+
+_recorded = Tensor.grad_fn
+_nodes: dict = {}
+
+
+def _grad_fn(self):
+    """The recorded operation that made this tensor, or ``None``."""
+    name = _recorded.__get__(self)
+    if name is None:
+        return None
+    if name not in _nodes:
+        from . import _text
+
+        _nodes[name] = type(_text._node(name), (_Node,), {"__slots__": ()})
+    return _nodes[name](name)
+
+
 def _layout(self):
     """How the elements are stored: all of them, one after the other."""
     from . import _hints
@@ -478,6 +514,7 @@ def _install():
         "is_sparse": _is_sparse,
         "is_cpu": _is_cpu,
         "layout": _layout,
+        "grad_fn": _grad_fn,
         "is_mps": _never,
         "is_meta": _never,
         "is_quantized": _never,

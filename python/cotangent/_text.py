@@ -155,7 +155,7 @@ def _suffixes(x):
     if x.dtype not in expected:
         found.append(f"dtype={x.dtype!r}")
     if x.grad_fn is not None:
-        found.append(f"grad_fn=<{_node(x.grad_fn)}>")
+        found.append(f"grad_fn=<{x.grad_fn.name()}>")
     elif x.requires_grad:
         found.append("requires_grad=True")
     return found

@@ -278,3 +278,20 @@ def test_a_network_learns():
         optimizer.step()
         scheduler.step()
     assert (model(x).argmax(1) == y).float().mean().item() > 0.95
+
+
+def test_an_optimiser_of_ones_own_says_what_a_step_is():
+    class Nothing(ct.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 0.1})
+
+    w = ct.nn.Parameter(ct.ones(2))
+    optimizer = Nothing([w])
+    with pytest.raises(NotImplementedError, match="Nothing does not say what a step is"):
+        optimizer.step()
+    optimizer.state[w]["seen"] = ct.ones(1)
+    again = Nothing([w])
+    again.load_state_dict(optimizer.state_dict())
+    again.state[w]["seen"].zero_()
+    assert optimizer.state[w]["seen"].item() == 1 and again.param_groups[0]["lr"] == 0.1
+    assert ct.optim.lr_scheduler.StepLR(again, 1).get_last_lr() == [0.1]

@@ -56,7 +56,7 @@ def signature(name, function, result, types=None):
 def types_of(cls):
     """The types of the arguments of a class that is made from a list."""
     own = {}
-    for p in getattr(cls, "_params", None) or getattr(cls, "_entry", {}).get("params", []):
+    for p in getattr(cls, "_params", None) or (getattr(cls, "_entry", None) or {}).get("params", []):
         optional = "" if p["required"] else " | None"
         own[p["name"]] = annotation(p["annotation"]) + optional
     if issubclass(cls, optim.Optimizer):

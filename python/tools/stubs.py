@@ -131,7 +131,7 @@ RETURNS = {
 PROPERTIES = {
     "shape": "Size", "layout": "Any", "dtype": "dtype", "device": "device", "ndim": "builtins.int", "T": "Tensor",
     "mT": "Tensor", "mH": "Tensor", "H": "Tensor", "real": "Tensor", "imag": "Tensor", "is_leaf": "builtins.bool",
-    "grad_fn": "builtins.str | None", "itemsize": "builtins.int", "nbytes": "builtins.int", "is_cuda": "builtins.bool",
+    "grad_fn": "Any", "itemsize": "builtins.int", "nbytes": "builtins.int", "is_cuda": "builtins.bool",
     "size": "Any", "is_cpu": "builtins.bool", "is_sparse": "builtins.bool", "is_mps": "builtins.bool", "is_meta": "builtins.bool",
     "is_quantized": "builtins.bool", "is_nested": "builtins.bool", "_base": "Tensor | None", "__array_priority__": "builtins.int",
 }
@@ -309,6 +309,7 @@ OTHER_NAMES = {
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
     "nn.utils.parametrizations": "from .parametrize import spectral_norm as spectral_norm, weight_norm as weight_norm\n",
+    "nn.modules": "from typing import Any\nfrom .. import *\n\ndef __getattr__(name: str) -> Any: ...\n",
     "nn.parallel": "from .. import DataParallel as DataParallel\n",
     "utils.tensorboard": "from ..train import SummaryWriter as SummaryWriter\n",
 } | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}

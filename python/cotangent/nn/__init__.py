@@ -33,3 +33,11 @@ from .transformer import (  # noqa: E402, F401
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+
+
+def __getattr__(name: str):
+    if name == "modules":
+        import importlib
+
+        return importlib.import_module("cotangent.nn.modules")
+    raise AttributeError(f"module 'cotangent.nn' has no attribute {name!r}")

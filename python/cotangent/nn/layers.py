@@ -164,6 +164,27 @@ class Layer(Module):
         return ", ".join(parts)
 
 
+def _reset_parameters(self):
+    """Draws the first values of the parameters again, and sets the buffers back."""
+    _, params, buffers = _c._build_layer(self._name, self._given())
+    for name, value in params.items():
+        self._parameters[name].data.copy_(value)
+    for name, value in buffers.items():
+        self._buffers[name].copy_(value)
+
+
+def _reset_running_stats(self):
+    """Forgets the running statistics."""
+    if self.track_running_stats:
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+        self.num_batches_tracked.zero_()
+
+
+# Arguments that say that a layer has parameters.
+_WITH_PARAMETERS = {"bias", "affine", "elementwise_affine", "embedding_dim", "num_parameters"}
+
+
 def _in_place(self, input):
     result = self._run(input)
     return input.copy_(result) if self.inplace else result
@@ -181,6 +202,12 @@ def _signature(params, positional=None):
 def _class(entry):
     name, params = entry["name"], list(entry["params"])
     body = {"_name": name, "__doc__": entry["docs"], "__module__": "cotangent.nn"}
+    if _WITH_PARAMETERS & {p["name"] for p in params}:
+        body["reset_parameters"] = _reset_parameters
+    if "track_running_stats" in {p["name"] for p in params}:
+        body["reset_running_stats"] = _reset_running_stats
+    if name.startswith("Conv"):
+        body["transposed"] = "Transpose" in name
     if name in _IN_PLACE:
         params.append({"name": "inplace", "annotation": "builtins.bool", "required": False, "default": False})
         body["forward"] = _in_place

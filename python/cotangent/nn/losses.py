@@ -130,10 +130,16 @@ class Bilinear(Module):
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        bound = 1 / math.sqrt(max(in1_features, 1))
-        drawn = lambda *shape: Parameter(_ops["rand"](shape, dtype=dtype or _c.float32, device=device) * (2 * bound) - bound)
+        drawn = lambda *shape: Parameter(_ops["zeros"](shape, dtype=dtype or _c.float32, device=device))
         self.weight = drawn(out_features, in1_features, in2_features)
         self.register_parameter("bias", drawn(out_features) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draws the first values of the parameters again."""
+        bound = 1 / math.sqrt(max(self.in1_features, 1))
+        for parameter in self.parameters():
+            parameter.data.uniform_(-bound, bound)
 
     def forward(self, input1, input2):
         return _ops["bilinear"](input1, input2, self.weight, self.bias)

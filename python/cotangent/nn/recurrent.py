@@ -31,6 +31,13 @@ class _Recurrent:
     def _flat_weights(self):
         return list(self._parameters.values())
 
+    @property
+    def all_weights(self):
+        """The weights of each layer and direction."""
+        weights = self._flat_weights
+        each = len(weights) // (self.num_layers * (2 if self.bidirectional else 1))
+        return [weights[at:at + each] for at in range(0, len(weights), each)]
+
     def forward(self, input, hx=None):
         if isinstance(input, PackedSequence):
             return self._packed(input, hx)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
@@ -44,15 +44,20 @@ class Optimizer:
 
     ``params`` are parameters, pairs of names and parameters, or groups: dicts with ``params`` and settings of their own.
     ``param_groups`` has the settings; what is changed there takes effect in the next step.
+
+    A subclass with a ``step`` of its own keeps what it needs in ``state``, a dictionary for each parameter.
     """
 
-    _entry: dict
+    # The entry of the crate's list; an optimiser of the user's has none.
+    _entry: dict | None = None
     _defaults: dict
 
     def __init__(self, params, defaults):
         self.defaults = dict(defaults)
         self.param_groups = []
         self._rust = []
+        if self._entry is None:
+            self.__dict__["_own_state"] = defaultdict(dict)
         groups = [params] if isinstance(params, Tensor) else list(params)
         if isinstance(params, Tensor):
             raise TypeError("params should be an iterable of Tensors or dicts, not one Tensor")
@@ -81,12 +86,15 @@ class Optimizer:
             if id(p) in seen:
                 raise ValueError("some parameters appear in more than one place of the optimizer's groups")
             seen.add(id(p))
-        for name in group.keys() - self.defaults.keys() - {"params", "param_names", "initial_lr", *_WAYS}:
+        for name in group.keys() - self.defaults.keys() - {"params", "param_names", "initial_lr", *_WAYS} if self._entry else ():
             raise TypeError(f"{type(self).__name__}: there is no setting {name}: there are {', '.join(self.defaults)}")
         for name, value in self.defaults.items():
             group.setdefault(name, copy.copy(value))
         first = sum(len(own["params"]) for own in self.param_groups)
         names = [str(first + at) for at in range(len(given))]
+        if self._entry is None:
+            self.param_groups.append(group)
+            return
         crate = self._crate(group)
         self.param_groups.append(group)
         self._rust.append((_c._Optimizer(self._entry["name"], crate), _c._Parameters(given, names), crate))
@@ -121,6 +129,8 @@ class Optimizer:
 
     def step(self, closure=None):
         """Changes every parameter that has a gradient. ``closure`` computes the loss first, which is returned."""
+        if self._entry is None:
+            raise NotImplementedError(f"{type(self).__name__} does not say what a step is: define step")
         loss = None
         if closure is not None:
             with enable_grad():
@@ -173,6 +183,10 @@ class Optimizer:
 
     def _kept(self):
         """What is kept for each parameter, by its number."""
+        if self._entry is None:
+            own = self.__dict__["_own_state"]
+            every = [p for group in self.param_groups for p in group["params"]]
+            return {number: own[p] for number, p in enumerate(every) if p in own}
         state = {}
         for optimizer, _, crate in self._rust:
             for name, value in optimizer.state_dict().items():
@@ -195,6 +209,8 @@ class Optimizer:
     @property
     def state(self):
         """What is kept for each parameter that had a step, as it is now."""
+        if self._entry is None:
+            return self.__dict__["_own_state"]
         every = [p for group in self.param_groups for p in group["params"]]
         return {every[number]: own for number, own in self._kept().items()}
 
@@ -220,14 +236,21 @@ class Optimizer:
         for saved, own in zip(groups, self.param_groups):
             for number, p in zip(saved["params"], own["params"]):
                 numbers[number] = len(numbers), p
-            settings = {name: value for name, value in saved.items() if name in self.defaults or name in ("initial_lr", "param_names")}
+            settings = {name: value for name, value in saved.items() if name in self.defaults or name in ("initial_lr", "param_names")
+                        or (self._entry is None and name != "params")}
             new.append({**own, **{name: _plain(value) for name, value in settings.items()}})
         kept = {}
         for number, own in state_dict["state"].items():
             if number not in numbers:
                 raise ValueError(f"loaded state dict has a state of parameter {number}, which is in no group")
             at, p = numbers[number]
-            kept[at] = self._read(at, own, p)
+            kept[at] = _copied(own, p) if self._entry is None else self._read(at, own, p)
+        if self._entry is None:
+            every = [p for group in self.param_groups for p in group["params"]]
+            self.__dict__["_own_state"] = defaultdict(dict, {every[at]: own for at, own in kept.items()})
+            for own, group in zip(self.param_groups, new):
+                own.update(group)
+            return
         rust, first = [], 0
         for group, (_, parameters, _) in zip(new, self._rust):
             crate = self._crate(group)
@@ -268,6 +291,8 @@ class Optimizer:
 
     def __setstate__(self, state):
         self.defaults, self.param_groups, self._rust = state["defaults"], [], []
+        if self._entry is None:
+            self.__dict__["_own_state"] = defaultdict(dict)
         for group in state["param_groups"]:
             self.add_param_group(group)
         self.load_state_dict(state["saved"])
@@ -278,6 +303,16 @@ class Optimizer:
             lines.append(f"Parameter Group {at}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name not in ("params", "param_names")]
         return "\n".join(lines + [")"])
+
+
+def _copied(state, p):
+    """What an optimiser of the user's keeps for a parameter, with tensors of floating point in the parameter's dtype, on its device."""
+    def one(name, x):
+        if not isinstance(x, Tensor):
+            return copy.deepcopy(x)
+        return x.detach().clone() if name == "step" or not x.is_floating_point() else x.detach().to(p.dtype, p.device).clone()
+
+    return {name: one(name, value) for name, value in state.items()}
 
 
 def _plain(value):

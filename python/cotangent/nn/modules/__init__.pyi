@@ -1,0 +1,5 @@
+# Written by tools/stubs.py: not to be edited.
+from typing import Any
+from .. import *
+
+def __getattr__(name: str) -> Any: ...
