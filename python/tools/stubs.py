@@ -312,7 +312,9 @@ OTHER_NAMES = {
     "nn.modules": "from typing import Any\nfrom .. import *\n\ndef __getattr__(name: str) -> Any: ...\n",
     "nn.parallel": "from .. import DataParallel as DataParallel\n",
     "utils.tensorboard": "from ..train import SummaryWriter as SummaryWriter\n",
-} | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}
+} | {f"distributions.{name}": f"from . import {kind} as {kind}\n" for name, kind in (
+    ("normal", "Normal"), ("categorical", "Categorical"), ("bernoulli", "Bernoulli"), ("uniform", "Uniform"), ("beta", "Beta"),
+    ("multivariate_normal", "MultivariateNormal"), ("independent", "Independent"))} | {f"utils.data.{name}": "from ...data import *\n" for name in ("dataloader", "dataset", "distributed", "sampler")}
 HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
 
 

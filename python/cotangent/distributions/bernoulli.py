@@ -1,0 +1,3 @@
+"""``Bernoulli``, by the name of PyTorch's file."""
+
+from .discrete import Bernoulli  # noqa: F401

@@ -1,0 +1,3 @@
+"""``Beta``, by the name of PyTorch's file."""
+
+from .continuous import Beta  # noqa: F401

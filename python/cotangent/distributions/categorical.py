@@ -1,0 +1,3 @@
+"""``Categorical``, by the name of PyTorch's file."""
+
+from .discrete import Categorical  # noqa: F401

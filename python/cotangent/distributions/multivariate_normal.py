@@ -1,0 +1,3 @@
+"""``MultivariateNormal``, by the name of PyTorch's file."""
+
+from .continuous import MultivariateNormal  # noqa: F401

@@ -1,0 +1,3 @@
+"""``Normal``, by the name of PyTorch's file."""
+
+from .continuous import Normal  # noqa: F401

@@ -1,0 +1,3 @@
+"""``Uniform``, by the name of PyTorch's file."""
+
+from .continuous import Uniform  # noqa: F401
