@@ -210,8 +210,8 @@ def _through_a_file(write, f):
 def load(f, map_location=None, *, weights_only=True, dtype=None):
     """What ``save`` has saved, or the tensors of a file of another format, which it knows by its first bytes.
 
-    Of PyTorch's files that hold more than a flat state dict come the tensors, by names joined by dots, and the plain values.
-    Nothing in a file is run, whatever ``weights_only`` says.
+    Of PyTorch's files come the containers that were saved, with tensors, numbers and texts in them. Nothing in a file is run,
+    whatever ``weights_only`` says.
     """
     if hasattr(f, "read"):
         import shutil
@@ -235,10 +235,23 @@ def load(f, map_location=None, *, weights_only=True, dtype=None):
     if start[:4] == b"PK\x03\x04":
         if os.fspath(f).endswith(".npz"):
             return _c._load_npz(f, wanted)
-        tensors, values = _c._load_pytorch(f, wanted)
-        return {**(values or {}), **tensors}
+        return _load_pytorch(f, wanted)
     tensors, metadata = _c._load_safetensors(f, wanted)
     return _unpack("load", tensors, metadata[_TREE]) if _TREE in metadata else tensors
+
+
+def _load_pytorch(f, wanted):
+    """What a file of PyTorch's holds: its containers, with tensors in them."""
+    import pickle
+
+    from . import _pickled
+
+    tensors, values = _c._load_pytorch(f, wanted)
+    try:
+        return _pickled.filled(_pickled.structure(f), tensors)
+    except (pickle.UnpicklingError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError):
+        # Containers that are not understood: the tensors by names joined by dots, and the plain values.
+        return {**(values if isinstance(values, dict) else {}), **tensors}
 
 
 def _place(map_location):

@@ -118,7 +118,11 @@ def test_pytorchs_files(tmp_path):
     assert same(ct.load(tmp_path / "model.pt"), tensors) and same(ct.io.load_pytorch(tmp_path / "model.pt"), tensors)
     fixtures = __import__("pathlib").Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "io"
     found = ct.load(fixtures / "training.pt")
-    assert found["optimizer"]["param_groups"][0]["lr"] == 0.01 and any(isinstance(x, ct.Tensor) for x in found.values())
+    assert found["optimizer"]["param_groups"][0]["lr"] == 0.01
+    flat = ct.io.load_pytorch(fixtures / "training.pt")
+    nested = lambda x: [x] if isinstance(x, ct.Tensor) else [y for one in (x.values() if isinstance(x, dict) else x if isinstance(
+        x, (list, tuple)) else []) for y in nested(one)]
+    assert sorted(str(x.tolist()) for x in nested(found)) == sorted(str(x.tolist()) for x in flat.values()) and len(flat) > 2
     assert ct.io.load_pytorch_values(fixtures / "training.pt")["optimizer"]["param_groups"][0]["lr"] == 0.01
 
 
@@ -207,3 +211,21 @@ def test_a_folder_keeps_the_last_and_the_best(tmp_path):
     assert step == 400 and ct.io.Checkpoint.load(path).values["loss"] == 0.4
     with pytest.raises(ValueError, match="neither"):
         ct.io.Checkpoints(tmp_path, metric="loss", mode="best")
+
+
+def test_a_file_of_pytorchs_runs_nothing(tmp_path):
+    import pickle
+    import zipfile
+
+    class Evil:
+        def __reduce__(self):
+            return __import__("os").system, ("touch " + str(tmp_path / "ran"),)
+
+    with zipfile.ZipFile(tmp_path / "evil.pt", "w") as archive:
+        archive.writestr("evil/data.pkl", pickle.dumps({"a": Evil()}, protocol=2))
+        archive.writestr("evil/version", "3")
+    with pytest.raises((ValueError, RuntimeError)):
+        ct.load(tmp_path / "evil.pt")
+    from cotangent import _pickled
+
+    assert isinstance(_pickled.structure(tmp_path / "evil.pt")["a"], _pickled._Mark) and not (tmp_path / "ran").exists()

@@ -320,7 +320,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
-    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _samplers _size _standard _text".split()}
+    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _pickled _samplers _size _standard _text".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()
