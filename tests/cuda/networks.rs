@@ -5,7 +5,7 @@ use cotangent::autograd;
 use cotangent::nn::{BatchNorm2d, Conv2d, Forward, Module, Sequential};
 use cotangent::{
     AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions, CudaGraph, DType, Device, MatmulPrecision,
-    MaxPoolOptions, Result, Tensor, with_matmul_precision,
+    MaxPoolOptions, RecurrentOptions, Result, Tensor, with_matmul_precision,
 };
 
 /// The dtypes, and how far results may be from those of f64, as a part of their norm.
@@ -186,6 +186,35 @@ fn norms_of_channels_in_every_order() -> Result<()> {
     let y = |x: &Tensor| x.batch_norm_with(BatchNormOptions::new().training(true));
     let apart = distance(&y(&x.to_device(GPU)?)?, &y(&x.to_dtype(DType::F64)?)?)?;
     assert!(apart < 2e-3, "{apart:.1e}");
+    Ok(())
+}
+
+/// Small states have the product in the kernel of a step, large ones not.
+#[test]
+fn lstms_of_all_sizes() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for (steps, batch, size, bidirectional) in
+        [(5, 37, 70, true), (1, 1, 3, false), (9, 64, 64, false), (3, 33, 129, true), (2, 40, 460, false)]
+    {
+        let runs = 1 + usize::from(bidirectional);
+        let mut inputs =
+            vec![exact(&[steps, batch, 6], 1)?, exact(&[runs, batch, size], 2)?, exact(&[runs, batch, size], 3)?];
+        for run in 0..runs as u64 {
+            for shape in [&[4 * size, 6][..], &[4 * size, size], &[4 * size], &[4 * size]] {
+                inputs.push(exact(shape, 10 * run + inputs.len() as u64)?.mul(0.125)?);
+            }
+        }
+        check(&format!("an lstm of {size} on {steps} steps of {batch}"), &inputs, |t| {
+            let options = RecurrentOptions::new().bidirectional(bidirectional);
+            let (output, hidden, cell) = t[0].lstm_with(&t[1..3], &t[3..], options)?;
+            let flat = [&output, &hidden, &cell].map(|x| x.reshape([x.numel()]));
+            let [output, hidden, cell] = flat;
+            Tensor::cat(&[&output?, &hidden?, &cell?], 0)
+        })?;
+    }
     Ok(())
 }
 

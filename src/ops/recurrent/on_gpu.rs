@@ -12,8 +12,15 @@ const OP: &str = "lstm";
 pub(super) struct Steps {
     ordinal: usize,
     outputs: Tensor,
-    gates: Vec<Tensor>,
-    memories: Vec<Tensor>,
+    kept: Kept,
+}
+
+/// Gates and memories.
+enum Kept {
+    /// Of steps that are launched one by one.
+    Apart(Vec<Tensor>, Vec<Tensor>),
+    /// Of all steps, which are one loop.
+    Together(Tensor, Tensor),
 }
 
 impl Direction {
@@ -30,6 +37,9 @@ impl Direction {
     /// the graph.
     pub(super) fn run_on_gpu(&self, keep: bool) -> Result<Option<(Tensor, State, Steps)>> {
         let (Some(ordinal), Some(first)) = (self.gpu(), &self.first.cell) else { return Ok(None) };
+        if lstm::is_small(self.inputs.shape()[1], self.inputs.shape()[2] / 4) {
+            return self.small_on_gpu(ordinal, first).map(Some);
+        }
         let (shape, device, dtype) = (self.inputs.shape(), self.inputs.device(), self.inputs.dtype());
         let (count, batch, size) = (shape[0], shape[1], shape[2] / 4);
         let new = |columns: usize| Tensor::empty(OP, [batch, columns].into(), dtype, device);
@@ -57,8 +67,35 @@ impl Direction {
             Ok(())
         })?;
         let (gates, memories) = (gates.into_iter().flatten().collect(), memories.into_iter().flatten().collect());
-        let steps = Steps { ordinal, outputs: outputs.clone(), gates, memories };
+        let steps = Steps { ordinal, outputs: outputs.clone(), kept: Kept::Apart(gates, memories) };
         Ok(Some((outputs, State { hidden, cell: Some(memory) }, steps)))
+    }
+
+    /// The same for small states, whose products are part of the kernel.
+    fn small_on_gpu(&self, ordinal: usize, first: &Tensor) -> Result<(Tensor, State, Steps)> {
+        let (shape, device, dtype) = (self.inputs.shape(), self.inputs.device(), self.inputs.dtype());
+        let (count, batch, size) = (shape[0], shape[1], shape[2] / 4);
+        let new = |columns: usize| Tensor::empty(OP, [count, batch, columns].into(), dtype, device);
+        let operands = [&self.inputs, &self.weight, &self.first.hidden, first].map(Tensor::contiguous);
+        let [inputs, weight, hidden, memory] = operands;
+        let (inputs, weight, hidden, memory) = (inputs?, weight?, hidden?, memory?);
+        let bias = self.bias.as_ref().map(Tensor::contiguous).transpose()?;
+        let (mut gates, mut memories, mut outputs) = (new(4 * size)?, new(size)?, new(size)?);
+        let order = self.order();
+        lstm::forward(
+            OP,
+            ordinal,
+            &order,
+            [inputs.as_view()?, weight.as_view()?, hidden.as_view()?, memory.as_view()?],
+            bias.as_ref().map(Tensor::as_view).transpose()?,
+            [&mut gates.as_view_mut(OP)?, &mut memories.as_view_mut(OP)?, &mut outputs.as_view_mut(OP)?],
+        )?;
+        let last = order.last().copied().unwrap_or(0);
+        // Copies: a state that is handed on would keep all steps.
+        let at_end = |all: &Tensor| all.select(0, last)?.deep_clone();
+        let state = State { hidden: at_end(&outputs)?, cell: Some(at_end(&memories)?) };
+        let steps = Steps { ordinal, outputs: outputs.clone(), kept: Kept::Together(gates, memories) };
+        Ok((outputs, state, steps))
     }
 
     /// As [`pull`](Self::pull), of steps on a GPU. Outside the graph.
@@ -74,8 +111,19 @@ impl Direction {
         let mut kept = kept.to_dtype(compute_dtype(dtype))?.deep_clone()?;
         let order = self.order();
         let sums = Tensor::build(OP, shape.clone(), dtype, device, |out| {
+            let (gates, memories) = match &steps.kept {
+                Kept::Apart(gates, memories) => (gates, memories),
+                Kept::Together(gates, memories) => {
+                    let weight = self.weight.t()?.contiguous()?;
+                    let read =
+                        [gates.as_view()?, memories.as_view()?, first.as_view()?, weight.as_view()?, hidden.as_view()?];
+                    let from_outputs = from_outputs.as_ref().map(Tensor::as_view).transpose()?;
+                    let kept = &mut kept.as_view_mut(OP)?;
+                    return lstm::backward(OP, steps.ordinal, &order, read, from_outputs, kept, out);
+                }
+            };
             for (number, &at) in order.iter().enumerate().rev() {
-                let last = if number == 0 { &first } else { &steps.memories[order[number - 1]] };
+                let last = if number == 0 { &first } else { &memories[order[number - 1]] };
                 let to = out.layout.select(OP, 0, at as isize)?;
                 let mut product = Tensor::empty(OP, [batch, shape[2]].into(), dtype, device)?;
                 let from = from_outputs.as_ref().map(|all| all.layout().select(OP, 0, at as isize)).transpose()?;
@@ -83,13 +131,17 @@ impl Direction {
                     (Some(all), Some(from)) => Some(all.as_view_with(from)?),
                     _ => None,
                 };
-                let read = [steps.gates[at].as_view()?, steps.memories[at].as_view()?, last.as_view()?, hidden.as_view()?];
+                let read = [gates[at].as_view()?, memories[at].as_view()?, last.as_view()?, hidden.as_view()?];
                 let written = [&mut product.as_view_mut(OP)?, &mut out.part(&to)];
                 lstm::step_back(OP, steps.ordinal, read, from_output, &mut kept.as_view_mut(OP)?, written)?;
                 hidden = product.matmul(&self.weight)?;
             }
             Ok(())
         })?;
+        if let Kept::Together(..) = steps.kept {
+            // What the first of the steps passes on.
+            hidden = sums.select(0, order[0])?.matmul(&self.weight)?;
+        }
         let weight = || {
             // Before each step: the states of all but the last one, and the first.
             let begin = self.first.hidden.unsqueeze(0)?;
