@@ -46,7 +46,8 @@ impl Norm {
         weight: Option<&Tensor>,
         bias: Option<&Shape>,
     ) -> Result<Option<Grads>> {
-        let Some((rows, kept)) = self.by_channels(x).filter(|_| !is_grad_enabled() && !g.is_batched()) else {
+        let batched = [Some(g), Some(mean), Some(var), weight].into_iter().flatten().any(Tensor::is_batched);
+        let Some((rows, kept)) = self.by_channels(x).filter(|_| !is_grad_enabled() && !batched) else {
             return Ok(None);
         };
         let fits = |shape: &Shape| *shape == kept;
