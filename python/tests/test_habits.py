@@ -199,7 +199,7 @@ def test_a_device_for_what_is_made_without_one():
     else:
         # That it was asked for is what can be seen without a GPU.
         for make in (lambda: ct.zeros(2), lambda: ct.tensor([1.0]), lambda: ct.randn(2), lambda: ct.nn.Linear(2, 1), lambda: ct.arange(3)):
-            with pytest.raises(ValueError, match="cuda:0 cannot be used"), ct.device("cuda"):
+            with pytest.raises(ValueError, match="cuda:0"), ct.device("cuda"):
                 make()
         with ct.device("cuda"):
             assert ct.zeros(2, device="cpu").is_cpu and ct.zeros_like(ct.zeros(2, device="cpu")).is_cpu
