@@ -326,8 +326,8 @@ impl Direction {
     }
 
     /// A matrix that the products of all steps read, on the CPU with its rows in order and a little apart: a product of few rows
-    /// reads it where it is then, instead of bringing it together anew in each step. Rows a power of two apart would push
-    /// each other out of the cache.
+    /// reads it where it is then, instead of packing it anew in each step. Rows a power of two apart would evict each other
+    /// from the cache.
     fn spread(&self, matrix: &Tensor) -> Result<Tensor> {
         let single = matches!(matrix.dtype(), DType::F32 | DType::F64);
         let pays = self.inputs.shape()[0] >= SPREAD_STEPS && matrix.numel() >= SPREAD_SIZE;

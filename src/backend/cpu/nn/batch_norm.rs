@@ -1,7 +1,7 @@
 //! The statistics of channels over a batch, and the cotangents of what is normalised by them.
 //!
 //! A batch `[N, C, S]` is read as `N · C` rows: those of channel `c` have the numbers `c`, `C + c`, `2 · C + c` and so on. All of a
-//! channel is one thread's, which goes over it several times while it is near.
+//! channel is one thread's, which goes over it several times while it is in the cache.
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
 use crate::backend::cpu::runtime::convert::compute_dtype;

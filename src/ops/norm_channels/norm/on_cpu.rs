@@ -1,5 +1,4 @@
-//! Norms of channels over a batch, on the CPU: a channel's elements are brought near once for its statistics, and once for the
-//! cotangents.
+//! Norms of channels over a batch, on the CPU: a channel is read from memory once for its statistics, and once for the cotangents.
 
 use super::Norm;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
@@ -50,11 +49,8 @@ impl Norm {
         let Some((rows, kept)) = self.by_channels(x).filter(|_| !is_grad_enabled() && !batched) else {
             return Ok(None);
         };
-        let fits = |shape: &Shape| *shape == kept;
-        if compute_dtype(x.dtype()) != mean.dtype() {
-            return Ok(None);
-        }
-        if weight.is_some_and(|weight| !fits(weight.layout().shape())) || bias.is_some_and(|bias| !fits(bias)) {
+        let affine = [weight.map(|weight| weight.layout().shape()), bias];
+        if compute_dtype(x.dtype()) != mean.dtype() || affine.into_iter().flatten().any(|shape| *shape != kept) {
             return Ok(None);
         }
         let (channels, wide) = (kept[1], mean.dtype());
