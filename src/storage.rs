@@ -121,7 +121,6 @@ impl Storage {
     ///
     /// # Errors
     /// If the device has not enough memory, or its limit is reached; `op` is named in the error.
-    #[inline]
     pub(crate) fn new(op: &'static str, device: Device, bytes: usize) -> Result<Storage> {
         let mut storage = match device {
             Device::Cpu => Self::cpu(op, bytes)?,

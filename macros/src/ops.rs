@@ -1,7 +1,8 @@
 //! `#[ops]` on an `impl Tensor` block: from the signature of each method marked `#[op(..)]` come
 //!
 //! - the public method, which puts its name and the caller's line on errors. Arguments of type `impl Into<T>` arrive in the
-//!   body as `T`, and those of type `&[impl AsRef<Tensor>]` as `&[&Tensor]`, so that bodies are compiled once;
+//!   body as `T`, and those of type `&[impl AsRef<Tensor>]` as `&[&Tensor]`, so that bodies are compiled once,
+//!   with this crate;
 //! - where the last argument is called `options`, two of them: `name`, with the defaults, and `name_with`, whose documentation
 //!   has those examples of `name` that call it;
 //! - the entry of the list of operations: documentation, parameters with their types and defaults (`#[default(0)]` before an
@@ -287,14 +288,22 @@ impl Op {
             },
             None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
         };
-        let body_params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner));
+        let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
+        let begun = format_ident!("__{}_begun", sig.ident);
         let body = quote! {
             #[track_caller]
-            #[inline]
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
             fn #inner #generics (#receiver #(#body_params),*) #output #block
+
+            #[track_caller]
+            #[allow(clippy::needless_pass_by_value, non_snake_case)]
+            fn #begun #generics (#receiver #(#body_params),*) #output {
+                #intercepted
+                #finished
+            }
         };
         let intercept = entry.map(|_| self.args_as_data(&as_data));
+        // Only what turns arguments into those of the body is compiled where the operation is called.
         let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
             quote! {
                 #docs
@@ -303,8 +312,7 @@ impl Op {
                 #[inline]
                 #vis fn #ident #generics (#receiver #(#declared),*) #output {
                     #(#passed)*
-                    #intercepted
-                    #finished
+                    Self::#begun(#this #(#names),*)
                 }
             }
         };
@@ -493,7 +501,9 @@ impl Op {
                 autocast_cpu: #autocast_cpu,
                 autocast_cuda: #autocast_cuda,
                 tolerance: #tolerance,
+                #[cfg(feature = "samples")]
                 samples: #samples,
+                #[cfg(feature = "samples")]
                 error_cases: #errors,
                 call: |args| {
                     #call

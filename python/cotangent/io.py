@@ -211,7 +211,9 @@ def load(f, map_location=None, *, weights_only=True, dtype=None):
     """What ``save`` has saved, or the tensors of a file of another format, which it knows by its first bytes.
 
     Of PyTorch's files come the containers that were saved, with tensors, numbers and texts in them. Nothing in a file is run,
-    whatever ``weights_only`` says.
+    whatever ``weights_only`` says: of objects that only code could make again come the tensors alone, by names joined by
+    dots, with a warning. ``map_location`` is a device, or PyTorch's other forms of one: a dictionary, or a function of a
+    storage and its place.
     """
     if hasattr(f, "read"):
         import shutil
@@ -249,8 +251,11 @@ def _load_pytorch(f, wanted):
     tensors, values = _c._load_pytorch(f, wanted)
     try:
         return _pickled.filled(_pickled.structure(f), tensors)
-    except (pickle.UnpicklingError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError):
-        # Containers that are not understood: the tensors by names joined by dots, and the plain values.
+    except (pickle.UnpicklingError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError) as error:
+        import warnings
+
+        warnings.warn(f"load: the containers of {os.fspath(f)} cannot be made again ({error}): its tensors have names joined "
+                      "by dots", stacklevel=3)
         return {**(values if isinstance(values, dict) else {}), **tensors}
 
 
@@ -258,7 +263,25 @@ def _place(map_location):
     """A device, of all forms in which PyTorch takes one: tensors come to the CPU unless one is named."""
     if isinstance(map_location, collections.abc.Mapping):
         return map_location.get("cpu")
-    return None if callable(map_location) else map_location
+    if not callable(map_location):
+        return map_location
+    found = map_location(_Storage("cpu"), "cpu")
+    if found is None or isinstance(found, _Storage):
+        return found.device if found else None
+    raise TypeError(f"load: map_location returned an object of type {type(found).__name__}, not the storage it was given, moved")
+
+
+class _Storage:
+    """What a function as ``map_location`` is given: it says where the storage is to be."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def cpu(self):
+        return _Storage("cpu")
+
+    def cuda(self, device=0):
+        return _Storage(f"cuda:{device}" if isinstance(device, int) else str(device))
 
 
 # Checkpoints

@@ -91,6 +91,20 @@ def test_nested_containers(tmp_path):
         assert same(ct.load(path), value)
 
 
+def test_map_location_in_all_its_forms(tmp_path):
+    path = tmp_path / "one.ct"
+    ct.save({"w": ct.ones(2)}, path)
+    for place in (None, "cpu", ct.device("cpu"), {"cuda:0": "cpu"}, lambda storage, place: storage,
+                  lambda storage, place: storage.cpu(), lambda storage, place: None):
+        assert ct.load(path, map_location=place)["w"].device == ct.device("cpu")
+    # Not a device that there is, so that nothing of it is ignored.
+    for place in ("cuda:99", {"cpu": "cuda:99"}, lambda storage, place: storage.cuda(99)):
+        with pytest.raises((RuntimeError, ValueError), match="cuda"):
+            ct.load(path, map_location=place)
+    with pytest.raises(TypeError, match="map_location returned an object of type int"):
+        ct.load(path, map_location=lambda storage, place: 3)
+
+
 def test_tensors_that_are_one_stay_one_and_leaves_stay_leaves(tmp_path):
     w = ct.ones(2, requires_grad=True)
     ct.save({"a": w, "b": [w, w.detach()]}, tmp_path / "x")
@@ -213,7 +227,7 @@ def test_a_folder_keeps_the_last_and_the_best(tmp_path):
         ct.io.Checkpoints(tmp_path, metric="loss", mode="best")
 
 
-def test_a_file_of_pytorchs_runs_nothing(tmp_path):
+def test_a_file_of_pytorchs_runs_nothing(tmp_path, monkeypatch):
     import pickle
     import zipfile
 
@@ -228,4 +242,9 @@ def test_a_file_of_pytorchs_runs_nothing(tmp_path):
         ct.load(tmp_path / "evil.pt")
     from cotangent import _pickled
 
+    # Containers that stand for more than any memory has: the tensors come, and a warning.
+    ct.save({"w": ct.ones(2)}, tmp_path / "many.pt")
+    monkeypatch.setattr(_pickled, "_MOST", 0)
+    with pytest.warns(UserWarning, match="many.pt cannot be made again"):
+        assert ct.load(tmp_path / "many.pt")["w"].tolist() == [1.0, 1.0]
     assert isinstance(_pickled.structure(tmp_path / "evil.pt")["a"], _pickled._Mark) and not (tmp_path / "ran").exists()

@@ -423,25 +423,45 @@ impl Tensor {
     where
         R: Fn(&BackwardContext, &[Option<Tensor>]) -> Result<Grads> + Send + Sync + 'static,
     {
-        let name = name.into();
-        let mut outputs = outputs;
-        if let [only] = &outputs[..]
-            && only.dtype().is_differentiable()
-        {
-            let only = only.clone();
-            let one = |save: &mut Saver<'_>| {
-                let rule = rule(save);
-                move |ctx: &BackwardContext, g: &Tensor| rule(ctx, &[Some(g.clone())])
+        let (mut rule, results) = (Some(rule), outputs.len());
+        let single = matches!(&outputs[..], [only] if only.dtype().is_differentiable());
+        // As in `record`: the rest is compiled once.
+        Tensor::record_results(outputs, name.into(), inputs, &mut |save| {
+            let rule = rule.take()?(save);
+            if single {
+                let one = move |ctx: &BackwardContext, g: &Tensor| rule(ctx, &[Some(g.clone())]);
+                return Some(Rule::One(Shared::new_unsized(one, |inner| inner)));
+            }
+            let padded = move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                // Results after the last that has a cotangent have none, either.
+                let mut all = cotangents.to_vec();
+                all.resize(results, None);
+                rule(ctx, &all)
             };
-            outputs[0] = only.record(name, inputs, one)?;
-            return Ok(outputs);
-        }
+            Some(Rule::Joint(Shared::new_unsized(padded, |inner| inner)))
+        })
+    }
+
+    /// A rule for the only result, if that is of floating point, or one for all of them.
+    #[track_caller]
+    fn record_results(
+        mut outputs: Vec<Tensor>,
+        name: Name,
+        inputs: &[&Tensor],
+        rule: &mut dyn FnMut(&mut Saver<'_>) -> Option<Rule>,
+    ) -> Result<Vec<Tensor>> {
         if inputs.iter().all(|t| t.node().is_none()) || !mode::is_grad_enabled() {
             if anomaly::enabled() {
                 for output in &outputs {
                     anomaly::check_values(&name, "result", output, &Place::caller())?;
                 }
             }
+            return Ok(outputs);
+        }
+        if let [only] = &outputs[..]
+            && only.dtype().is_differentiable()
+        {
+            outputs[0] = only.clone().record_node(name, inputs, rule)?;
             return Ok(outputs);
         }
         // One result may be the same for all examples where another is not.
@@ -455,17 +475,11 @@ impl Tensor {
             Err(barrier) => return Ok(outputs.into_iter().map(|output| output.with_node(barrier.clone())).collect()),
         };
         let mut saver = Saver { outputs: &outputs, edges: &edges, bytes: 0 };
-        let (rule, results) = (rule(&mut saver), outputs.len());
-        let padded = move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
-            // Results after the last that has a cotangent have none, either.
-            let mut all = cotangents.to_vec();
-            all.resize(results, None);
-            rule(ctx, &all)
-        };
-        let rule = Rule::Joint(Shared::new_unsized(padded, |inner| inner));
+        let rule = rule(&mut saver);
         let bytes = saver.bytes;
         let Some(first) = outputs.first() else { return Ok(outputs) };
-        let joint = new_node(first, name.clone(), NodeKind::Op, tape, bytes, Some(Body { edges, rule }))?;
+        let body = rule.map(|rule| Body { edges, rule });
+        let joint = new_node(first, name.clone(), NodeKind::Op, tape, bytes, body)?;
         // A loop, since the caller's place gets lost in a closure.
         for (at, output) in outputs.iter_mut().enumerate() {
             if anomaly::enabled() {

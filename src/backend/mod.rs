@@ -120,7 +120,6 @@ pub(crate) fn common_device(op: &'static str, a: Device, others: impl IntoIterat
 
 /// `out = formula(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and
 /// their storages are not `out`'s.
-#[inline]
 pub(crate) fn map(
     op: &'static str,
     kernel: (&'static Formula, &[Scalar]),

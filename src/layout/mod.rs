@@ -201,7 +201,6 @@ fn long_strides(shape: &[usize]) -> Strides {
 const LARGEST_ELEMENT: usize = 16;
 
 /// Checks L3 for a shape that comes into being, and counts its elements.
-#[inline]
 pub(crate) fn check_shape(op: &'static str, shape: &[usize]) -> Result<usize> {
     // The common shapes have few and small sizes, whose product needs no checks.
     const SMALL: usize = 1 << 14;

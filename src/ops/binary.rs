@@ -82,7 +82,6 @@ pub(crate) static DIV: Elementwise = Elementwise::new("div", Domain::Float, 2, 0
 
 /// An operation on a tensor and what stands beside it.
 #[track_caller]
-#[inline]
 fn call(op: &'static Elementwise, a: &Tensor, b: &Operand<'_>) -> Result<Tensor> {
     match b {
         Operand::Borrowed(b) => op.call(&[a, b], &[]),

@@ -107,7 +107,6 @@ impl Elementwise {
 
     /// The operation on tensors that broadcast, with its derivative.
     #[track_caller]
-    #[inline]
     pub fn call(&'static self, inputs: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
         let (compute, dtype) = self.dtypes(inputs)?;
         self.call_as(inputs, params, compute, dtype)
@@ -145,7 +144,7 @@ impl Elementwise {
             if !dtype.is_float() {
                 return Ok(out.record_barrier(self.name, inputs));
             }
-            record(out, self.name, formula.cotangents(), &parts, params)
+            record(out, self.name.into(), formula.cotangents(), &parts, params)
         };
         if !dtype.is_complex() {
             return part(formula.re, dtype);
@@ -155,7 +154,6 @@ impl Elementwise {
 
     /// As [`call`](Self::call), in a compute dtype and with a result that the caller has chosen.
     #[track_caller]
-    #[inline]
     pub fn call_as(
         &'static self,
         inputs: &[&Tensor],
@@ -174,7 +172,7 @@ impl Elementwise {
             // The common case without a graph is not worth looking up derivatives for; anomaly mode looks at the result.
             return out.record(self.name, inputs, |_| |_: &BackwardContext, _: &Tensor| Ok(Grads::new()));
         }
-        record(out, self.name, self.cotangents(), inputs, params)
+        record(out, self.name.into(), self.cotangents(), inputs, params)
     }
 }
 
@@ -195,7 +193,6 @@ impl Elementwise {
 }
 
 /// The formula of inputs that broadcast against each other, outside the graph.
-#[inline]
 pub(crate) fn broadcasting(
     op: &'static str,
     call: super::map::FormulaCall<'_>,
@@ -216,10 +213,9 @@ pub(crate) fn broadcasting(
 
 /// Makes the result of an elementwise operation depend on its inputs.
 #[track_caller]
-#[inline]
 fn record(
     out: Tensor,
-    name: impl Into<Name>,
+    name: Name,
     cotangents: &'static [Option<Cotangent>],
     inputs: &[&Tensor],
     params: &[Scalar],
@@ -227,20 +223,14 @@ fn record(
     if inputs.len() <= 2 && params.is_empty() && cotangents.iter().all(Option::is_some) {
         record_few(out, name, cotangents, inputs)
     } else {
-        record_many(out, name.into(), cotangents, inputs, params)
+        record_many(out, name, cotangents, inputs, params)
     }
 }
 
 /// One or two inputs without parameters, each with a derivative: what is saved has a place of its own, so that the node of a
 /// small tensor is made quickly.
 #[track_caller]
-#[inline]
-fn record_few(
-    out: Tensor,
-    name: impl Into<Name>,
-    cotangents: &'static [Option<Cotangent>],
-    inputs: &[&Tensor],
-) -> Result<Tensor> {
+fn record_few(out: Tensor, name: Name, cotangents: &'static [Option<Cotangent>], inputs: &[&Tensor]) -> Result<Tensor> {
     out.record(name, inputs, |save| {
         let reads = |k: usize| match cotangents.get(k) {
             Some(Some(cotangent)) if save.needs(k) => cotangent.reads,
@@ -315,7 +305,6 @@ fn record_many(
 
 impl Cotangent {
     /// The cotangent, from the result's and what was saved; recorded in turn where the pass is.
-    #[inline]
     fn of(
         &'static self,
         ctx: &BackwardContext,
@@ -353,7 +342,6 @@ impl Cotangent {
     }
 
     /// The formula of the operands that it reads; recorded in turn where the pass is.
-    #[inline]
     fn apply(&'static self, dtype: DType, operands: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
         let out = broadcasting("backward", (&self.formula, params), dtype, operands, dtype)?;
         if !is_grad_enabled() || operands.iter().all(|operand| operand.node().is_none()) {

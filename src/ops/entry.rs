@@ -49,7 +49,9 @@ pub struct Op {
     pub autocast_cuda: Option<AutocastPolicy>,
     /// How many times as large as usual its rounding errors may be.
     pub tolerance: f64,
+    #[cfg(feature = "samples")]
     pub(crate) samples: fn() -> Result<Vec<Sample>>,
+    #[cfg(feature = "samples")]
     pub(crate) error_cases: fn() -> Result<Vec<ErrorCase>>,
     pub(crate) call: fn(&[Arg]) -> Result<Vec<Tensor>>,
 }
@@ -330,7 +332,7 @@ impl Op {
         &["cpu", "cuda"]
     }
 
-    /// Calls to be tested: their values, gradients, layouts and dtypes.
+    /// Calls to be tested: their values, gradients, layouts and dtypes. With the feature `samples`.
     ///
     /// ```
     /// use cotangent::ops;
@@ -343,11 +345,12 @@ impl Op {
     ///
     /// # Errors
     /// If memory runs out.
+    #[cfg(feature = "samples")]
     pub fn samples(&self) -> Result<Vec<Sample>> {
         (self.samples)()
     }
 
-    /// Calls that must fail.
+    /// Calls that must fail. With the feature `samples`.
     ///
     /// ```
     /// use cotangent::ops;
@@ -361,6 +364,7 @@ impl Op {
     ///
     /// # Errors
     /// If memory runs out.
+    #[cfg(feature = "samples")]
     pub fn error_cases(&self) -> Result<Vec<ErrorCase>> {
         (self.error_cases)()
     }

@@ -16,7 +16,6 @@ pub(crate) type FormulaCall<'a> = (&'static Formula, &'a [Scalar]);
 
 /// `formula` of inputs of one shape, computed in `compute`, as a tensor of that shape outside the graph. With many elements
 /// the result is deferred until it is needed.
-#[inline]
 pub(crate) fn map_alike(
     op: &'static str,
     call: FormulaCall<'_>,
@@ -36,7 +35,6 @@ pub(crate) fn map_alike(
 }
 
 /// As [`map_alike`], with the elements of the result in row-major order.
-#[inline]
 fn map_alike_in_order(
     op: &'static str,
     call: FormulaCall<'_>,
@@ -93,7 +91,6 @@ pub(crate) fn map(
 }
 
 /// Whether an input of the result's shape, on a GPU, has its channels last.
-#[inline]
 fn has_channels_last(inputs: &[&Tensor], shape: &Shape) -> bool {
     inputs[0].device() != Device::Cpu
         && inputs.iter().any(|input| input.layout().shape() == shape && input.keeps_channels_last())

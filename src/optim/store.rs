@@ -92,20 +92,37 @@ impl Store {
         numbers: &NumbersOf<'_, M>,
     ) -> Result<()> {
         let mut parameters = self.parameters(op, model)?;
+        // What is the same for all rules is apart, and compiled once.
+        let mut ready = self.all_ready(op, &mut parameters, S, fresh)?;
+        self.update::<f32, R, S, M>(op, numbers, &mut ready)?;
+        self.update::<f64, R, S, M>(op, numbers, &mut ready)?;
+        self.finish(op, ready)
+    }
+
+    /// The parameters that have gradients, in the order of the state, so that one walk over it finds the state of each.
+    fn all_ready<'g, 'm>(
+        &mut self,
+        op: &'static str,
+        parameters: &'g mut [ParameterMut<'m>],
+        slots: usize,
+        fresh: Fresh<'_>,
+    ) -> Result<Vec<Ready<'g, 'm>>> {
         let mut ready = Vec::with_capacity(parameters.len());
-        for parameter in &mut parameters {
+        for parameter in parameters {
             if let Some(gradient) = gradient_of(op, parameter)? {
                 parameter.release_others();
-                ready.push(self.ready::<S>(op, parameter, &gradient, fresh)?);
+                ready.push(self.ready(op, parameter, &gradient, slots, fresh)?);
             }
         }
-        // In the order of the state, so that one walk over it finds the state of each.
         ready.sort_unstable_by(|a, b| a.parameter.name().cmp(b.parameter.name()));
         if let Some(two) = ready.windows(2).find(|two| two[0].parameter.name() == two[1].parameter.name()) {
             bail!(Graph, op, "{} is the name of several parameters", two[0].parameter.name());
         }
-        self.update::<f32, R, S, M>(op, numbers, &mut ready)?;
-        self.update::<f64, R, S, M>(op, numbers, &mut ready)?;
+        Ok(ready)
+    }
+
+    /// What is left to do when the numbers are new.
+    fn finish(&mut self, op: &'static str, ready: Vec<Ready<'_, '_>>) -> Result<()> {
         for Ready { parameter, wide, .. } in ready {
             let name = parameter.name().to_string();
             #[cfg(feature = "cuda")]
@@ -194,11 +211,12 @@ impl Store {
     }
 
     /// Does all of an update that may fail.
-    fn ready<'g, 'm, const S: usize>(
+    fn ready<'g, 'm>(
         &mut self,
         op: &'static str,
         parameter: &'g mut ParameterMut<'m>,
         gradient: &Tensor,
+        slots: usize,
         fresh: Fresh<'_>,
     ) -> Result<Ready<'g, 'm>> {
         let on_gpu = gradient.device() != Device::Cpu;
@@ -214,8 +232,8 @@ impl Store {
         let gradient = gradient.detach();
         let gradient = if on_gpu { gradient.contiguous()? } else { gradient.to_dtype(dtype)?.contiguous()? };
         own(op, parameter.tensor_mut())?;
-        if S > 0 || half {
-            self.prepare(op, parameter.name(), gradient.shape(), (dtype, gradient.device()), S, half, fresh)?;
+        if slots > 0 || half {
+            self.prepare(op, parameter.name(), gradient.shape(), (dtype, gradient.device()), slots, half, fresh)?;
         }
         let residual = self.states.get(parameter.name()).and_then(|own| own.residual.as_ref());
         let wide = match residual {

@@ -369,7 +369,6 @@ impl Tensor {
     }
 
     /// A fresh contiguous tensor with undefined contents, which the caller fills before anyone sees it.
-    #[inline]
     pub(crate) fn empty(op: &'static str, shape: Shape, dtype: DType, device: Device) -> Result<Tensor> {
         let bytes = checked_bytes(op, &shape, dtype.size())?;
         Ok(Tensor::from_parts(Storage::new(op, device, bytes)?, Layout::contiguous(shape), dtype))
@@ -397,15 +396,20 @@ impl Tensor {
         device: Device,
         fill: impl FnOnce(&mut ViewMut<'_>) -> Result<()>,
     ) -> Result<Tensor> {
+        let mut tensor = Tensor::empty_real(op, shape, dtype, device)?;
+        fill(&mut tensor.own_view_mut(op)?)?;
+        Ok(tensor)
+    }
+
+    /// As [`empty`](Self::empty), of another tensor's shape and of real numbers.
+    fn empty_real(op: &'static str, shape: &Shape, dtype: DType, device: Device) -> Result<Tensor> {
         if dtype.is_complex() {
             bail!(DType, op, "not defined for {dtype}");
         }
         let storage = Storage::new(op, device, checked_bytes(op, shape, dtype.size())?)?;
         let block = Vacant::new();
         let data = block.fill(Data { storage, layout: Layout::shaped(shape), dtype, view: false, batch: None });
-        let mut tensor = Tensor { data, node: None };
-        fill(&mut tensor.own_view_mut(op)?)?;
-        Ok(tensor)
+        Ok(Tensor { data, node: None })
     }
 
     /// As [`build`](Self::build), with the channels, the second dimension, last in memory if so asked.
@@ -445,7 +449,6 @@ impl Tensor {
     }
 
     /// A view of this tensor's values under another layout, which must be derived from this one's (L2).
-    #[inline]
     pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
         let batch = self.data.batch.clone();
         let data = Data { storage: self.data.storage.clone(), layout, dtype: self.data.dtype, view: true, batch };
@@ -527,7 +530,6 @@ impl Tensor {
     }
 
     /// Several of these, each under a layout derived from the tensor's own (L2).
-    #[inline]
     pub(crate) fn views<'a, const N: usize>(
         tensors: [&'a Tensor; N],
         layouts: [&'a Layout; N],

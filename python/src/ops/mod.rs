@@ -184,7 +184,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("_functions", functions)?;
     module.add_function(wrap_pyfunction!(_ops, module)?)?;
-    module.add_function(wrap_pyfunction!(_samples, module)?)
+    #[cfg(feature = "samples")]
+    module.add_function(wrap_pyfunction!(_samples, module)?)?;
+    Ok(())
 }
 
 fn add_method(class: &Bound<'_, pyo3::types::PyType>, name: &str, text: &str, function: Function) -> PyResult<()> {
@@ -227,6 +229,7 @@ fn _ops(py: Python<'_>) -> PyResult<Py<PyList>> {
 }
 
 /// The calls that tests make of an operation: lists of arguments, in order.
+#[cfg(feature = "samples")]
 #[pyfunction]
 fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
     let op = ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("there is no operation {name}")))?;

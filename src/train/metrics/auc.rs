@@ -93,16 +93,18 @@ impl Metric for RocAuc {
             return Err(nothing(OP));
         }
         let Some((classes, average)) = self.classes else {
-            return area(OP, 1, self.scores.iter().copied().zip(self.targets.iter().map(|&target| target == 1)));
+            let positive = self.targets.iter().map(|&target| target == 1);
+            return area(OP, 1, self.scores.iter().copied().zip(positive).collect());
         };
         let of = |class: usize| self.scores.iter().skip(class).step_by(classes).copied();
         let is = |class: usize| self.targets.iter().map(move |&target| target == class as i64);
         if average == Average::Micro {
             let all = (0..classes).flat_map(|class| of(class).zip(is(class)));
-            return area(OP, 0, all);
+            return area(OP, 0, all.collect());
         }
-        let areas =
-            (0..classes).map(|class| area(OP, class, of(class).zip(is(class)))).collect::<Result<Vec<f64>>>()?;
+        let areas = (0..classes)
+            .map(|class| area(OP, class, of(class).zip(is(class)).collect()))
+            .collect::<Result<Vec<f64>>>()?;
         Ok(match average {
             Average::Weighted => {
                 let counts = (0..classes).map(|class| is(class).filter(|&is| is).count() as f64);
@@ -136,8 +138,7 @@ fn check_probabilities(op: &'static str, classes: usize, scores: &[f64]) -> Resu
 }
 
 /// The area by ranks: equal scores share the mean of theirs.
-fn area(op: &'static str, class: usize, examples: impl Iterator<Item = (f64, bool)>) -> Result<f64> {
-    let mut examples: Vec<(f64, bool)> = examples.collect();
+fn area(op: &'static str, class: usize, mut examples: Vec<(f64, bool)>) -> Result<f64> {
     examples.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let positives = examples.iter().filter(|(_, is)| *is).count() as f64;
     let negatives = examples.len() as f64 - positives;

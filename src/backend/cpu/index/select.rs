@@ -161,13 +161,23 @@ fn first_as<T: SortKey, E: Entry>(
     let [across, out_across] = walk.inner();
     let indices = Ptr::new(indices.ptr().cast::<i64>());
     let flip = if descending { T::LAST } else { T::FIRST };
-    check_room::<[E; 2]>(op, len)?;
+    check_room::<([E; 2], T)>(op, len)?;
     parallel(walk.numel(), (GRAIN / len).max(1), |range| {
-        let (mut entries, mut other): (Vec<E>, Vec<E>) = (Vec::new(), Vec::new());
+        let (mut entries, mut other, mut lane_of): (Vec<E>, Vec<E>, Vec<T>) = (Vec::new(), Vec::new(), Vec::new());
         walk.runs(range.start, range.end, |[from, to], count| {
             for lane in 0..count as isize {
                 let (first, to) = (from + lane * across, to + lane * out_across);
-                dispatch(First { lanes: &lanes, first, k, flip, entries: &mut entries });
+                let start = lanes.contiguous(first).unwrap_or_else(|| {
+                    lane_of.clear();
+                    // SAFETY: the lane is one of the layout, and `i` is below its length.
+                    lane_of.extend((0..len as u32).map(|i| unsafe { lanes.element(first, i) }));
+                    lane_of.as_ptr()
+                });
+                // SAFETY: a lane in memory, or its copy.
+                let lane = unsafe { std::slice::from_raw_parts(start, len) };
+                dispatch(First { lane, k, flip, entries: &mut entries });
+                // As a sort by keys expects them.
+                sort_by_place(&mut entries);
                 sort_entries(&mut entries, &mut other, size_of::<T>());
                 for (rank, entry) in entries.iter().enumerate() {
                     // SAFETY: a position of the output, which is contiguous and not shared (L2); lanes of other threads are
@@ -180,10 +190,9 @@ fn first_as<T: SortKey, E: Entry>(
     Ok(())
 }
 
-/// The `k` first entries of a lane, in the order of their places. Made only by [`first_as`], with a lane of the layout.
+/// The `k` first entries of a lane, in any order.
 struct First<'a, T: SortKey, E> {
-    lanes: &'a Lanes<T>,
-    first: isize,
+    lane: &'a [T],
     k: usize,
     flip: T::Key,
     entries: &'a mut Vec<E>,
@@ -194,18 +203,18 @@ impl<T: SortKey, E: Entry> Job for First<'_, T, E> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let First { lanes, first, k, flip, entries } = self;
-        // A lane without steps has a loop of its own, which vectorises.
-        match lanes.contiguous(first) {
-            // SAFETY: the lane is one of the layout, and `i` is below its length.
-            Some(start) => first_of(lanes.len, k, entries, |i| unsafe { start.add(i).read() }.key() ^ flip),
-            // SAFETY: as above.
-            None => first_of(lanes.len, k, entries, |i| unsafe { lanes.element(first, i as u32) }.key() ^ flip),
-        }
+        let First { lane, k, flip, entries } = self;
+        // SAFETY: places are below the length.
+        first_of(lane.len(), k, entries, |i| unsafe { lane.get_unchecked(i) }.key() ^ flip);
     }
 }
 
-/// The `k` first of so many entries, in the order of their places, from their keys.
+/// Not a part of the job, so that it is compiled for two kinds of entries, not for every dtype.
+fn sort_by_place<E: Entry>(entries: &mut [E]) {
+    entries.sort_unstable_by_key(|entry| entry.place());
+}
+
+/// The `k` first of so many entries, from their keys.
 #[inline(always)]
 fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: &mut Vec<E>, key: impl Fn(usize) -> K) {
     /// Elements that are looked at together: most of the time none of them is among the first.
@@ -241,8 +250,6 @@ fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: 
     if entries.len() > k {
         cut(entries);
     }
-    // As a sort by keys expects them.
-    entries.sort_unstable_by_key(|entry| entry.place());
 }
 
 #[cfg(test)]

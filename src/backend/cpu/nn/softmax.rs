@@ -230,11 +230,15 @@ where
                     std::slice::from_raw_parts_mut(to.offset(r * steps[2]), length),
                 )
             };
-            match kind {
-                SoftmaxKind::Softmax => softmax_row::<C, FMA>(x, to),
-                SoftmaxKind::LogSoftmax => log_softmax_row::<C, FMA>(x, to),
-                SoftmaxKind::SoftmaxGrad => softmax_grad_row(x, y, to),
-                SoftmaxKind::LogSoftmaxGrad => log_softmax_grad_row::<C, FMA>(x, y, to),
+            // By the number of inputs, which is known here, so that each of the loops is compiled once.
+            let log = matches!(kind, SoftmaxKind::LogSoftmax | SoftmaxKind::LogSoftmaxGrad);
+            match N {
+                1 => {
+                    let max = fold_run(Max, x, C::ZERO);
+                    if log { log_softmax_row::<C, FMA>(x, max, to) } else { softmax_row::<C, FMA>(x, max, to) }
+                }
+                _ if log => log_softmax_grad_row::<C, FMA>(x, y, to),
+                _ => softmax_grad_row(x, y, to),
             }
         }
     }
@@ -244,12 +248,10 @@ where
 const NEAR: usize = 1024;
 
 #[inline(always)]
-fn softmax_row<C: Float, const FMA: bool>(x: &[C], y: &mut [C])
+fn softmax_row<C: Float, const FMA: bool>(x: &[C], max: C, y: &mut [C])
 where
-    Max: Fold<C>,
     Sum: Fold<C>,
 {
-    let max = fold_run(Max, x, C::ZERO);
     let mut sum = C::ZERO;
     for (y, x) in y.chunks_mut(NEAR).zip(x.chunks(NEAR)) {
         y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive::<FMA>());
@@ -260,11 +262,7 @@ where
 }
 
 #[inline(always)]
-fn log_softmax_row<C: Float, const FMA: bool>(x: &[C], y: &mut [C])
-where
-    Max: Fold<C>,
-{
-    let max = fold_run(Max, x, C::ZERO);
+fn log_softmax_row<C: Float, const FMA: bool>(x: &[C], max: C, y: &mut [C]) {
     let log = sum_by([x], |[x]| (x - max).exp_nonpositive::<FMA>()).ln();
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - max - log);
 }

@@ -1,7 +1,7 @@
 //! The place of the largest or smallest element along some dimensions.
 
 use crate::backend::cpu::reduce::fold::{Fold, Max, Min};
-use crate::backend::cpu::reduce::{Data, FoldPlan, FoldRun, PIECE, Target, for_tiles, goes_by_columns};
+use crate::backend::cpu::reduce::{Data, FoldPlan, PIECE, Target, fold_side_by_side, for_tiles, goes_by_columns};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
@@ -333,7 +333,8 @@ fn best_of<C: Compute, F: Fold<C>>(
 ) -> Best<C> {
     let mut best = None::<Best<C>>;
     for_tiles::<C>(plan, data, from, start, end, |tile, first| {
-        let value = dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), center: F::START });
+        // SAFETY: the tile is a slice.
+        let value = unsafe { fold_side_by_side(fold, tile.as_ptr(), tile.len(), F::START) };
         if best.is_none_or(|best| best.loses_to(fold, value)) {
             let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
             best = Some(Best { value, index: first + at });

@@ -2,9 +2,9 @@
 //! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
 
 use super::columns::{GROUP, WIDE, columns, fold_in};
-use super::{FoldPlan, FoldRows, FoldRun, FoldSource, Reduce, Target, goes_by_columns, rows};
+use super::{FoldPlan, FoldRows, FoldSource, Reduce, Target, fold_side_by_side, goes_by_columns, rows};
 use crate::backend::cpu::elementwise::chain::{self, Evaluation};
-use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod, Sum};
+use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod};
 use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::simd::dispatch;
 use crate::backend::cpu::runtime::threads::Ptr;
@@ -25,7 +25,6 @@ pub(crate) fn reduce(by: Reduce, input: View<'_>, dims: &[usize], out: &mut View
 
 fn reduce_as<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool>
 where
-    Sum: Fold<C>,
     Mean: Fold<C>,
     Prod: Fold<C>,
     Max: Fold<C>,
@@ -46,7 +45,7 @@ where
         let chain = &chain::ChainPlan::<C>::watching(parts, numel);
         let run = Folding { plan: &plan, by_columns, chain, to };
         match by {
-            Reduce::Sum => run.by(Sum),
+            Reduce::Sum => run.by(Mean(1.0)),
             Reduce::Mean => run.by(Mean(plan.reduced.numel() as f64)),
             Reduce::Prod => run.by(Prod),
             Reduce::Max => run.by(Max),
@@ -169,8 +168,10 @@ fn fold_long<C: Compute, F: Fold<C>>(
     let mut block = |start: usize| {
         let len = BLOCK.min(elements.end - start);
         // SAFETY: the elements are this thread's; the window has room for a block.
-        let from = unsafe { evaluation.run(start, len, window.as_mut_ptr().cast()) };
-        dispatch(FoldRun { fold, from, len, center: F::START })
+        unsafe {
+            let from = evaluation.run(start, len, window.as_mut_ptr().cast());
+            fold_side_by_side(fold, from, len, F::START)
+        }
     };
     if elements.len() <= BLOCK {
         return block(elements.start);

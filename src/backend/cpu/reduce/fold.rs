@@ -35,7 +35,8 @@ pub(crate) struct Prod;
 pub(crate) struct Max;
 #[derive(Clone, Copy)]
 pub(crate) struct Min;
-/// The mean of so many elements. The sum is divided before it is rounded to half precision, which it might not fit.
+/// The sum of floats, divided by a number: by 1, or for their mean by how many they are. It is divided before it is rounded to
+/// half precision, which it might not fit.
 #[derive(Clone, Copy)]
 pub(crate) struct Mean(pub f64);
 
@@ -53,11 +54,9 @@ folds! {
     Sum: f32 from 0.0, |a, b| a + b;
     Sum: f64 from 0.0, |a, b| a + b;
     Sum: i64 from 0, |a, b| a.wrapping_add(b);
-    Sum: u64 from 0, |a, b| a.wrapping_add(b);
     Prod: f32 from 1.0, |a, b| a * b;
     Prod: f64 from 1.0, |a, b| a * b;
     Prod: i64 from 1, |a, b| a.wrapping_mul(b);
-    Prod: u64 from 1, |a, b| a.wrapping_mul(b);
     // A NaN on either side wins. Both tests are always made: a branch would keep the lanes from becoming vectors.
     Max: f32 from f32::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
     Max: f64 from f64::NEG_INFINITY, |a, b| if (a > b) | a.is_nan() { a } else { b };
@@ -174,14 +173,21 @@ pub(crate) const BLOCK: usize = 1024;
 /// The fold of a slice: lanes within blocks, blocks in a cascade. To be inlined into a [`Job`](crate::backend::cpu::runtime::simd::Job).
 #[inline(always)]
 pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C {
-    if x.len() <= BLOCK {
-        return fold_block(fold, x, center);
+    let (mut all, mut left) = (None, x);
+    // One place where blocks are folded, which is compiled once, and no cascade for a single one.
+    loop {
+        let (block, rest) = left.split_at(left.len().min(BLOCK));
+        let part = fold_block(fold, block, center);
+        if block.len() == x.len() {
+            return part;
+        }
+        let all = all.get_or_insert_with(|| Cascade::new(fold));
+        all.push(part);
+        if rest.is_empty() {
+            return all.total();
+        }
+        left = rest;
     }
-    let mut all = Cascade::new(fold);
-    for block in x.chunks(BLOCK) {
-        all.push(fold_block(fold, block, center));
-    }
-    all.total()
 }
 
 #[inline(always)]

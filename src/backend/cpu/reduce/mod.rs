@@ -44,38 +44,48 @@ pub(crate) fn reduce(
         DType::F32 => reduce_floats::<f32>(by, input, dims, out),
         DType::F64 => reduce_floats::<f64>(by, input, dims, out),
         _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
-        DType::U64 => reduce_numbers::<u64>(by, input, dims, out),
-        _ => reduce_numbers::<i64>(by, input, dims, out),
+        DType::U64 => reduce_unsigned(by, input, dims, out),
+        _ => match by {
+            Reduce::Sum | Reduce::Mean => reduce_by::<i64, _>(Sum, input, dims, None, out),
+            Reduce::Prod => reduce_by::<i64, _>(Prod, input, dims, None, out),
+            Reduce::Max => reduce_by::<i64, _>(Max, input, dims, None, out),
+            Reduce::Min => reduce_by::<i64, _>(Min, input, dims, None, out),
+        },
+    }
+}
+
+fn reduce_unsigned(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
+    match by {
+        Reduce::Max => return reduce_by::<u64, _>(Max, input, dims, None, out),
+        Reduce::Min => return reduce_by::<u64, _>(Min, input, dims, None, out),
+        Reduce::Sum | Reduce::Mean | Reduce::Prod => {}
+    }
+    // Sums and products that wrap have the same bits with a sign and without.
+    let (input, layout) = (View { dtype: DType::I64, ..input }, out.layout);
+    let mut out = out.part(layout);
+    out.dtype = DType::I64;
+    match by {
+        Reduce::Prod => reduce_by::<i64, _>(Prod, input, dims, None, &mut out),
+        _ => reduce_by::<i64, _>(Sum, input, dims, None, &mut out),
     }
 }
 
 fn reduce_floats<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
 where
-    Sum: Fold<C>,
-    Prod: Fold<C>,
-    Max: Fold<C>,
-    Min: Fold<C>,
     Mean: Fold<C>,
-{
-    if by == Reduce::Mean {
-        let count = dims.iter().map(|&d| input.layout.shape()[d] as f64).product();
-        return reduce_by::<C, Mean>(Mean(count), input, dims, None, out);
-    }
-    reduce_numbers::<C>(by, input, dims, out)
-}
-
-fn reduce_numbers<C: Compute>(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()>
-where
-    Sum: Fold<C>,
     Prod: Fold<C>,
     Max: Fold<C>,
     Min: Fold<C>,
 {
     match by {
-        Reduce::Sum | Reduce::Mean => reduce_by::<C, Sum>(Sum, input, dims, None, out),
-        Reduce::Prod => reduce_by::<C, Prod>(Prod, input, dims, None, out),
-        Reduce::Max => reduce_by::<C, Max>(Max, input, dims, None, out),
-        Reduce::Min => reduce_by::<C, Min>(Min, input, dims, None, out),
+        Reduce::Sum => reduce_by::<C, _>(Mean(1.0), input, dims, None, out),
+        Reduce::Mean => {
+            let count = dims.iter().map(|&d| input.layout.shape()[d] as f64).product();
+            reduce_by::<C, _>(Mean(count), input, dims, None, out)
+        }
+        Reduce::Prod => reduce_by::<C, _>(Prod, input, dims, None, out),
+        Reduce::Max => reduce_by::<C, _>(Max, input, dims, None, out),
+        Reduce::Min => reduce_by::<C, _>(Min, input, dims, None, out),
     }
 }
 
@@ -405,13 +415,13 @@ fn fold_piece<C: Compute, F: Fold<C>>(
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
             // SAFETY: `len` elements of type C lie side by side from the run's position on (L2).
-            all.push(dispatch(FoldRun { fold, from: unsafe { data.at(from, at) }.cast::<C>(), len, center }));
+            all.push(unsafe { fold_side_by_side(fold, data.at(from, at).cast::<C>(), len, center) });
         });
         return all.total();
     }
     for_tiles::<C>(plan, data, from, start, end, |tile, _| {
         // SAFETY: the tile is a slice.
-        all.push(dispatch(FoldRun { fold, from: tile.as_ptr(), len: tile.len(), center }));
+        all.push(unsafe { fold_side_by_side(fold, tile.as_ptr(), tile.len(), center) });
     });
     all.total()
 }
@@ -463,20 +473,14 @@ pub(super) fn for_tiles<C: Compute>(
 }
 
 /// The fold of `len` elements side by side.
-pub(super) struct FoldRun<C, F> {
-    pub fold: F,
-    pub from: *const C,
-    pub len: usize,
-    pub center: C,
-}
-
-impl<C: Compute, F: Fold<C>> Job for FoldRun<C, F> {
-    type Output = C;
-    #[inline(always)]
-    fn run<const FMA: bool>(self) -> C {
-        // SAFETY: whoever makes a run has `len` elements behind `from`.
-        fold_run(self.fold, unsafe { std::slice::from_raw_parts(self.from, self.len) }, self.center)
-    }
+///
+/// # Safety
+/// There are so many behind `from`.
+#[inline]
+pub(super) unsafe fn fold_side_by_side<C: Compute, F: Fold<C>>(fold: F, from: *const C, len: usize, center: C) -> C {
+    let mut to = [F::START];
+    dispatch(FoldRows { fold, from, step: 0, length: len, center: &[center], to: &mut to });
+    to[0]
 }
 
 /// The folds of `to.len()` runs of `length` elements, `step` apart; each has its center.

@@ -67,8 +67,7 @@ pub(super) unsafe fn eigh<T: Scalar>(
         z.finish(&mut q);
         q
     };
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&i, &j| values[i].partial_cmp(&values[j]).unwrap_or(std::cmp::Ordering::Equal));
+    let order = conquer::ascending(&values[..n].iter().map(|value| value.to_f64()).collect::<Vec<f64>>());
     let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
     if vectors {

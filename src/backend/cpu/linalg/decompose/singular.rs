@@ -95,8 +95,7 @@ pub(super) unsafe fn svd<T: Scalar>(
             scale(&mut vb[at * n..(at + 1) * n], -T::ONE);
         }
     }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&i, &j| values[j].partial_cmp(&values[i]).unwrap_or(std::cmp::Ordering::Equal));
+    let order = conquer::ascending(&values[..n].iter().map(|&value| -value.to_f64()).collect::<Vec<f64>>());
     let sorted: Vec<T::Real> = order.iter().map(|&i| values[i]).collect();
     values.copy_from_slice(&sorted);
     // SAFETY: as above.

@@ -172,10 +172,10 @@ fn rotate<T: Real>(x: &mut [T], y: &mut [T], c: f64, s: f64) {
     }
 }
 
-/// The numbers of the values in ascending order.
-fn ascending(d: &[f64], which: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut order: Vec<usize> = which.collect();
-    order.sort_by(|&i, &j| d[i].total_cmp(&d[j]));
+/// The numbers of the values in ascending order; NaN is an end of it. For all types, so that one sort is compiled.
+pub(super) fn ascending(values: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
     order
 }
 

@@ -138,7 +138,7 @@ unsafe fn join<T: Real>(
     let mut kinds: Vec<Kind> = (0..n).map(of).collect();
     let (mut changed, mut kept) = (Vec::with_capacity(n), Vec::with_capacity(n));
     let mut previous: Option<usize> = None;
-    for at in ascending(d, (0..n).filter(|&j| j != half)) {
+    for at in ascending(&d[..n]).into_iter().filter(|&j| j != half) {
         if z[at].abs() <= negligible {
             kept.push(at);
             continue;

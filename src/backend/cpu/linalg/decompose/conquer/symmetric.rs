@@ -82,7 +82,7 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
     let negligible = 4.0 * T::EPSILON.to_f64() * largest(d.iter().copied()).max(rho);
     let (mut changed, mut kept) = (Vec::with_capacity(n), Vec::with_capacity(n));
     let mut previous: Option<usize> = None;
-    for at in ascending(d, 0..n) {
+    for at in ascending(&d[..n]) {
         if rho * z[at].abs() <= negligible {
             kept.push(at);
             continue;
