@@ -7,15 +7,31 @@ use cotangent::{
     vmap_with,
 };
 
+use std::collections::BTreeMap;
+
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
 const EXAMPLES: usize = 3;
 
-/// The arguments of one example: near those of the sample, and other than those of the next.
-fn example(args: &[Arg], at: usize) -> Result<Vec<Arg>> {
-    let factor = 1.0 - 0.01 * at as f64;
-    let near = |x: &Tensor| if x.dtype() == DType::F64 { x.mul(factor) } else { Ok(x.clone()) };
-    args.iter().map(|arg| arg.map_tensors(near)).collect()
+/// Operations that run for each example by itself, for some arguments at least, and why.
+const LOOPS: &[(&str, &str)] = &[
+];
+
+/// A tensor for one example: near the sample's, and other than that of the next. Indices and masks are the sample's in another
+/// order, so that they are in range, and choose as many elements.
+fn example(x: &Tensor, at: usize) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F64 => x.mul(1.0 - 0.01 * at as f64),
+        dtype if dtype.is_complex() || x.numel() < 2 => Ok(x.clone()),
+        _ => x.flatten(0, -1)?.roll(at as isize, 0)?.reshape(x.shape()),
+    }
+}
+
+/// The same arguments with other tensors in them.
+fn fill(args: &[Arg], tensors: &[Tensor]) -> Result<Vec<Arg>> {
+    let mut next = tensors.iter();
+    let mut swap = |x: &Tensor| Ok(next.next().unwrap_or(x).clone());
+    args.iter().map(|arg| arg.map_tensors(&mut swap)).collect()
 }
 
 fn real(x: &Tensor) -> Result<Tensor> {
@@ -57,136 +73,225 @@ fn weighed(results: &[Tensor]) -> Result<Option<Tensor>> {
     Ok(total)
 }
 
-fn calls(op: &'static Op, which: impl Fn(usize) -> bool, faults: &mut Vec<String>) -> Result<()> {
+/// What is wrong with operations inside of a `vmap`, and which of them ran for each example by itself.
+#[derive(Default)]
+struct Findings {
+    faults: Vec<String>,
+    /// By name, with one of the calls.
+    loops: BTreeMap<&'static str, String>,
+}
+
+impl Findings {
+    /// What `f` gives where loops are refused, or else with a loop, and whether there was one.
+    fn run<T>(
+        &mut self,
+        op: &'static Op,
+        args: &[Arg],
+        options: &VmapOptions,
+        f: impl Fn(VmapOptions) -> Result<T>,
+    ) -> (Result<T>, bool) {
+        match f(options.clone().fallback(VmapFallback::Refuse)) {
+            Err(error) if error.to_string().contains("there is no batching rule") => {
+                let args: Vec<String> = args.iter().map(Arg::to_string).collect();
+                self.loops.entry(op.name).or_insert_with(|| format!("({}), {options:?}: {error}", args.join(", ")));
+                (f(options.clone()), true)
+            }
+            done => (done, false),
+        }
+    }
+}
+
+/// Compares an operation inside of a `vmap` with a loop, for all samples. `which` says of a tensor, and its place among those
+/// of floats, or among the others, whether it differs between examples.
+fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut Findings) -> Result<()> {
     for (number, sample) in op.samples()?.iter().enumerate() {
         let args = sample.bind(op)?;
-        let floats = args.iter().flat_map(Arg::tensors).filter(|x| x.dtype() == DType::F64).count();
-        let batched: Vec<usize> = (0..floats).filter(|&k| which(k)).collect();
-        if batched.is_empty() {
+        let tensors: Vec<Tensor> = args.iter().flat_map(Arg::tensors).cloned().collect();
+        let is_float = |x: &Tensor| x.dtype() == DType::F64;
+        let place = |at: usize| tensors[..at].iter().filter(|x| is_float(x) == is_float(&tensors[at])).count();
+        let differs: Vec<bool> = (0..tensors.len()).map(|at| which(&tensors[at], place(at))).collect();
+        if !differs.contains(&true) {
             continue;
         }
-        // The tensors that differ between examples, by their place among those of floats.
-        let with = |inputs: &[Tensor], base: &[Arg]| -> Result<Vec<Arg>> {
-            let mut k = 0;
-            let mut swap = |x: &Tensor| {
-                if x.dtype() != DType::F64 {
-                    return Ok(x.clone());
-                }
-                k += 1;
-                let at = batched.iter().position(|&b| b == k - 1);
-                Ok(at.map_or_else(|| x.clone(), |at| inputs[at].clone()))
-            };
-            base.iter().map(|arg| arg.map_tensors(&mut swap)).collect()
+        let of = |at: usize| -> Result<Vec<Tensor>> {
+            tensors.iter().zip(&differs).map(|(x, &own)| if own { example(x, at) } else { Ok(x.clone()) }).collect()
         };
-        let each: Vec<Vec<Tensor>> = (0..EXAMPLES)
-            .map(|at| {
-                let args = example(&args, at)?;
-                let all: Vec<Tensor> =
-                    args.iter().flat_map(Arg::tensors).filter(|x| x.dtype() == DType::F64).cloned().collect();
-                Ok(batched.iter().map(|&k| all[k].clone()).collect())
-            })
-            .collect::<Result<_>>()?;
-        let stacked: Vec<Tensor> = (0..batched.len())
-            .map(|k| Tensor::stack(&each.iter().map(|inputs| inputs[k].clone()).collect::<Vec<_>>(), 0))
-            .collect::<Result<_>>()?;
-        let fault = |what: &str| format!("{} sample {number} ({batched:?} batched): {what}", op.name);
-        // Values.
-        let expected: Vec<Vec<Tensor>> =
-            each.iter().map(|inputs| op.call(&with(inputs, &args)?)).collect::<Result<_>>()?;
+        let each: Vec<Vec<Tensor>> = (0..EXAMPLES).map(of).collect::<Result<_>>()?;
+        let column = |k: usize| Tensor::stack(&each.iter().map(|all| all[k].clone()).collect::<Vec<_>>(), 0);
+        let stacked: Vec<Tensor> =
+            (0..tensors.len()).map(|k| if differs[k] { column(k) } else { Ok(tensors[k].clone()) }).collect::<Result<_>>()?;
         let refs: Vec<&Tensor> = stacked.iter().collect();
-        let found = match vmap_all(|x| op.call(&with(x, &args)?), &refs, VmapOptions::new()) {
-            Err(error) if error.to_string().contains("examples give results of shapes") => continue,
+        let in_dims: Vec<Option<isize>> = differs.iter().map(|&own| own.then_some(0)).collect();
+        let options = VmapOptions::new().in_dims(in_dims.clone());
+        let fault = |what: &str| format!("{} sample {number} ({differs:?} batched): {what}", op.name);
+        let call = |x: &[Tensor]| op.call(&fill(&args, x)?);
+        // Values. In another order arguments may be none of the operation's.
+        let Ok(expected) = each.iter().map(|x| call(x)).collect::<Result<Vec<Vec<Tensor>>>>() else { continue };
+        let expected = match together(&expected) {
+            Some(expected) => expected?,
+            None => continue,
+        };
+        let (found, loops) = findings.run(op, &args, &options, |options| vmap_all(call, &refs, options));
+        match found {
+            Ok(found) => {
+                for (k, (y, want)) in found.iter().zip(&expected).enumerate() {
+                    if !close(y, want)? {
+                        findings.faults.push(fault(&format!("result {k} is {y:?}, not {want:?}")));
+                    }
+                }
+            }
             Err(error) => {
-                faults.push(fault(&error.to_string()));
+                findings.faults.push(fault(&error.to_string()));
                 continue;
             }
-            Ok(found) => found,
-        };
-        for (k, y) in found.iter().enumerate() {
-            let want = Tensor::stack(&expected.iter().map(|results| results[k].clone()).collect::<Vec<_>>(), 0)?;
-            if !close(y, &want)? {
-                faults.push(fault(&format!("result {k} is {y:?}, not {want:?}")));
+        }
+        if !loops {
+            // A batch of none, and one in another.
+            let none: Vec<Tensor> =
+                stacked.iter().zip(&differs).map(|(x, &own)| if own { x.narrow(0, 0, 0) } else { Ok(x.clone()) }).collect::<Result<_>>()?;
+            match vmap_all(call, &none.iter().collect::<Vec<_>>(), options.clone()) {
+                Err(error) => findings.faults.push(fault(&format!("no examples: {error}"))),
+                Ok(found) => {
+                    for (y, want) in found.iter().zip(&expected) {
+                        if y.shape()[0] != 0 || y.shape()[1..] != want.shape()[1..] {
+                            findings.faults.push(fault(&format!("no examples give {:?}, not {:?}", y.shape(), want.shape())));
+                        }
+                    }
+                }
+            }
+            let twice = |x: &Tensor, own: bool| if own { Tensor::stack(&[x.clone(), x.flip(0)?], 0) } else { Ok(x.clone()) };
+            let pairs: Vec<Tensor> =
+                stacked.iter().zip(&differs).map(|(x, &own)| twice(x, own)).collect::<Result<_>>()?;
+            let inner = |x: &[Tensor]| vmap_all(call, &x.iter().collect::<Vec<_>>(), options.clone());
+            match vmap_all(inner, &pairs.iter().collect::<Vec<_>>(), options.clone()) {
+                Err(error) => findings.faults.push(fault(&format!("nested: {error}"))),
+                Ok(found) => {
+                    for (k, (y, want)) in found.iter().zip(&expected).enumerate() {
+                        if !close(y, &twice(want, true)?)? {
+                            findings.faults.push(fault(&format!("nested, result {k} is {y:?}")));
+                        }
+                    }
+                }
             }
         }
         if op.derivative != Derivative::Rule || op.random || sample.has_zero_derivative() {
             continue;
         }
-        // Derivatives inside, of each example by itself: those of a loop.
+        // Derivatives inside, of each example by itself: those of a loop, also by what all examples share.
+        let floats: Vec<usize> = (0..tensors.len()).filter(|&k| is_float(&tensors[k])).collect();
         let derivative = |inputs: &[Tensor]| -> Result<Vec<Tensor>> {
-            let leaves: Vec<Tensor> = inputs.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<_>>()?;
-            let Some(total) = weighed(&op.call(&with(&leaves, &args)?)?)? else { return Ok(Vec::new()) };
-            let refs: Vec<&Tensor> = leaves.iter().collect();
-            let grads = grad_with(&total, &refs, GradOptions::new())?;
-            grads.into_iter().zip(&leaves).map(|(g, leaf)| g.map_or_else(|| leaf.zeros_like(), Ok)).collect()
+            let mut all = inputs.to_vec();
+            for &k in &floats {
+                all[k] = all[k].detach().requires_grad_(true)?;
+            }
+            let Some(total) = weighed(&call(&all)?)? else { return Ok(Vec::new()) };
+            let leaves: Vec<&Tensor> = floats.iter().map(|&k| &all[k]).collect();
+            let grads = grad_with(&total, &leaves, GradOptions::new())?;
+            grads.into_iter().zip(leaves).map(|(g, leaf)| g.map_or_else(|| leaf.zeros_like(), Ok)).collect()
         };
         let Ok(expected) = each.iter().map(|inputs| derivative(inputs)).collect::<Result<Vec<_>>>() else { continue };
-        let found = match vmap_all(derivative, &refs, VmapOptions::new()) {
-            Ok(found) => found,
-            Err(error) => {
-                faults.push(fault(&format!("the derivative inside: {error}")));
-                continue;
+        let Some(wanted) = together(&expected).transpose()? else { continue };
+        match findings.run(op, &args, &options, |options| vmap_all(derivative, &refs, options)).0 {
+            Ok(found) => {
+                for (k, (g, want)) in found.iter().zip(&wanted).enumerate() {
+                    if !close(g, want)? {
+                        findings.faults.push(fault(&format!("derivative {k} inside is {g:?}, not {want:?}")));
+                    }
+                }
             }
-        };
-        let wanted: Vec<Tensor> = (0..expected[0].len())
-            .map(|k| Tensor::stack(&expected.iter().map(|grads| grads[k].clone()).collect::<Vec<_>>(), 0))
-            .collect::<Result<_>>()?;
-        for (k, (g, want)) in found.iter().zip(&wanted).enumerate() {
-            if !close(g, want)? {
-                faults.push(fault(&format!("derivative {k} inside is {g:?}, not {want:?}")));
+            Err(error) => {
+                findings.faults.push(fault(&format!("the derivative inside: {error}")));
+                continue;
             }
         }
         // From outside the sum over examples is differentiated, also by what they share.
-        let leaves: Vec<Tensor> = stacked.iter().map(|x| x.detach().requires_grad_(true)).collect::<Result<_>>()?;
-        let refs: Vec<&Tensor> = leaves.iter().collect();
-        let total = vmap(
-            |x| weighed(&op.call(&with(x, &args)?)?)?.map_or_else(|| Tensor::zeros_with([], DType::F64), Ok),
-            &refs,
+        let mut all = stacked.clone();
+        for &k in &floats {
+            all[k] = all[k].detach().requires_grad_(true)?;
+        }
+        let leaves: Vec<&Tensor> = floats.iter().map(|&k| &all[k]).collect();
+        let total = vmap_with(
+            |x| weighed(&call(x)?)?.map_or_else(|| Tensor::zeros_with([], DType::F64), Ok),
+            &all.iter().collect::<Vec<_>>(),
+            options,
         )?;
         if !total.requires_grad() {
             continue;
         }
-        let grads = match grad_with(&total.sum(..)?, &refs, GradOptions::new()) {
+        let grads = match grad_with(&total.sum(..)?, &leaves, GradOptions::new()) {
             Ok(grads) => grads,
             Err(error) => {
-                faults.push(fault(&format!("the derivative from outside: {error}")));
+                findings.faults.push(fault(&format!("the derivative from outside: {error}")));
                 continue;
             }
         };
         for (k, (g, want)) in grads.iter().zip(&wanted).enumerate() {
+            let want = if differs[floats[k]] { want.clone() } else { want.sum(0)? };
             let g = g.clone().map_or_else(|| want.zeros_like(), Ok)?;
-            if !close(&g, want)? {
-                faults.push(fault(&format!("derivative {k} from outside is {g:?}, not {want:?}")));
+            if !close(&g, &want)? {
+                findings.faults.push(fault(&format!("derivative {k} from outside is {g:?}, not {want:?}")));
             }
         }
     }
     Ok(())
 }
 
-fn every_operation(which: impl Fn(usize) -> bool + Copy) -> Outcome {
-    let mut faults = Vec::new();
+/// The results of all examples, each in one tensor; `None` if their shapes differ.
+fn together(each: &[Vec<Tensor>]) -> Option<Result<Vec<Tensor>>> {
+    let shapes = |all: &[Tensor]| all.iter().map(|x| x.shape().to_vec()).collect::<Vec<_>>();
+    if each.iter().any(|all| shapes(all) != shapes(&each[0])) {
+        return None;
+    }
+    let column = |k: usize| Tensor::stack(&each.iter().map(|all| all[k].clone()).collect::<Vec<_>>(), 0);
+    Some((0..each[0].len()).map(column).collect())
+}
+
+/// Every operation with these tensors batched. One that loops, and is not known to, is a fault.
+fn every_operation(which: impl Fn(&Tensor, usize) -> bool + Copy) -> Outcome {
+    let mut findings = Findings::default();
+    let only = std::env::var("COTANGENT_TEST_OPS").ok();
     for &op in ops::list() {
-        if op.random || op.reads_layout {
+        let asked = only.as_ref().is_none_or(|names| names.split(',').any(|name| name == op.name));
+        if op.random || op.reads_layout || !asked {
             continue;
         }
-        calls(op, which, &mut faults).map_err(|error| format!("{}: {error}", op.name))?;
+        calls(op, which, &mut findings).map_err(|error| format!("{}: {error}", op.name))?;
     }
+    let Findings { mut faults, loops } = findings;
+    let known = |name: &&str| LOOPS.iter().any(|(known, _)| known == name);
+    let unknown = loops.into_iter().filter(|(name, _)| !known(name));
+    faults.extend(unknown.map(|(name, call)| format!("{name} has no batching rule for {call}")));
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     Ok(())
 }
 
+fn is_float(x: &Tensor) -> bool {
+    x.dtype() == DType::F64
+}
+
 #[test]
 fn every_operation_on_batched_tensors() -> Outcome {
-    every_operation(|_| true)
+    every_operation(|x, _| is_float(x))
 }
 
 #[test]
 fn every_operation_with_the_first_tensor_batched() -> Outcome {
-    every_operation(|k| k == 0)
+    every_operation(|x, k| is_float(x) && k == 0)
 }
 
 #[test]
 fn every_operation_with_the_second_tensor_batched() -> Outcome {
-    every_operation(|k| k == 1)
+    every_operation(|x, k| is_float(x) && k == 1)
+}
+
+#[test]
+fn every_operation_with_indices_and_masks_batched() -> Outcome {
+    every_operation(|x, _| !is_float(x) && !x.dtype().is_complex())
+}
+
+#[test]
+fn every_operation_with_everything_batched() -> Outcome {
+    every_operation(|x, _| !x.dtype().is_complex())
 }
 
 #[test]

@@ -61,6 +61,15 @@ impl Tensor {
             .unwrap_or_default()
     }
 
+    /// The values of all examples, with the dimensions of every `vmap` in front. Outside the graph.
+    pub(crate) fn all_examples(&self) -> Result<Tensor> {
+        let mut all = self.clone();
+        while let Some(level) = innermost([&all]) {
+            all = all.leading_batch(level)?;
+        }
+        Ok(all)
+    }
+
     /// The first dimension as the examples of a `vmap`. Outside the graph.
     fn batched(&self, level: Level) -> Result<Tensor> {
         if self.shape().first() != Some(&level.size) {
