@@ -214,7 +214,7 @@ fn row_losses(x: &Tensor, w: &Tensor, b: Option<&Tensor>, problem: &LossCall) ->
         let layer = Layer { x: save.save(x), weight: save.save(w), bias: b.map(|b| save.save(b)), problem: layer.problem };
         move |ctx: &BackwardContext, g: &Tensor| {
             let g = g.unsqueeze(1)?;
-            let mut grads = if is_grad_enabled() {
+            let mut grads = if is_grad_enabled() || g.is_batched() {
                 layer.plain_grads(ctx, &stats, &g)?
             } else {
                 layer.grads(ctx, &stats, &g)?
