@@ -377,7 +377,8 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
     if let Some(level) = innermost([a, b]) {
         let [all, right] = Tensor::unbatch_aligned(level, [a, b])?;
         let (x, info) = solve(&all, &right)?;
-        return Ok((x.batch(level)?, info.reshape(with(&[level.size], batch(a)))?.batch(level)?));
+        let info = info.reshape(with(&[all.shape()[0]], batch(a)))?.expand(with(&[level.size], batch(a)))?;
+        return Ok((x.batch(level)?, info.batch(level)?));
     }
     // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
     let factors = factor(&mt(&a.detach())?, true)?;

@@ -44,7 +44,7 @@ pub(crate) fn innermost<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Op
 }
 
 impl Tensor {
-    fn batch_dim(&self, level: Level) -> Option<BatchDim> {
+    pub(super) fn batch_dim(&self, level: Level) -> Option<BatchDim> {
         self.batch_dims()?.iter().find(|dim| dim.level == level.number).copied()
     }
 
@@ -126,14 +126,16 @@ impl Tensor {
     }
 
     /// All examples as a first dimension of each of these, in the graph, and behind it dimensions of size 1 up to a common
-    /// rank: what broadcasts for one example does so for all.
+    /// rank: what broadcasts for one example does so for all. Constants that are the same for all have one of size 1.
     #[track_caller]
     pub(crate) fn unbatch_aligned<const N: usize>(level: Level, tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
         let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0);
         let mut all = tensors.map(Tensor::clone);
         for x in &mut all {
             let missing = rank - x.rank();
-            *x = (0..missing).try_fold(x.unbatch(level)?, |x, _| x.unsqueeze(1))?;
+            let constant = x.batch_dim(level).is_none() && !x.requires_grad();
+            let leading = if constant { x.leading_batch(level)? } else { x.unbatch(level)? };
+            *x = (0..missing).try_fold(leading, |x, _| x.unsqueeze(1))?;
         }
         Ok(all)
     }

@@ -147,10 +147,15 @@ pub(crate) fn rule_by_example(
     let mut each: Vec<Grads> = Vec::with_capacity(level.size);
     for at in 0..level.size {
         let own: Vec<Option<Tensor>> = columns.iter().map(|all| all.as_ref().map(|all| all[at].clone())).collect();
-        each.push(match rule(&own) {
+        let grads = match rule(&own) {
             Err(error) if error.kind() == ErrorKind::Batched => rule_by_example(op, &own, error, rule)?,
             done => done?,
-        });
+        };
+        // What the rule has saved is of all examples, too: then this is not the gradient of one.
+        if grads.iter().flatten().any(|g| g.batch_dim(level).is_some()) {
+            return Err(refused);
+        }
+        each.push(grads);
     }
     let together = |k: usize| {
         let all: Option<Vec<Tensor>> = each.iter().map(|grads| grads[k].clone()).collect();

@@ -1,9 +1,11 @@
 //! Operations whose batching rules have to think: indices, losses of classes, attention. All of it with loops refused.
 
 use crate::Outcome;
-use cotangent::autograd::{GradOptions, grad_with, jvp, value_and_grad};
+use cotangent::autograd::{
+    ForwardContext, Function, FunctionContext, GradOptions, apply, grad_with, jvp, value_and_grad,
+};
 use cotangent::{
-    AttentionOptions, CrossEntropyOptions, DType, EmbeddingOptions, NllLossOptions, Reduction, Result, Tensor,
+    AttentionOptions, CrossEntropyOptions, DType, EmbeddingOptions, Name, NllLossOptions, Reduction, Result, Tensor,
     VmapFallback, VmapOptions, s, tensor, vmap, vmap_all, vmap_with,
 };
 
@@ -286,5 +288,43 @@ fn a_jacobian_row_by_row() -> Outcome {
     assert!(close(&vmap(row, &[&eye])?, &looped(row, &[&eye])?)?);
     let options = VmapOptions::new().fallback(VmapFallback::Refuse);
     assert!(vmap_with(row, &[&eye], options).is_ok());
+    Ok(())
+}
+
+/// Three times its input, with a rule that reads the values of the cotangent, which no batched tensor has.
+struct ReadsItsCotangent {
+    saves: bool,
+}
+
+impl Function for ReadsItsCotangent {
+    fn name(&self) -> Name {
+        "reads".into()
+    }
+
+    fn forward(&self, ctx: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        ctx.save(&inputs[0]);
+        Ok(vec![inputs[0].mul(3.0)?])
+    }
+
+    fn backward(&self, ctx: &FunctionContext, cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        let g = Tensor::from_vec(cotangents[0].to_vec::<f64>()?, cotangents[0].shape())?.mul(3.0)?;
+        Ok(vec![Some(if self.saves { g.add(&ctx.saved(0)?.mul(0.0)?)? } else { g })])
+    }
+}
+
+#[test]
+fn a_rule_that_reads_values_runs_for_each_cotangent_by_itself() -> Outcome {
+    let x = normal([3, 2])?;
+    let slope = |saves: bool| {
+        move |x: &[Tensor]| {
+            let f = |x: &[Tensor]| apply(ReadsItsCotangent { saves }, &[&x[0]])?.square()?.sum(..);
+            Ok(value_and_grad(f, &[&x[0]])?.1.swap_remove(0))
+        }
+    };
+    assert!(close(&vmap(slope(false), &[&x])?, &x.mul(18.0)?)?);
+    assert!(batched(slope(false), &[&x]).is_err_and(|error| error.to_string().contains("there is no batching rule")));
+    // With a saved value of all examples it would not be the gradient of one.
+    let error = vmap(slope(true), &[&x]).err().ok_or("it is refused")?;
+    assert!(error.to_string().contains("no values of its own"), "{error}");
     Ok(())
 }
