@@ -7,7 +7,8 @@ use super::mode::{GradMode, is_grad_enabled};
 use super::node::{BackwardContext, Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
 use super::{anomaly, failures};
 use crate::error::bail;
-use crate::{Error, Result, Tensor, profile};
+use crate::vmap::rule_by_example;
+use crate::{Error, ErrorKind, Result, Tensor, profile};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -191,7 +192,14 @@ impl Pass<'_> {
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: false, accumulated };
         // A NaN is reported below, at the place of the operation and not at that of its rule.
         let scope = profile::enter_rule(&node.name);
-        let grads = anomaly::suspended(|| rule(&ctx, &cotangent)).map_err(|error| in_rule(error, node));
+        let grads = match anomaly::suspended(|| rule(&ctx, &cotangent)) {
+            Err(error) if error.kind() == ErrorKind::Batched => {
+                let one = |g: &[Option<Tensor>]| rule(&ctx, g[0].as_ref().unwrap_or(&cotangent));
+                anomaly::suspended(|| rule_by_example(&node.name, &[Some(cotangent.clone())], error, &one))
+            }
+            done => done,
+        };
+        let grads = grads.map_err(|error| in_rule(error, node));
         profile::leave(scope);
         let grads = grads?;
         // With it go the saved values.
@@ -228,7 +236,13 @@ impl Pass<'_> {
         let last = !self.retain_graph && rule.is_sole();
         let ctx = BackwardContext { node, edges: &edges, wanted: self.wanted, last, joint: true, accumulated: None };
         let scope = profile::enter_rule(&node.name);
-        let grads = anomaly::suspended(|| rule(&ctx, cotangents)).map_err(|error| in_rule(error, node));
+        let grads = match anomaly::suspended(|| rule(&ctx, cotangents)) {
+            Err(error) if error.kind() == ErrorKind::Batched => {
+                anomaly::suspended(|| rule_by_example(&node.name, cotangents, error, &|g| rule(&ctx, g)))
+            }
+            done => done,
+        };
+        let grads = grads.map_err(|error| in_rule(error, node));
         profile::leave(scope);
         let grads = grads?;
         drop(rule);

@@ -470,6 +470,13 @@ impl Tensor {
         let spread = batched.map(|output| output.spread_inputs(inputs)).transpose()?;
         let spread: Option<Vec<&Tensor>> = spread.as_ref().map(|all| all.iter().collect());
         let inputs = spread.as_deref().unwrap_or(inputs);
+        // All have the same examples, so that a cotangent of one is not summed over them before it meets those of the others.
+        let levels: Vec<Level> = outputs.iter().filter_map(Tensor::batch_dims).flatten().map(Level::of).collect();
+        for level in levels {
+            for output in &mut outputs {
+                *output = output.spread_over(level)?;
+            }
+        }
         let (edges, tape) = match edges_of(&name, inputs)? {
             Ok(found) => found,
             Err(barrier) => return Ok(outputs.into_iter().map(|output| output.with_node(barrier.clone())).collect()),

@@ -11,6 +11,7 @@ use crate::backend::spec::AttentionInputs;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::options::options;
+use crate::vmap::{Level, innermost};
 use crate::{DType, Device, Result, Shape, Tensor, keepdim};
 use smallvec::smallvec;
 
@@ -67,7 +68,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit each other, the tensors are not of floating point, or the mask is neither of bools nor of
     /// floats.
-    #[op(autocast = lower, samples = attention_samples, errors = attention_errors, batch)]
+    #[op(autocast = lower, samples = attention_samples, errors = attention_errors)]
     pub fn scaled_dot_product_attention<'a>(
         &self,
         key: &Tensor,
@@ -172,6 +173,9 @@ impl AttentionCall {
     #[track_caller]
     fn fused(&self) -> Result<Tensor> {
         let AttentionCall { query, key, value, mask, causal, scale, .. } = self;
+        if let Some(level) = innermost([query, key, value].into_iter().chain(mask)) {
+            return self.of_examples(level);
+        }
         let mask = mask.as_ref().map(Tensor::detach);
         let (last, rank) = (value.shape()[value.rank() - 1], query.rank());
         let rows: Shape = query.shape()[..rank - 1].into();
@@ -196,7 +200,7 @@ impl AttentionCall {
             move |ctx: &BackwardContext, g: &Tensor| {
                 let [query, key, value] = &kept;
                 let mask = mask.clone();
-                if is_grad_enabled() {
+                if is_grad_enabled() || g.is_batched() {
                     let [query, key, value] = [query.clone(), key.clone(), value.clone()];
                     let problem =
                         AttentionCall { query, key, value, mask, causal, scale, dtype: g.dtype(), has_kernel: true };
@@ -225,6 +229,28 @@ impl AttentionCall {
                 Ok(grads)
             }
         })
+    }
+
+    /// The examples of a `vmap` as a part of the first dimension, or as one before the matrices: kernels of GPUs have a limit
+    /// to the number of dimensions.
+    #[track_caller]
+    fn of_examples(&self, level: Level) -> Result<Tensor> {
+        let AttentionCall { query, key, value, mask, .. } = self;
+        let lead = &query.shape()[..query.rank() - 2];
+        let joined = |t: &Tensor| {
+            let all = t.unbatch(level)?;
+            if lead.is_empty() { Ok(all) } else { all.flatten(0, 1) }
+        };
+        let scores: Vec<usize> = lead.iter().copied().chain([query.size(-2)?, key.size(-2)?]).collect();
+        let mask = match mask {
+            // One for all stays one.
+            Some(mask) if mask.is_batched() || mask.rank() > 2 => Some(joined(&mask.expand(&scores[..])?)?),
+            mask => mask.clone(),
+        };
+        let all = AttentionCall { query: joined(query)?, key: joined(key)?, value: joined(value)?, mask, ..*self };
+        let out = if all.is_empty() { all.plain()? } else { all.fused()? };
+        let out = if lead.is_empty() { out } else { out.unflatten(0, [level.size, lead[0]])? };
+        out.batch(level)
     }
 
     /// The same in the compute dtype.

@@ -38,7 +38,7 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
         if weights.shape() != [n] {
             bail!(Shape, op, "{name} of shape {:?} for {n} observations", weights.shape());
         }
-        if weights.detach().lt(0)?.any(..)?.item::<bool>()? {
+        if weights.detach().all_examples()?.lt(0)?.any(..)?.item::<bool>()? {
             bail!(Value, op, "{name} are negative");
         }
         Ok(())

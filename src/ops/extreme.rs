@@ -7,6 +7,7 @@ use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::backend::spec::{Extreme, Reduce};
 use crate::error::bail;
+use crate::vmap::innermost;
 use crate::{DType, ReduceDims, Result, Shape, Tensor};
 use smallvec::smallvec;
 
@@ -36,6 +37,29 @@ fn extreme(op: &'static str, by: Reduce, x: &Tensor, over: &ReduceDims) -> Resul
     })
 }
 
+/// The largest or smallest elements, and where they are; outside the graph.
+fn values_and_places(op: &'static str, which: Extreme, x: &Tensor, plan: &ReducePlan) -> Result<(Tensor, Tensor)> {
+    if let Some(level) = innermost([x]) {
+        let (values, indices) = values_and_places(op, which, &x.leading_batch(level)?, &plan.of_examples(level)?)?;
+        return Ok((values.batched(level)?, indices.batched(level)?));
+    }
+    let mut values = Tensor::empty(op, plan.to.clone(), x.dtype(), x.device())?;
+    let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
+    let (to, at) = (&mut values.as_view_mut(op)?, &mut indices.as_view_mut(op)?);
+    backend::arg(op, which, x.as_view()?, &plan.dims, Some(to), at)?;
+    Ok((values, indices))
+}
+
+/// Where the largest or smallest elements are; outside the graph.
+fn places(op: &'static str, which: Extreme, x: &Tensor, plan: &ReducePlan) -> Result<Tensor> {
+    if x.is_batched() {
+        return Tensor::over_batch(&[x], |level, all| places(op, which, all[0], &plan.of_examples(level)?));
+    }
+    let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
+    backend::arg(op, which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
+    Ok(indices)
+}
+
 /// Values and indices along one dimension; the gradient goes to the element that was chosen.
 #[track_caller]
 fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Result<(Tensor, Tensor)> {
@@ -44,16 +68,7 @@ fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims)
     }
     let plan = ReducePlan::new(op, x, over)?;
     plan.some_to_choose_from(op)?;
-    let mut values = Tensor::empty(op, plan.to.clone(), x.dtype(), x.device())?;
-    let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(
-        op,
-        which,
-        x.as_view()?,
-        &plan.dims,
-        Some(&mut values.as_view_mut(op)?),
-        &mut indices.as_view_mut(op)?,
-    )?;
+    let (values, indices) = values_and_places(op, which, x, &plan)?;
     let chosen = indices.clone();
     let [values, indices] = Tensor::record_joint([values, indices], op, &[x], |save| {
         let indices = save.save(&chosen);
@@ -74,9 +89,7 @@ fn with_indices(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims)
 fn place(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Result<Tensor> {
     let plan = ReducePlan::new(op, x, over)?;
     plan.some_to_choose_from(op)?;
-    let mut indices = Tensor::empty(op, plan.to.clone(), DType::I64, x.device())?;
-    backend::arg(op, which, x.as_view()?, &plan.dims, None, &mut indices.as_view_mut(op)?)?;
-    Ok(indices.record_barrier(op, &[x]))
+    Ok(places(op, which, x, &plan)?.record_barrier(op, &[x]))
 }
 
 /// # Largest and smallest elements

@@ -12,7 +12,8 @@ use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::options::options;
 use crate::storage::Storage;
 use crate::tensor::Index;
-use crate::{DType, Device, Dim, Result, Shape, Tensor};
+use crate::vmap::behind;
+use crate::{DType, Device, Dim, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -24,7 +25,7 @@ pub(super) fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     // On a GPU such an index becomes a negative one, which the kernel refuses.
     if index.dtype() == DType::U64
         && index.device() == Device::Cpu
-        && let Some(largest) = index.detach().to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
+        && let Some(largest) = index.detach().all_examples()?.to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
     {
         bail!(Index, op, "index {largest} is larger than any dimension");
     }
@@ -46,6 +47,12 @@ pub(crate) fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor
 /// The elements of `x` that `index` chooses along `dim`, in a tensor of `shape`, to which the index broadcasts; outside
 /// the graph.
 pub(super) fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+    if x.is_batched() || index.is_batched() {
+        return Tensor::over_batch(&[x, index], |level, all| {
+            let own = all[0].expand(behind(level.size, x.layout().shape())?)?;
+            gathered(op, &own, dim + 1, all[1], &behind(level.size, shape)?)
+        });
+    }
     let indices = Indices::check(op, index.as_view()?, x.shape()[dim])?;
     let mut out = Tensor::empty(op, shape.clone(), x.dtype(), x.device())?;
     backend::gather(op, x.as_view()?, dim, &indices, &mut out.as_view_mut(op)?)?;
@@ -71,10 +78,8 @@ pub(super) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source: &Tensor
     if source.dtype().is_complex() {
         return source.by_parts(|part| scatter(shape, dim, index, part));
     }
-    let (op, dtype, compute) = ("scatter_add", source.dtype(), compute_dtype(source.dtype()));
-    let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
-    let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
-    summed(op, zeros, dim, index, source)?.to_dtype(dtype)?.record(op, &[source], |save| {
+    let op = "scatter_add";
+    sums(op, shape, dim, index, source)?.to_dtype(source.dtype())?.record(op, &[source], |save| {
         let (shape, index) = (source.layout().shape().clone(), save.save(index));
         move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(gather("gather", g, dim, &index, &shape)?)])
     })
@@ -89,9 +94,8 @@ pub(super) fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor
     if base.dtype().is_complex() {
         return base.by_parts_with(source, |base, source| add_at(op, base, dim, index, source));
     }
-    let mut sum = Tensor::empty(op, base.layout().shape().clone(), compute_dtype(base.dtype()), base.device())?;
-    backend::copy(op, base.as_view()?, &mut sum.as_view_mut(op)?)?;
-    summed(op, sum, dim, index, source)?.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
+    let sum = folded(op, IndexFold::Add, base, dim, index, source)?;
+    sum.to_dtype(base.dtype())?.record(op, &[base, source], |save| {
         let (shape, index) = (source.layout().shape().clone(), save.save_for(1, index));
         move |ctx: &BackwardContext, g: &Tensor| {
             Ok(smallvec![Some(g.clone()), ctx.want(1, || gather("gather", g, dim, index.get()?, &shape))?])
@@ -99,12 +103,55 @@ pub(super) fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor
     })
 }
 
-/// `sum`, which is of a compute dtype, with the elements of `source` added to it; outside the graph.
-fn summed(op: &'static str, mut sum: Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-    let indices = Indices::check(op, index.as_view()?, sum.shape()[dim])?;
-    let source = source.detach().to_dtype(sum.dtype())?;
-    backend::index_fold(op, IndexFold::Add, &mut sum.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
-    Ok(sum)
+/// Zeros of `shape` with the elements of `source` added to them, in the compute dtype; outside the graph.
+fn sums(op: &'static str, shape: &Shape, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    if index.is_batched() || source.is_batched() {
+        return Tensor::over_batch(&[index, source], |level, all| {
+            let source = all[1].expand(behind(level.size, source.layout().shape())?)?;
+            sums(op, &behind(level.size, shape)?, dim + 1, all[0], &source)
+        });
+    }
+    let compute = compute_dtype(source.dtype());
+    let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
+    let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
+    fold_into(op, IndexFold::Add, zeros, dim, index, source)
+}
+
+/// A copy of `base` with the elements of `source` put where `index` says along `dim`; outside the graph. It is of the compute
+/// dtype, unless elements are replaced.
+pub(super) fn folded(
+    op: &'static str,
+    by: IndexFold,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    if base.is_batched() || index.is_batched() || source.is_batched() {
+        return Tensor::over_batch(&[base, index, source], |level, all| {
+            let own = |at: usize, x: &Tensor| all[at].expand(behind(level.size, x.layout().shape())?);
+            folded(op, by, &own(0, base)?, dim + 1, all[1], &own(2, source)?)
+        });
+    }
+    let dtype = if by == IndexFold::Replace { base.dtype() } else { compute_dtype(base.dtype()) };
+    let mut out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;
+    backend::copy(op, base.as_view()?, &mut out.as_view_mut(op)?)?;
+    fold_into(op, by, out, dim, index, source)
+}
+
+/// `out` with the elements of `source` in it; outside the graph.
+fn fold_into(
+    op: &'static str,
+    by: IndexFold,
+    mut out: Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    let indices = Indices::check(op, index.as_view()?, out.shape()[dim])?;
+    let source = source.detach().to_dtype(out.dtype())?;
+    backend::index_fold(op, by, &mut out.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
+    Ok(out)
 }
 
 /// A single number as a vector, which is what indexing works on.
@@ -184,7 +231,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes do not fit.
-    #[op(samples = gather_samples, errors = gather_errors, batch)]
+    #[op(samples = gather_samples, errors = gather_errors)]
     pub fn gather(&self, dim: impl Into<Dim>, index: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 || (self.rank() == 1 && index.rank() == 0) {
             let chosen = at_least_1d(self)?.gather(dim.0, &*at_least_1d(index)?)?;
@@ -243,7 +290,7 @@ impl Tensor {
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
     #[doc(alias = "scatter_add_")]
-    #[op(autocast_cuda = widest, samples = scatter_add_samples, errors = scatter_add_errors, batch)]
+    #[op(autocast_cuda = widest, samples = scatter_add_samples, errors = scatter_add_errors)]
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
@@ -477,8 +524,9 @@ fn embedding_factors(
         factors = Some(index.ne(if padding < 0 { padding + count } else { padding })?.to_dtype(dtype)?);
     }
     if scale_grad_by_freq {
-        let often = index.flatten(0, -1)?.bincount()?.gather(0, &index.flatten(0, -1)?)?.unsqueeze(1)?;
-        let each = often.to_dtype(dtype)?.reciprocal()?;
+        let ones = Tensor::scalar(Scalar::I64(1), dtype, index.device())?.expand(index.shape())?;
+        let often = scatter(&[weight.shape()[0], 1].into(), 0, index, &ones)?;
+        let each = gather("embedding", &often, 0, index, index.layout().shape())?.reciprocal()?;
         factors = Some(factors.map_or(Ok(each.clone()), |factors| factors.mul(&each))?);
     }
     Ok(factors)

@@ -8,6 +8,7 @@ use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
 use crate::storage::Storage;
+use crate::vmap::behind;
 use crate::{DType, Device, Dim, Result, Shape, Tensor};
 
 /// A tensor of `shape` whose parts, given by layouts, are the tensors.
@@ -15,8 +16,19 @@ fn join(
     op: &'static str,
     tensors: &[&Tensor],
     shape: Shape,
-    part: impl Fn(&Layout, usize) -> Result<Layout>,
+    part: &dyn Fn(&Layout, usize) -> Result<Layout>,
 ) -> Result<Tensor> {
+    if tensors.iter().any(|tensor| tensor.is_batched()) {
+        return Tensor::over_batch(tensors, |level, all| {
+            let own = |(all, one): (&&Tensor, &&Tensor)| all.expand(behind(level.size, one.layout().shape())?);
+            let own: Vec<Tensor> = all.iter().zip(tensors).map(own).collect::<Result<_>>()?;
+            // The place is the same in every example.
+            join(op, &own.iter().collect::<Vec<_>>(), behind(level.size, &shape)?, &|whole, at| {
+                let (one, stride) = whole.without_leading();
+                part(&one, at)?.with_leading(op, level.size, stride)
+            })
+        });
+    }
     let (dtype, device) = common(op, tensors)?;
     let mut storage = Storage::new(op, device, checked_bytes(op, &shape, dtype.size())?)?;
     let whole = Layout::contiguous(shape);
@@ -97,7 +109,7 @@ impl Tensor {
     /// If there are no tensors, the shapes do not fit, there is no such dimension or the dtypes have no common type.
     #[doc(alias = "concat")]
     #[doc(alias = "concatenate")]
-    #[op(autocast_cpu = widest, samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"], batch)]
+    #[op(autocast_cpu = widest, samples = cat_samples, errors = cat_errors, aliases = ["concat", "concatenate"])]
     pub fn cat(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         // There must be some, before anything else is said about them.
         let (dtype, _) = common("cat", tensors)?;
@@ -113,7 +125,7 @@ impl Tensor {
             let (start, len) = parts[at].unwrap_or_default();
             whole.narrow("cat", dim as isize, start as isize, len)
         };
-        join("cat", tensors, shape, place)?.record("cat", tensors, |_| {
+        join("cat", tensors, shape, &place)?.record("cat", tensors, |_| {
             move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {
                 let part = |(i, part): (usize, &Option<(usize, usize)>)| {
                     ctx.want(i, || match *part {
@@ -138,7 +150,7 @@ impl Tensor {
     /// # Errors
     /// If there are no tensors, the shapes differ, there is no such place for a dimension or the dtypes have no common
     /// type.
-    #[op(autocast_cpu = widest, samples = stack_samples, errors = stack_errors, batch)]
+    #[op(autocast_cpu = widest, samples = stack_samples, errors = stack_errors)]
     pub fn stack(tensors: &[impl AsRef<Tensor>], #[default(0)] dim: impl Into<Dim>) -> Result<Tensor> {
         let (dtype, _) = common("stack", tensors)?;
         if dtype.is_complex() {
@@ -155,7 +167,7 @@ impl Tensor {
         }
         let mut shape = first.layout().shape().clone();
         shape.insert(dim, tensors.len());
-        let out = join("stack", tensors, shape, |whole, at| whole.select("stack", dim as isize, at as isize))?;
+        let out = join("stack", tensors, shape, &|whole, at| whole.select("stack", dim as isize, at as isize))?;
         out.record("stack", tensors, |_| {
             let count = tensors.len();
             move |ctx: &BackwardContext, g: &Tensor| -> Result<Grads> {

@@ -107,6 +107,7 @@ pub(super) fn from_columns(x: &Tensor) -> Result<Tensor> {
 
 /// Refuses what a decomposition has stopped at: `info` has a number for each matrix, 0 where all went well.
 pub(super) fn refuse_failures(op: &'static str, info: &Tensor, why: impl Fn(i32) -> String) -> Result<()> {
+    let info = info.all_examples()?;
     let numbers = info.to_device(Device::Cpu)?.to_vec::<i32>()?;
     let Some(at) = numbers.iter().position(|&number| number != 0) else { return Ok(()) };
     let (mut index, mut rest) = (vec![0; info.rank()], at);
@@ -128,5 +129,5 @@ pub(super) fn refuse_non_finite(op: &'static str, x: &Tensor) -> Result<()> {
 
 /// Whether one of some bools is true.
 pub(super) fn any(x: &Tensor) -> Result<bool> {
-    Ok(x.detach().to_dtype(DType::I64)?.sum(..)?.item::<i64>()? > 0)
+    Ok(x.detach().all_examples()?.to_dtype(DType::I64)?.sum(..)?.item::<i64>()? > 0)
 }

@@ -13,6 +13,7 @@ use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::options::options;
+use crate::vmap::innermost;
 use crate::{DType, Device, Result, Shape, Tensor};
 
 options! {
@@ -81,6 +82,11 @@ struct Exchanges {
 
 impl Exchanges {
     fn new(op: &'static str, pivots: &Tensor, n: usize) -> Result<Exchanges> {
+        if let Some(level) = innermost([pivots]) {
+            let Exchanges { places, order, beside } = Exchanges::new(op, &pivots.leading_batch(level)?, n)?;
+            let own = |x: Tensor| x.batched(level);
+            return Ok(Exchanges { places: own(places)?, order: own(order)?, beside: own(beside)? });
+        }
         let numbers = pivots.detach().to_device(Device::Cpu)?.to_dtype(DType::I64)?.to_vec::<i64>()?;
         let many = numbers.len().checked_div(n).unwrap_or(0);
         let mut places: Vec<i64> = with_room(op, many.saturating_mul(n).saturating_mul(n))?;
@@ -155,7 +161,7 @@ impl Tensor {
     /// # Errors
     /// As for [`linalg_ldl_factor`](Self::linalg_ldl_factor), of blocks of zeros only with `check_errors`.
     #[doc(alias = "ldl_factor_ex")]
-    #[op(samples = ldl_samples, errors = ldl_ex_errors, outputs = [ld, pivots, info], derivative = none, full_precision, tolerance = 1000.0)]
+    #[op(samples = ldl_samples, errors = ldl_ex_errors, outputs = [ld, pivots, info], derivative = none, full_precision, tolerance = 1000.0, batch)]
     pub fn linalg_ldl_factor_ex(&self, options: impl Into<LdlFactorExOptions>) -> Result<(Tensor, Tensor, Tensor)> {
         const OP: &str = "linalg_ldl_factor_ex";
         let (ld, pivots, info) = factor(OP, self, options.hermitian)?;

@@ -15,6 +15,7 @@ use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::options::options;
+use crate::vmap::innermost;
 use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 
@@ -373,6 +374,12 @@ pub(super) fn common_batch(op: &'static str, a: &Tensor, b: &Tensor) -> Result<(
 /// `A⁻¹ · B`, and what the factorization said.
 #[track_caller]
 fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
+    if let Some(level) = innermost([a, b]) {
+        let [all, right] = Tensor::unbatch_aligned(level, [a, b])?;
+        let (x, info) = solve(&all, &right)?;
+        let info = info.reshape(with(&[all.shape()[0]], batch(a)))?.expand(with(&[level.size], batch(a)))?;
+        return Ok((x.batch(level)?, info.batch(level)?));
+    }
     // What lies row by row, as most matrices do, is its transpose column by column: that is factored, to spare a transposing copy.
     let factors = factor(&mt(&a.detach())?, true)?;
     let value = factors.solve(&b.detach(), true)?;
@@ -384,7 +391,7 @@ fn solve(a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor)> {
         move |ctx: &BackwardContext, g: &Tensor| {
             // The factors are those of the transpose; with its conjugate the conjugate system is solved.
             let again = || factors.solve(&g.conj()?, false)?.conj();
-            let b = if is_grad_enabled() { solve(&mh(&a)?, g)?.0 } else { again()? };
+            let b = if is_grad_enabled() || g.is_batched() { solve(&mh(&a)?, g)?.0 } else { again()? };
             let for_a = || b.matmul(&mh(&ctx.output(&x))?)?.neg();
             Ok(smallvec![ctx.want(0, for_a)?, ctx.want(1, || Ok(b.clone()))?])
         }
@@ -413,6 +420,10 @@ fn invert(op: &'static str, x: &Tensor) -> Result<(Tensor, Tensor)> {
 #[track_caller]
 pub(super) fn triangular(a: &Tensor, b: &Tensor, upper: bool, unit: bool) -> Result<Tensor> {
     const OP: &str = "linalg_solve_triangular";
+    if let Some(level) = innermost([a, b]) {
+        let [a, b] = Tensor::unbatch_aligned(level, [a, b])?;
+        return triangular(&a, &b, upper, unit)?.batch(level);
+    }
     let (factors, right) = common_batch(OP, &a.detach(), &b.detach())?;
     // A matrix that lies row by row is its transpose column by column.
     let by_rows = factors.is_contiguous();

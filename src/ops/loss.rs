@@ -13,6 +13,7 @@ use crate::backend::spec::{Formula, Targets};
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::options::options;
+use crate::vmap::{Level, innermost};
 use crate::{DType, Device, Operand, Result, Scalar, Shape, Tensor, keepdim};
 use smallvec::smallvec;
 use std::sync::LazyLock;
@@ -225,6 +226,12 @@ impl Tensor {
         if target.dtype().is_float() {
             return against_probabilities(self, target, &options);
         }
+        if let Some(level) = innermost([self, target]) {
+            let each = CrossEntropyOptions { reduction: Reduction::None, ..options.clone() };
+            return of_examples("cross_entropy", level, self, target, &options, |x, target| {
+                x.cross_entropy_with(target, each.clone())
+            });
+        }
         let problem = LossCall::new("cross_entropy", self, target, &options)?;
         if self.rank() == 2 {
             return fused(self, problem, options.reduction);
@@ -255,6 +262,12 @@ impl Tensor {
     pub fn nll_loss<'a>(&self, target: &Tensor, options: impl Into<NllLossOptions<'a>>) -> Result<Tensor> {
         let NllLossOptions { weight, ignore_index, reduction } = options;
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing: 0.0 };
+        if let Some(level) = innermost([self, target]) {
+            let each = NllLossOptions { weight, ignore_index, reduction: Reduction::None };
+            return of_examples("nll_loss", level, self, target, &options, |x, target| {
+                x.nll_loss_with(target, each.clone())
+            });
+        }
         let mut problem = LossCall::new("nll_loss", self, target, &options)?;
         let dim = class_dim(self);
         let ignored = problem.target.eq(ignore_index)?;
@@ -328,6 +341,55 @@ fn check_options(op: &'static str, x: &Tensor, options: &CrossEntropyOptions<'_>
     Ok(classes)
 }
 
+/// The number of classes of an input that fits a target of classes.
+fn check_classes(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<usize> {
+    let classes = check_options(op, x, options)?;
+    if !target.dtype().is_int() {
+        bail!(DType, op, "the target must be classes as integers, or probabilities, not {}", target.dtype());
+    }
+    let mut expected = x.layout().shape().clone();
+    expected.remove(class_dim(x) as usize);
+    if *target.shape() != *expected {
+        let (x, t) = (x.shape(), target.shape());
+        bail!(Shape, op, "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}");
+    }
+    Ok(classes)
+}
+
+/// A loss of classes for each example of a `vmap`. `losses` gives those of all rows of all examples, without a reduction; each
+/// example has a mean of its own.
+#[track_caller]
+fn of_examples(
+    op: &'static str,
+    level: Level,
+    x: &Tensor,
+    target: &Tensor,
+    options: &CrossEntropyOptions<'_>,
+    losses: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    check_classes(op, x, target, options)?;
+    if let Some(weight) = options.weight {
+        // The rows of all examples have one weight for each class.
+        weight.check_unbatched()?;
+    }
+    // The examples are a part of the first dimension, or it.
+    let rows = |all: Tensor| if x.rank() > 1 { all.flatten(0, 1) } else { Ok(all) };
+    let losses = losses(&rows(x.unbatch(level)?)?, &rows(target.unbatch(level)?)?)?;
+    let losses = if x.rank() > 1 { losses.unflatten(0, [level.size, x.shape()[0]])? } else { losses };
+    let losses = losses.batch(level)?;
+    if options.reduction != Reduction::Mean {
+        return options.reduction.of(&losses);
+    }
+    let ignored = target.eq(options.ignore_index)?;
+    let mut count = ignored.logical_not()?.to_dtype(losses.dtype())?;
+    if let Some(weight) = options.weight {
+        let index = target.masked_fill(&ignored, 0)?.flatten(0, -1)?;
+        let own = weight.detach().to_dtype(losses.dtype())?.index_select(0, &index)?;
+        count = count.mul(&own.reshape(target.shape())?)?;
+    }
+    options.reduction.apply(&losses, &count.sum(..)?)
+}
+
 /// Rows, each with its class.
 #[derive(Clone)]
 pub(super) struct LossCall {
@@ -361,20 +423,7 @@ impl Count {
 
 impl LossCall {
     pub fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<LossCall> {
-        let classes = check_options(op, x, options)?;
-        if !target.dtype().is_int() {
-            bail!(DType, op, "the target must be classes as integers, or probabilities, not {}", target.dtype());
-        }
-        let mut expected = x.layout().shape().clone();
-        expected.remove(class_dim(x) as usize);
-        if *target.shape() != *expected {
-            let (x, t) = (x.shape(), target.shape());
-            bail!(
-                Shape,
-                op,
-                "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}"
-            );
-        }
+        let classes = check_classes(op, x, target, options)?;
         let target = target.detach().to_dtype(DType::I64)?.contiguous()?.reshape(target.numel())?;
         let weight = options.weight.map(|w| w.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
         let (ignore, smoothing) = (options.ignore_index, options.label_smoothing);
@@ -465,7 +514,7 @@ fn fused(x: &Tensor, mut problem: LossCall, reduction: Reduction) -> Result<Tens
                 Reduction::Sum => g.expand([rows, 1])?,
                 Reduction::Mean => g.div(problem.count.operand())?.expand([rows, 1])?,
             };
-            let grad = if is_grad_enabled() {
+            let grad = if is_grad_enabled() || g.is_batched() {
                 plain_grad(&x, &stats, &problem, &g)?
             } else {
                 fused_grad(x, &stats, &problem, &g)?

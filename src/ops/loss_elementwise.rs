@@ -271,10 +271,13 @@ pub(super) fn losses_of(
 
 /// Refuses elements that are not at least `low` and at most `high`. On a GPU, where that would wait, nothing is looked at.
 fn within(op: &'static str, what: &str, x: &Tensor, low: f64, high: f64) -> Result<()> {
-    if x.device() != Device::Cpu || x.numel() == 0 {
+    if x.device() != Device::Cpu {
         return Ok(());
     }
-    let x = x.detach();
+    let x = x.detach().all_examples()?;
+    if x.numel() == 0 {
+        return Ok(());
+    }
     let (least, most) = (x.min(..)?, x.max(..)?);
     let (least, most) = (least.to_dtype(crate::DType::F64)?.item::<f64>()?, most.to_dtype(crate::DType::F64)?.item::<f64>()?);
     if !(least >= low && most <= high) {

@@ -177,8 +177,11 @@ impl Tensor {
         let count = rows.iter().product::<usize>();
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing };
         let x = self.reshape([count, *inputs])?;
-        if target.dtype().is_float() {
-            let losses = x.linear(linear_weight, bias)?.cross_entropy_with(&target.reshape([count, *classes])?, options)?;
+        let given = [Some(self), Some(linear_weight), Some(target), bias, weight];
+        if target.dtype().is_float() || given.into_iter().flatten().any(Tensor::is_batched) {
+            // Examples that have a weight of their own are one product; there is none for blocks of rows.
+            let flat: Vec<usize> = std::iter::once(count).chain(expected[rows.len()..].iter().copied()).collect();
+            let losses = x.linear(linear_weight, bias)?.cross_entropy_with(&target.reshape(flat)?, options)?;
             return if reduction == Reduction::None { losses.reshape(rows) } else { Ok(losses) };
         }
         let mut dtype = x.dtype();
@@ -211,7 +214,7 @@ fn row_losses(x: &Tensor, w: &Tensor, b: Option<&Tensor>, problem: &LossCall) ->
         let layer = Layer { x: save.save(x), weight: save.save(w), bias: b.map(|b| save.save(b)), problem: layer.problem };
         move |ctx: &BackwardContext, g: &Tensor| {
             let g = g.unsqueeze(1)?;
-            let mut grads = if is_grad_enabled() {
+            let mut grads = if is_grad_enabled() || g.is_batched() {
                 layer.plain_grads(ctx, &stats, &g)?
             } else {
                 layer.grads(ctx, &stats, &g)?

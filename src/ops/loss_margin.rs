@@ -389,8 +389,9 @@ impl Tensor {
         let is_right = is_right.scatter_add(-1, &right, &counts.to_dtype(DType::I64)?)?.gt(0)?;
         // No more pairs than there are right classes, where that is known without waiting.
         let mut counts = counts;
-        if self.device() == Device::Cpu && target.numel() > 0 {
-            let most = counts.sum(-1)?.max(..)?.item::<i64>()? as usize;
+        let rights = counts.sum(-1)?.all_examples()?;
+        if self.device() == Device::Cpu && rights.numel() > 0 {
+            let most = rights.max(..)?.item::<i64>()? as usize;
             (right, counts) = (right.narrow(-1, 0, most)?, counts.narrow(-1, 0, most)?);
         }
         // Right classes in rows, wrong ones in columns.

@@ -172,7 +172,7 @@ fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&T
             }
             let Some((x, stats)) = &kept else { return Ok(grads) };
             let want = Want { x: ctx.needs(0), weight: weighted && ctx.needs(1), bias: biased && ctx.needs(last) };
-            if is_grad_enabled() {
+            if is_grad_enabled() || g.is_batched() {
                 let (x_grad, weight_grad) = plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, want)?;
                 grads[0] = x_grad;
                 if weighted {

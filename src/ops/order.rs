@@ -10,6 +10,7 @@ use crate::backend::spec::Rank;
 use crate::error::bail;
 use crate::layout::resolve_dim_or_scalar;
 use crate::options::options;
+use crate::vmap::behind;
 use crate::{DType, Dim, Operand, ReduceDims, Result, Tensor};
 
 options! {
@@ -100,9 +101,11 @@ pub(super) fn chosen(op: &'static str, x: &Tensor, dim: usize, rank: Rank) -> Re
     if x.shape()[dim] == 0 {
         bail!(Shape, op, "there is nothing to choose from in {:?} along dimension {dim}", x.shape());
     }
-    let indices = Tensor::build(op, shape.clone(), DType::I64, x.device(), |out| {
-        let x = x.as_view()?;
-        kernel!("kthvalue" on [x, out]: index::select::kth(x, dim, rank, out))
+    let indices = x.along_dim(dim, &|x, dim| {
+        Tensor::build(op, x.layout().shape().with(dim, 1), DType::I64, x.device(), |out| {
+            let x = x.as_view()?;
+            kernel!("kthvalue" on [x, out]: index::select::kth(x, dim, rank, out))
+        })
     })?;
     Ok((gather(op, x, dim, &indices, &shape)?, indices.record_barrier(op, &[x])))
 }
@@ -119,6 +122,33 @@ pub(super) fn reduced(x: &Tensor, dim: usize, keepdim: bool, all: [&Tensor; 2]) 
         }
     };
     Ok((fit(all[0])?, fit(all[1])?))
+}
+
+/// Where numbers belong in the last dimension of `sequence`: in one for all of them, or in that of their row. Outside the
+/// graph.
+fn search(sequence: &Tensor, found: &Tensor, right: bool) -> Result<Tensor> {
+    const OP: &str = "searchsorted";
+    if sequence.is_batched() || found.is_batched() {
+        return Tensor::over_batch(&[sequence, found], |level, all| {
+            let shape = behind(level.size, found.layout().shape())?;
+            let (own, found) = (all[1].expand(&shape)?.contiguous()?, found.numel());
+            let each = behind(level.size, sequence.layout().shape())?;
+            if sequence.rank() > 1 {
+                return search(&all[0].expand(&each)?.contiguous()?, &own, right);
+            }
+            if all[0].shape()[0] != level.size {
+                return search(&all[0].squeeze(0)?, &own, right);
+            }
+            // The numbers of an example are a row beside its sequence.
+            search(&all[0].contiguous()?, &own.reshape([level.size, found])?, right)?.reshape(&shape)
+        });
+    }
+    let Some((&len, outer)) = sequence.shape().split_last() else { return found.zeros_like() };
+    let rows: usize = if outer.is_empty() || len == 0 || found.numel() == 0 { 1 } else { outer.iter().product() };
+    Tensor::build(OP, found.layout().shape().clone(), DType::I64, found.device(), |out| {
+        let (sequence, found) = (sequence.as_view()?, found.as_view()?);
+        kernel!("searchsorted" on [sequence, found, out]: index::search::searchsorted(sequence, rows, found, right, out))
+    })
 }
 
 /// # Order
@@ -152,9 +182,11 @@ impl Tensor {
             bail!(Value, "topk", "{k} of {} elements: shape {:?} along dimension {dim}", x.shape()[dim], self.shape());
         }
         let shape = x.layout().shape().with(dim, k);
-        let indices = Tensor::build("topk", shape.clone(), DType::I64, x.device(), |out| {
-            let x = x.as_view()?;
-            kernel!("topk" on [x, out]: index::select::first_in_order(x, dim, options.largest, out))
+        let indices = x.along_dim(dim, &|x, dim| {
+            Tensor::build("topk", x.layout().shape().with(dim, k), DType::I64, x.device(), |out| {
+                let x = x.as_view()?;
+                kernel!("topk" on [x, out]: index::select::first_in_order(x, dim, options.largest, out))
+            })
         })?;
         let values = gather("topk", &x, dim, &indices, &shape)?;
         let indices = indices.record_barrier("topk", &[self]);
@@ -210,7 +242,7 @@ impl Tensor {
             bail!(Value, "searchsorted", "right is true, and side is {}", Side::Left);
         }
         let values = input.resolve(self.dtype(), self.device())?;
-        let Some((&len, outer)) = self.shape().split_last() else {
+        let Some((_, outer)) = self.shape().split_last() else {
             bail!(Shape, "searchsorted", "a single number is no sequence");
         };
         let alike = self.rank() == 1 || values.shape().split_last().is_some_and(|(_, others)| others == outer);
@@ -227,12 +259,7 @@ impl Tensor {
         let dtype = common_dtype("searchsorted", self.dtype(), values.dtype())?;
         let sequence = sequence.to_dtype(dtype)?.contiguous()?;
         let found = values.detach().to_dtype(dtype)?.contiguous()?;
-        let rows: usize = if self.rank() == 1 || len == 0 || found.numel() == 0 { 1 } else { outer.iter().product() };
-        let out = Tensor::build("searchsorted", found.layout().shape().clone(), DType::I64, self.device(), |out| {
-            let (sequence, found) = (sequence.as_view()?, found.as_view()?);
-            let right = right || side == Some(Side::Right);
-            kernel!("searchsorted" on [sequence, found, out]: index::search::searchsorted(sequence, rows, found, right, out))
-        })?;
+        let out = search(&sequence, &found, right || side == Some(Side::Right))?;
         let out = if out_int32 { out.to_dtype(DType::I32)? } else { out };
         Ok(out.record_barrier("searchsorted", &[self, &values]))
     }

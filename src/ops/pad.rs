@@ -7,8 +7,8 @@ use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::error::bail;
-use crate::layout::Layout;
 use crate::options::options;
+use crate::vmap::behind;
 use crate::{Complex, Element, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 
@@ -180,29 +180,37 @@ fn padded(x: &Tensor, ends: &[Ends], value: Scalar) -> Result<Tensor> {
     if longer.is_empty() {
         return Ok(kept);
     }
-    let inner = |layout: &Layout, small: &Shape| {
-        longer.iter().try_fold(layout.clone(), |layout, end| {
-            layout.narrow("pad", end.dim as isize, end.before.max(0), small[end.dim])
-        })
-    };
     if x.dtype().is_complex() {
         let z = <Complex<f64> as Element>::from_scalar(value);
         let part = |x: &Tensor, value: f64| padded(x, ends, value.into());
         return part(&x.real()?, z.re)?.with_imaginary(&part(&x.imag()?, z.im)?);
     }
-    let mut out = Tensor::filled("pad", shape, value, x.dtype(), x.device())?;
     let small = kept.layout().shape().clone();
-    if kept.numel() > 0 {
-        let mut whole = out.as_view_mut("pad")?;
-        let part = inner(whole.layout, &small)?;
-        backend::copy("pad", kept.as_view()?, &mut whole.part(&part))?;
-    }
-    out.record("pad", &[&kept], |_| {
+    surrounded(&kept, &longer, shape, value)?.record("pad", &[&kept], |_| {
         move |_: &BackwardContext, g: &Tensor| {
             let part = longer.iter().try_fold(g.clone(), |g, end| g.narrow(end.dim, end.before.max(0), small[end.dim]));
             Ok(smallvec![Some(part?)])
         }
     })
+}
+
+/// `x` with a number around it, in a tensor of `shape`; outside the graph.
+fn surrounded(x: &Tensor, ends: &[Ends], shape: Shape, value: Scalar) -> Result<Tensor> {
+    if x.is_batched() {
+        return Tensor::over_batch(&[x], |level, all| {
+            let ends: Vec<Ends> = ends.iter().map(|end| Ends { dim: end.dim + 1, ..*end }).collect();
+            surrounded(all[0], &ends, behind(level.size, &shape)?, value)
+        });
+    }
+    let mut out = Tensor::filled("pad", shape, value, x.dtype(), x.device())?;
+    if x.numel() > 0 {
+        let mut whole = out.as_view_mut("pad")?;
+        let part = ends.iter().try_fold(whole.layout.clone(), |layout, end| {
+            layout.narrow("pad", end.dim as isize, end.before.max(0), x.shape()[end.dim])
+        })?;
+        backend::copy("pad", x.as_view()?, &mut whole.part(&part))?;
+    }
+    Ok(out)
 }
 
 fn pad_samples() -> Result<Vec<Sample>> {

@@ -13,6 +13,7 @@ use crate::backend::spec::Windows;
 use crate::error::bail;
 use crate::layout::Layout;
 use crate::options::options;
+use crate::vmap::innermost;
 use crate::{DType, Device, Result, Shape, Sizes, Tensor};
 use smallvec::smallvec;
 
@@ -329,6 +330,12 @@ impl Pool {
         }
         if windows.iter().any(Windows::may_be_empty) {
             bail!(Shape, op, "a window may have no element of shape {:?}, and no largest one", x.shape());
+        }
+        if let Some(level) = innermost([x]) {
+            // The examples are a part of the first dimension, whether that is a batch or the channels.
+            let (values, indices) = self.compute(&x.leading_batch(level)?.flatten(0, 1)?, indexed)?;
+            let own = |y: &Tensor| y.unflatten(0, [level.size, x.shape()[0]])?.batched(level);
+            return Ok((own(&values)?, if indexed { own(&indices)? } else { indices }));
         }
         let wide = operand(x)?;
         let (shape, last) = (with_windows(x.shape(), &windows, rank), channels_last(x, rank));

@@ -123,7 +123,7 @@ fn quantile(
     let (several, q) = (q.rank() == 1, q.to_dtype(compute)?.reshape([-1])?);
     let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
     let end = (plan.count() - 1) as f64;
-    let found = if few_of_many(&rows, &q)? {
+    let found = if !q.is_batched() && few_of_many(&rows, &q)? {
         // Found without a sort, each by itself.
         between(&q.mul(end)?, interpolation, |places| {
             let places = places.to_dtype(DType::F64)?.to_vec::<f64>()?;
@@ -212,7 +212,7 @@ fn depending_on(found: &Tensor, q: &Tensor) -> Result<Tensor> {
 
 /// Refuses fractions that are none. Those on a GPU are looked at, too: they are few.
 fn check_fractions(op: &'static str, q: &Tensor) -> Result<()> {
-    let values = q.detach().to_dtype(DType::F64)?.to_vec::<f64>()?;
+    let values = q.detach().all_examples()?.to_dtype(DType::F64)?.to_vec::<f64>()?;
     match values.iter().find(|&&q| !(0.0..=1.0).contains(&q)) {
         None => Ok(()),
         Some(q) => bail!(Value, op, "q = {q} is not between 0 and 1"),

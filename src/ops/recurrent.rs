@@ -428,12 +428,12 @@ fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: 
     if *lengths.shape() != [batch] || lengths.dtype().is_differentiable() || lengths.dtype() == DType::Bool {
         bail!(Shape, op, "lengths of shape {:?} and dtype {}: they must be {batch} integers", lengths.shape(), lengths.dtype());
     }
-    let values = lengths.to_dtype(DType::I64)?.to_vec::<i64>()?;
-    if let Some(bad) = values.iter().find(|&&length| length < 1 || length > steps as i64) {
+    let lengths = lengths.to_device(Device::Cpu)?.to_dtype(DType::I64)?;
+    if let Some(bad) = lengths.all_examples()?.to_vec::<i64>()?.iter().find(|&&length| length < 1 || length > steps as i64) {
         bail!(Value, op, "a sequence of length {bad}, where there are {steps} steps");
     }
     let places = Tensor::arange(0, steps as i64)?.unsqueeze(1)?;
-    places.lt(&Tensor::from_vec(values, [batch])?)?.unsqueeze(2)?.to_device(device)
+    places.lt(&lengths)?.unsqueeze(2)?.to_device(device)
 }
 
 /// Weights of all layers of a network of 2 states, with numbers that differ.

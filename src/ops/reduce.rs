@@ -50,7 +50,7 @@ impl ReducePlan {
     }
 
     /// The same for each example of a `vmap`, which come first.
-    fn of_examples(&self, level: Level) -> Result<ReducePlan> {
+    pub fn of_examples(&self, level: Level) -> Result<ReducePlan> {
         let with = |shape: &Shape| behind(level.size, shape);
         let dims = self.dims.iter().map(|dim| dim + 1).collect();
         Ok(ReducePlan { dims, from: with(&self.from)?, kept: with(&self.kept)?, to: with(&self.to)? })

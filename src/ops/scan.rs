@@ -10,6 +10,7 @@ use crate::backend::kernel;
 use crate::backend::spec::{Extreme, Scan};
 use crate::layout::resolve_dim_or_scalar;
 use crate::options::options;
+use crate::vmap::behind;
 use crate::{DType, Dim, Result, Tensor};
 use smallvec::smallvec;
 
@@ -204,12 +205,19 @@ impl Tensor {
     }
 }
 
+/// Running folds from the first element on, or from the last; outside the graph. There is a dimension.
+fn folds(op: &'static str, by: Scan, x: &Tensor, dim: usize, backwards: bool, dtype: DType) -> Result<Tensor> {
+    x.along_dim(dim, &|x, dim| {
+        Tensor::build(op, x.layout().shape().clone(), dtype, x.device(), |out| {
+            let x = x.as_view()?;
+            kernel!("scan" on [x, out]: reduce::scan::scan(by, x, dim, backwards, out))
+        })
+    })
+}
+
 /// Running folds, outside the graph; there is a dimension.
 fn scanned(by: Scan, x: &Tensor, dim: usize, dtype: DType) -> Result<Tensor> {
-    Tensor::build("scan", x.layout().shape().clone(), dtype, x.device(), |out| {
-        let x = x.as_view()?;
-        kernel!("scan" on [x, out]: reduce::scan::scan(by, x, dim, false, out))
-    })
+    folds("scan", by, x, dim, false, dtype)
 }
 
 /// Running sums from the first element on, or from the last.
@@ -222,10 +230,7 @@ fn sums(x: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
     if x.rank() == 0 {
         return x.to_dtype(dtype);
     }
-    let out = Tensor::build("cumsum", x.layout().shape().clone(), dtype, x.device(), |out| {
-        let x = x.as_view()?;
-        kernel!("cumsum" on [x, out]: reduce::scan::scan(Scan::Sum, x, dim, backwards, out))
-    })?;
+    let out = folds("cumsum", Scan::Sum, x, dim, backwards, dtype)?;
     if !dtype.is_float() {
         return Ok(out.record_barrier("cumsum", &[x]));
     }
@@ -239,11 +244,7 @@ fn sums(x: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
 /// shape and dtype, of floats.
 #[track_caller]
 fn recurrence(factor: &Tensor, term: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
-    let out = Tensor::build("recurrence", term.layout().shape().clone(), term.dtype(), term.device(), |out| {
-        let (factor, term) = (factor.as_view()?, term.as_view()?);
-        kernel!("recurrence" on [factor, term, out]: reduce::scan::recurrence(factor, term, dim, backwards, out))
-    })?;
-    out.record("recurrence", &[factor, term], |save| {
+    solved(factor, term, dim, backwards)?.record("recurrence", &[factor, term], |save| {
         let (factor, y) = (save.save(factor), save.save_output());
         move |ctx: &BackwardContext, g: &Tensor| {
             // A term goes into its own result, and from there into the next: the same recurrence from the other end.
@@ -251,6 +252,20 @@ fn recurrence(factor: &Tensor, term: &Tensor, dim: usize, backwards: bool) -> Re
             let factor = ctx.want(0, || term.mul(&shifted(&ctx.output(&y), dim, !backwards, 0.0)?))?;
             Ok(smallvec![factor, Some(term)])
         }
+    })
+}
+
+/// The recurrence itself, outside the graph.
+fn solved(factor: &Tensor, term: &Tensor, dim: usize, backwards: bool) -> Result<Tensor> {
+    if factor.is_batched() || term.is_batched() {
+        return Tensor::over_batch(&[factor, term], |level, all| {
+            let own = |x: &Tensor| x.expand(behind(level.size, term.layout().shape())?);
+            solved(&own(all[0])?, &own(all[1])?, dim + 1, backwards)
+        });
+    }
+    Tensor::build("recurrence", term.layout().shape().clone(), term.dtype(), term.device(), |out| {
+        let (factor, term) = (factor.as_view()?, term.as_view()?);
+        kernel!("recurrence" on [factor, term, out]: reduce::scan::recurrence(factor, term, dim, backwards, out))
     })
 }
 
@@ -289,9 +304,11 @@ fn running_extreme(op: &'static str, which: Extreme, x: &Tensor, dim: Dim) -> Re
     let dim = resolve_dim_or_scalar(op, dim.0, x.rank())?;
     let lined = at_least_1d(x)?;
     let shape = lined.layout().shape();
-    let indices = Tensor::build(op, shape.clone(), DType::I64, x.device(), |out| {
-        let x = lined.as_view()?;
-        kernel!("cummax" on [x, out]: reduce::scan::running_arg(which, x, dim, out))
+    let indices = lined.along_dim(dim, &|x, dim| {
+        Tensor::build(op, x.layout().shape().clone(), DType::I64, x.device(), |out| {
+            let x = x.as_view()?;
+            kernel!("cummax" on [x, out]: reduce::scan::running_arg(which, x, dim, out))
+        })
     })?;
     let values = gather(op, &lined, dim, &indices, shape)?;
     let indices = indices.record_barrier(op, &[x]);

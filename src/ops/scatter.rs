@@ -1,13 +1,11 @@
 //! Elements put where indices say: in place of what is there, or together with it.
 
 use super::arg::choices;
-use super::index::{add_at, as_indices, at_least_1d, check_fits, gather, lined_up};
+use super::index::{add_at, as_indices, at_least_1d, check_fits, folded, gather, lined_up};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
-use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::IndexFold;
-use crate::backend::{self, Indices};
 use crate::error::bail;
 use crate::layout::resolve_dim;
 use crate::options::options;
@@ -132,13 +130,7 @@ pub(crate) fn fold_at(
     if by == IndexFold::Replace && base.dtype().is_complex() {
         return base.by_parts_with(source, |base, source| fold_at(op, by, base, dim, index, source));
     }
-    let dtype = if by == IndexFold::Replace { base.dtype() } else { compute_dtype(base.dtype()) };
-    let indices = Indices::check(op, index.as_view()?, base.shape()[dim])?;
-    let mut out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;
-    backend::copy(op, base.as_view()?, &mut out.as_view_mut(op)?)?;
-    let wide = source.detach().to_dtype(dtype)?;
-    backend::index_fold(op, by, &mut out.as_view_mut(op)?, dim, &indices, wide.as_view()?)?;
-    let out = out.to_dtype(base.dtype())?;
+    let out = folded(op, by, base, dim, index, source)?.to_dtype(base.dtype())?;
     match by {
         IndexFold::Multiply => record_product(op, out, base, dim, index, source),
         IndexFold::Max | IndexFold::Min => record_extreme(op, out, base, dim, index, source),
@@ -350,7 +342,7 @@ impl Tensor {
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
     #[doc(alias = "scatter_")]
-    #[op(samples = scatter_samples, errors = scatter_errors, batch)]
+    #[op(samples = scatter_samples, errors = scatter_errors)]
     pub fn scatter<'a>(
         &self,
         dim: impl Into<Dim>,
@@ -387,7 +379,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
-    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors, batch)]
+    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors)]
     pub fn scatter_reduce(
         &self,
         dim: impl Into<Dim>,

@@ -93,7 +93,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If an index is out of range, not an integer, or the shapes do not broadcast.
-    #[op(samples = take_along_samples, errors = take_along_errors, batch)]
+    #[op(samples = take_along_samples, errors = take_along_errors)]
     pub fn take_along_dim(&self, indices: &Tensor, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
         const OP: &str = "take_along_dim";
         if dim.named.is_none() {

@@ -8,6 +8,7 @@ use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{CenteredReduce, Formula, Real, Reduce, SoftmaxKind};
 use crate::layout::resolve_dims;
+use crate::vmap::behind;
 use crate::{Dim, Dims, ReduceDims, Result, Tensor, keepdim};
 use smallvec::smallvec;
 use std::sync::LazyLock;
@@ -19,6 +20,19 @@ fn rows<const N: usize>(
     inputs: [&Tensor; N],
     dim: Option<usize>,
 ) -> Result<Tensor> {
+    if inputs.iter().any(|x| x.is_batched()) {
+        return Tensor::over_batch(&inputs, |level, all| {
+            // A single number is a row of one.
+            let single = dim.is_none();
+            let own = |at: usize| {
+                let x = all[at].expand(behind(level.size, inputs[at].layout().shape())?)?;
+                if single { x.unsqueeze(1) } else { Ok(x) }
+            };
+            let own: Vec<Tensor> = (0..N).map(own).collect::<Result<_>>()?;
+            let y = rows(op, kind, std::array::from_fn::<&Tensor, N, _>(|at| &own[at]), Some(dim.map_or(1, |dim| dim + 1)))?;
+            if single { y.squeeze(1) } else { Ok(y) }
+        });
+    }
     let like = inputs[0];
     let mut out = Tensor::empty(op, like.layout().shape().clone(), like.dtype(), like.device())?;
     backend::softmax(op, kind, Tensor::views(inputs, inputs.map(Tensor::layout))?, dim, &mut out.as_view_mut(op)?)?;

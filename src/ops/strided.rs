@@ -86,7 +86,8 @@ impl Tensor {
         strides.push(strides[dim]);
         // With one window the stride may be anything.
         strides[dim] = strides[dim].saturating_mul(isize::try_from(step).unwrap_or(isize::MAX));
-        let len = self.storage().bytes() / self.dtype().size();
+        // The windows have no elements but the tensor's own; a batch without examples has none, and no memory.
+        let len = if self.is_batched() { isize::MAX as usize } else { self.storage().bytes() / self.dtype().size() };
         let layout = self.layout().as_strided("unfold", shape, &strides, self.offset(), len)?;
         self.with_layout(layout).record("unfold", &[self], |_| {
             let (shape, rank) = (self.layout().shape().clone(), self.rank());
@@ -95,10 +96,6 @@ impl Tensor {
                 let line = g.movedim(-1, dim + 1)?.flatten(dim, dim + 1)?;
                 let starts = Tensor::arange(0, windows)?.mul(step)?.unsqueeze(1)?;
                 let index = starts.add(&Tensor::arange(0, size)?)?.to_device(g.device())?;
-                if g.is_batched() {
-                    let zeros = Tensor::zeros_with(&shape, (g.dtype(), g.device()))?;
-                    return Ok(smallvec![Some(zeros.index_add(dim, &index.flatten(0, -1)?, &line)?)]);
-                }
                 Ok(smallvec![Some(scatter(&shape, dim, &lined_up(&index, dim, rank)?, &line)?)])
             }
         })

@@ -244,13 +244,13 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
     let size = x.shape()[dim];
     let wide = tensor.detach().to_dtype(DType::I64)?;
     // Most indices count from the start, and are what they should be.
-    if x.device() == Device::Cpu && Indices::check(op, wide.as_view()?, size).is_ok() {
+    if x.device() == Device::Cpu && Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
         return Ok(vec![wide]);
     }
     let from_end = wide.add(size as i64)?;
     let wrapped = wide.lt(0)?.where_(&from_end, &wide)?;
     if x.device() == Device::Cpu {
-        check_range(op, &wide, &wrapped, dim, x.shape())?;
+        check_range(op, &wide.all_examples()?, &wrapped.all_examples()?, dim, x.shape())?;
         return Ok(vec![wrapped]);
     }
     // On a GPU the kernel looks: what is out of range along this dimension must be so in all.

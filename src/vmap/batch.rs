@@ -44,7 +44,7 @@ pub(crate) fn innermost<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Op
 }
 
 impl Tensor {
-    fn batch_dim(&self, level: Level) -> Option<BatchDim> {
+    pub(super) fn batch_dim(&self, level: Level) -> Option<BatchDim> {
         self.batch_dims()?.iter().find(|dim| dim.level == level.number).copied()
     }
 
@@ -61,8 +61,17 @@ impl Tensor {
             .unwrap_or_default()
     }
 
+    /// The values of all examples, with the dimensions of every `vmap` in front. Outside the graph.
+    pub(crate) fn all_examples(&self) -> Result<Tensor> {
+        let mut all = self.clone();
+        while let Some(level) = innermost([&all]) {
+            all = all.leading_batch(level)?;
+        }
+        Ok(all)
+    }
+
     /// The first dimension as the examples of a `vmap`. Outside the graph.
-    fn batched(&self, level: Level) -> Result<Tensor> {
+    pub(crate) fn batched(&self, level: Level) -> Result<Tensor> {
         if self.shape().first() != Some(&level.size) {
             bail!(Shape, "vmap", "a result of shape {:?} does not begin with {} examples", self.shape(), level.size);
         }
@@ -105,6 +114,30 @@ impl Tensor {
                 if is_active(level) { Ok(g.clone()) } else { g.unbatch(level)?.sum(0) }
             },
         )
+    }
+
+    /// What a function gives of this tensor and one of its dimensions, for all examples at once where there are some.
+    /// Outside the graph.
+    pub(crate) fn along_dim(&self, dim: usize, f: &dyn Fn(&Tensor, usize) -> Result<Tensor>) -> Result<Tensor> {
+        if self.is_batched() {
+            return Tensor::over_batch(&[self], |_, all| all[0].along_dim(dim + 1, f));
+        }
+        f(self, dim)
+    }
+
+    /// All examples as a first dimension of each of these, in the graph, and behind it dimensions of size 1 up to a common
+    /// rank: what broadcasts for one example does so for all. Constants that are the same for all have one of size 1.
+    #[track_caller]
+    pub(crate) fn unbatch_aligned<const N: usize>(level: Level, tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
+        let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0);
+        let mut all = tensors.map(Tensor::clone);
+        for x in &mut all {
+            let missing = rank - x.rank();
+            let constant = x.batch_dim(level).is_none() && !x.requires_grad();
+            let leading = if constant { x.leading_batch(level)? } else { x.unbatch(level)? };
+            *x = (0..missing).try_fold(leading, |x, _| x.unsqueeze(1))?;
+        }
+        Ok(all)
     }
 
     /// A function of this tensor that treats its first dimensions alike, of all examples at once, in the graph; `None` if

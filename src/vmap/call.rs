@@ -5,10 +5,11 @@
 //! kernel, which refuses batches; they are called for each example by itself.
 
 use super::{Level, RUNNING, Running, VmapFallback, VmapRandomness, innermost, running};
+use crate::autograd::Grads;
 use crate::error::{bail, named};
 use crate::ops::{Arg, ArgKind, Op};
 use crate::random::{rng_state, set_rng_state};
-use crate::{ErrorKind, Result, Scalar, Tensor};
+use crate::{Error, ErrorKind, Result, Scalar, Tensor};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -77,7 +78,7 @@ fn with_leading_batch(op: &Op, args: &[Arg], level: Level) -> Result<Option<Vec<
 
 /// The operation for each example by itself. With `same` each starts from the same random state.
 fn one_by_one(op: &Op, args: &[Arg], level: Level, same: bool) -> Result<Vec<Tensor>> {
-    report(op, level)?;
+    report(op.name, level)?;
     if level.size == 0 {
         bail!(Shape, op.name, "without a batching rule, a batch of 0 examples has no result");
     }
@@ -127,17 +128,53 @@ fn examples(arg: &Arg, level: Level) -> Result<Vec<Arg>> {
     (0..level.size).map(example).collect()
 }
 
+/// What the rule of a derivative gives for batched cotangents that its kernel refused: called for each example by itself. That
+/// is what happens to an operation on tensors that all examples share. `refused` is the error, where nothing else helps.
+pub(crate) fn rule_by_example(
+    op: &str,
+    cotangents: &[Option<Tensor>],
+    refused: Error,
+    rule: &dyn Fn(&[Option<Tensor>]) -> Result<Grads>,
+) -> Result<Grads> {
+    let Some(level) = innermost(cotangents.iter().flatten()).filter(|level| level.size > 0) else {
+        return Err(refused);
+    };
+    report(op, level)?;
+    let mut columns = Vec::with_capacity(cotangents.len());
+    for g in cotangents {
+        columns.push(g.as_ref().map(|g| g.unbatch(level)?.unbind(0)).transpose()?);
+    }
+    let mut each: Vec<Grads> = Vec::with_capacity(level.size);
+    for at in 0..level.size {
+        let own: Vec<Option<Tensor>> = columns.iter().map(|all| all.as_ref().map(|all| all[at].clone())).collect();
+        let grads = match rule(&own) {
+            Err(error) if error.kind() == ErrorKind::Batched => rule_by_example(op, &own, error, rule)?,
+            done => done?,
+        };
+        // What the rule has saved is of all examples, too: then this is not the gradient of one.
+        if grads.iter().flatten().any(|g| g.batch_dim(level).is_some()) {
+            return Err(refused);
+        }
+        each.push(grads);
+    }
+    let together = |k: usize| {
+        let all: Option<Vec<Tensor>> = each.iter().map(|grads| grads[k].clone()).collect();
+        all.map(|all| Tensor::stack(&all, 0)?.batch(level)).transpose()
+    };
+    (0..each[0].len()).map(together).collect()
+}
+
 /// Says that there is no batching rule, where that was asked for.
-fn report(op: &Op, level: Level) -> Result<()> {
-    static REPORTED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+fn report(op: &str, level: Level) -> Result<()> {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let found =
         RUNNING.with_borrow(|all| all.iter().find(|one| one.level.number == level.number).map(|one| one.fallback));
     match found {
         Some(VmapFallback::Refuse) => {
-            bail!(Value, op.name, "there is no batching rule: it would run for each example by itself")
+            bail!(Value, op.to_string(), "there is no batching rule: it would run for each example by itself")
         }
-        Some(VmapFallback::Warn) if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(op.name) => {
-            eprintln!("vmap: {} has no batching rule, and runs for each example by itself", op.name);
+        Some(VmapFallback::Warn) if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(op.to_string()) => {
+            eprintln!("vmap: {op} has no batching rule, and runs for each example by itself");
         }
         _ => {}
     }

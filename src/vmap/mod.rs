@@ -5,7 +5,7 @@ mod batch;
 mod call;
 
 pub(crate) use batch::{BatchDims, Level, behind, innermost};
-pub(crate) use call::{check_own_generator, intercept};
+pub(crate) use call::{check_own_generator, intercept, rule_by_example};
 
 use crate::error::{bail, named};
 use crate::layout::resolve_dim;

@@ -6,7 +6,7 @@ use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Conv;
 use crate::layout::Layout;
-use crate::vmap::{Level, innermost};
+use crate::vmap::{Level, behind, innermost};
 use crate::{Device, Dims, Result, Shape, Tensor};
 use smallvec::{SmallVec, smallvec};
 
@@ -197,8 +197,18 @@ impl Examples {
         y.unflatten(1, [self.level.size, channels])?.movedim(1, 0)?.batch(self.level)
     }
 
+    /// Where there are no examples: a convolution has at least one group.
+    fn nothing(&self, first: [usize; 2], sizes: [usize; 3]) -> Result<Tensor> {
+        let x = &self.operands[0];
+        let shape = behind(0, &shape(first, sizes, x.rank() - 3))?;
+        Tensor::zeros_with(&shape, (x.dtype(), x.device()))?.batch(self.level)
+    }
+
     fn forward(&self, op: &'static str) -> Result<Tensor> {
-        let [x, w] = &self.operands;
+        let ([x, w], conv) = (&self.operands, &self.conv);
+        if self.level.size == 0 {
+            return self.nothing([conv.batch, conv.groups * conv.c_out], conv.output);
+        }
         if self.shared {
             return self.out_of_batch(&forward(op, &self.in_batch(x)?, w, None, &self.batches())?);
         }
@@ -206,7 +216,10 @@ impl Examples {
     }
 
     fn input_gradient(&self, op: &'static str) -> Result<Tensor> {
-        let [g, w] = &self.operands;
+        let ([g, w], conv) = (&self.operands, &self.conv);
+        if self.level.size == 0 {
+            return self.nothing([conv.batch, conv.groups * conv.c_in], conv.input);
+        }
         if self.shared {
             return self.out_of_batch(&input_gradient(op, &self.in_batch(g)?, w, None, &self.batches())?);
         }
@@ -214,7 +227,10 @@ impl Examples {
     }
 
     fn weight_gradient(&self, op: &'static str) -> Result<Tensor> {
-        let [x, g] = &self.operands;
+        let ([x, g], conv) = (&self.operands, &self.conv);
+        if self.level.size == 0 {
+            return self.nothing([conv.groups * conv.c_out, conv.c_in], conv.kernel);
+        }
         let g = if self.shared { g.unbatch(self.level)? } else { g.clone() };
         let w = weight_gradient(op, &self.in_groups(x)?, &self.in_groups(&g)?, &self.groups())?;
         w.unflatten(0, [self.level.size, self.conv.groups * self.conv.c_out])?.batch(self.level)

@@ -77,6 +77,10 @@ impl Norm {
             let (stats, x, weight) = (save.save(&stats), save.save(x), weight.map(|weight| save.save(weight)));
             let bias = bias.map(|bias| bias.layout().shape().clone());
             move |ctx: &BackwardContext, g: &Tensor| {
+                if g.is_batched() {
+                    let (mean, var) = self.stats(&x.to_dtype(wide)?)?;
+                    return self.grads(ctx, &x, g, (mean.as_ref(), &var), weight.as_ref(), bias.as_ref(), wide);
+                }
                 if is_grad_enabled() {
                     // There the statistics are functions of the elements, and those that were kept are not read.
                     return self.grads(ctx, &x, g, (None, &stats), weight.as_ref(), bias.as_ref(), wide);
