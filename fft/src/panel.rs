@@ -1,11 +1,13 @@
 //! A transform of as many rows or columns as a register has lanes, in panels that stay in a cache.
 
-use crate::pass::{FIRST, Kernel, Kernels, LAST, MIDDLE, Move, Pass, RADICES, TURN};
+use crate::kernels::{Kernel, Kernels, RADICES};
+use crate::moves::Move;
+use crate::pass::{FIRST, LAST, MIDDLE, Pass, TURN};
 
 /// `exp(-2πi k / n)`, to the last bit but one: the angle is brought below an eighth of a circle without rounding.
 pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
-    let (k, n) = ((k % n) as u128, n as u128);
-    // Eighths of the circle, and what is left of the angle, as parts of 8 n.
+    let (k, n) = ((k % n) as u64, n as u64);
+    // Eighths of the circle, and what is left of the angle, as parts of 8 n. Nothing overflows: memory has less than 2^60 numbers.
     let (eighth, rest) = (8 * k / n, 8 * k % n);
     let rest = if eighth % 2 == 0 { rest } else { n - rest };
     let (sin, cos) = (rest as f64 / n as f64 * std::f64::consts::FRAC_PI_4).sin_cos();
@@ -56,14 +58,14 @@ pub(crate) struct Panel<T> {
     twiddles: Vec<T>,
 }
 
-/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors other than 2, 3 and 5. There
+/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors beyond 7. There
 /// are at least so many of them, if it can be.
 fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     if n == 0 {
         return None;
     }
     let (mut rest, mut odd) = (n, Vec::new());
-    for (at, factor) in [(1, 3), (3, 5)] {
+    for (at, factor) in [(1, 3), (3, 5), (4, 7)] {
         while rest % factor == 0 {
             odd.push(at);
             rest /= factor;
@@ -78,7 +80,7 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     while passes > 0 {
         let take = bits.div_ceil(passes);
-        found.push([0, 2, 4, 5][take - 1]);
+        found.push([0, 2, 5, 6][take - 1]);
         (bits, passes) = (bits - take, passes - 1);
     }
     found.extend(odd);
@@ -86,7 +88,7 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
 }
 
 impl<T: Kernel> Panel<T> {
-    /// None if `n` is 1 or has factors other than 2, 3 and 5. There are at least so many passes, if it can be: two are needed
+    /// None if `n` is 1 or has factors beyond 7. There are at least so many passes, if it can be: two are needed
     /// to begin and to end in memory.
     pub fn new(n: usize, least: usize) -> Option<Panel<T>> {
         let (mut steps, mut twiddles, mut s) = (Vec::new(), Vec::new(), 1);

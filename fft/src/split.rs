@@ -3,8 +3,9 @@
 //! The row of `n = first * second` numbers is a matrix of `first` rows. Its columns are transformed, turned by twiddles, and
 //! written as the columns of the transposed matrix; these are transformed, and are the result.
 
+use crate::kernels::{Kernel, Kernels};
+use crate::moves::{Transpose, Turns};
 use crate::panel::{Panel, Source, Target, twiddle};
-use crate::pass::{Kernel, Kernels, Transpose, Turns};
 
 /// Elements up to which every twiddle between the halves is stored. Longer transforms multiply two.
 const ALL_TWIDDLES: usize = 1 << 16;
@@ -19,9 +20,9 @@ pub(crate) struct Split<T: 'static> {
 }
 
 impl<T: Kernel> Split<T> {
-    /// None if there are not two factors that the passes know.
-    pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
-        let lanes = kernels.lanes;
+    /// The time that the best halves take, about, and the first of them; none if there are not two factors that the passes
+    /// know.
+    pub fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
         // Of the first half, two passes and a transposition; the second begins in a panel.
         let cost = |first: usize| {
             let second = n / first;
@@ -29,7 +30,13 @@ impl<T: Kernel> Split<T> {
             Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
         };
         let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
-        let (_, first) = factors.flat_map(|k| [k, n / k]).filter_map(cost).min()?;
+        factors.flat_map(|k| [k, n / k]).filter_map(cost).min()
+    }
+
+    /// None as above.
+    pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
+        let lanes = kernels.lanes;
+        let (_, first) = Split::<T>::best(n, lanes)?;
         let (first, second) = (Panel::new(first, 2)?, Panel::new(n / first, 1)?);
         let blocks = second.n.div_ceil(lanes);
         let all = n <= ALL_TWIDDLES;
