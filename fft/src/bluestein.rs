@@ -7,7 +7,7 @@
 use crate::kernels::{Kernel, Kernels};
 use crate::panel::twiddle;
 use crate::plan::{Plan, table};
-use crate::smooth::Smooth;
+use crate::smooth::{Smooth, cheapest};
 
 pub(crate) struct Chirp<T> {
     /// The length of the transforms, at least `2 n - 1`.
@@ -22,7 +22,7 @@ impl<T: Kernel> Chirp<T> {
     /// Of `n` numbers, which are not none, and the transform that it takes.
     pub fn new(n: usize, few: bool, kernels: &'static Kernels<T>) -> (Smooth<T>, Chirp<T>) {
         // A power of two is always there.
-        let padded = Smooth::<T>::cheapest(2 * n - 1, few, kernels);
+        let padded = cheapest(2 * n - 1, few, kernels.lanes);
         let smooth = Smooth::new(padded, few, kernels).unwrap_or(Smooth::One);
         // Squares modulo 2 n, one after the other, so that none is ever too large.
         let mut square = 0;

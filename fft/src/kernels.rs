@@ -40,7 +40,9 @@ macro_rules! kernels {
             }
 
             const fn passes<const R: usize>() -> [unsafe fn(&Pass<$t>); 4] {
-                [one_pass::<R, FIRST>, one_pass::<R, MIDDLE>, one_pass::<R, LAST>, one_pass::<R, TURN>]
+                // A panel of one lane is complex numbers as they lie in memory.
+                let middle = if <$vector as Lanes>::LANES == 1 { one_pass::<R, FIRST> } else { one_pass::<R, MIDDLE> };
+                [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>, one_pass::<R, TURN>]
             }
 
             kernels!(@each $vector, [$(#[$feature])?], moves::columns_in(Move<$t>) moves::columns_out(Move<$t>)

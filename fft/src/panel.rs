@@ -87,6 +87,18 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     Some(found)
 }
 
+/// The time of a transform of a panel, about: passes over panels that the first cache has no room for take longer.
+pub(crate) fn cost(n: usize, least: usize) -> Option<usize> {
+    let weight = match n {
+        0..=128 => 4,
+        129..=1024 => 7,
+        1025..=2048 => 9,
+        2049..=8192 => 14,
+        _ => 24,
+    };
+    radices(n, least).map(|steps| n * weight * steps.len())
+}
+
 impl<T: Kernel> Panel<T> {
     /// None if `n` is 1 or has factors beyond 7. There are at least so many passes, if it can be: two are needed
     /// to begin and to end in memory.
@@ -110,18 +122,6 @@ impl<T: Kernel> Panel<T> {
     /// Numbers in one of its panels.
     pub fn room(&self, kernels: &Kernels<T>) -> usize {
         self.n * 2 * kernels.lanes
-    }
-
-    /// The time of a transform, about: passes over panels that the first cache has no room for take longer.
-    pub fn cost(n: usize, least: usize) -> Option<usize> {
-        let weight = match n {
-            0..=128 => 4,
-            129..=1024 => 7,
-            1025..=2048 => 9,
-            2049..=8192 => 14,
-            _ => 24,
-        };
-        radices(n, least).map(|steps| n * weight * steps.len())
     }
 
     /// Transforms, and returns where the result is if the target is a panel.

@@ -1,8 +1,8 @@
 //! Transforms of rows of a length without prime factors beyond 7, which all others are made of.
 
 use crate::kernels::{Kernel, Kernels};
-use crate::panel::Panel;
-use crate::split::Split;
+use crate::panel::{self, Panel};
+use crate::split::{self, Split};
 
 pub(crate) enum Smooth<T: 'static> {
     /// One number, its own transform.
@@ -23,6 +23,30 @@ fn least_split(lanes: usize, few: bool) -> usize {
     }
 }
 
+/// The time that it takes for a row, about.
+fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
+    let split = if n < least_split(lanes, few) { None } else { split::best(n, lanes) };
+    match split {
+        Some((cost, _)) => Some(cost),
+        // The ways into and out of the panel are about two passes.
+        None => panel::cost(n, 1).map(|cost| (cost + 8 * n) / if few { 1 } else { lanes }),
+    }
+}
+
+/// The length from `least` on that takes the least time.
+pub(crate) fn cheapest(least: usize, few: bool, lanes: usize) -> usize {
+    let most = least.next_power_of_two();
+    let multiples = |of: usize, by: usize| {
+        std::iter::successors(Some(of), move |n| n.checked_mul(by)).take_while(move |&n| n <= most)
+    };
+    let lengths = multiples(1, 7).flat_map(|n| multiples(n, 5)).flat_map(|n| multiples(n, 3)).map(|odd| {
+        // The power of two that makes it long enough.
+        odd * least.div_ceil(odd).next_power_of_two()
+    });
+    let costs = lengths.filter_map(|n| Some((cost(n, few, lanes)?, n)));
+    costs.min().map_or(most, |(_, n)| n)
+}
+
 impl<T: Kernel> Smooth<T> {
     /// None if `n` is 0 or has other factors.
     pub fn new(n: usize, few: bool, kernels: &Kernels<T>) -> Option<Smooth<T>> {
@@ -34,30 +58,6 @@ impl<T: Kernel> Smooth<T> {
             Some(split) => Some(Smooth::Split(split)),
             None => Panel::new(n, 1).map(Smooth::Together),
         }
-    }
-
-    /// The time that it takes for a row, about.
-    fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
-        let split = if n < least_split(lanes, few) { None } else { Split::<T>::best(n, lanes) };
-        match split {
-            Some((cost, _)) => Some(cost),
-            // The ways into and out of the panel are about two passes.
-            None => Panel::<T>::cost(n, 1).map(|cost| (cost + 8 * n) / if few { 1 } else { lanes }),
-        }
-    }
-
-    /// The length from `least` on that takes the least time.
-    pub fn cheapest(least: usize, few: bool, kernels: &Kernels<T>) -> usize {
-        let most = least.next_power_of_two();
-        let multiples = |of: usize, by: usize| {
-            std::iter::successors(Some(of), move |n| n.checked_mul(by)).take_while(move |&n| n <= most)
-        };
-        let lengths = multiples(1, 7).flat_map(|n| multiples(n, 5)).flat_map(|n| multiples(n, 3)).map(|odd| {
-            // The power of two that makes it long enough.
-            odd * least.div_ceil(odd).next_power_of_two()
-        });
-        let costs = lengths.filter_map(|n| Some((Smooth::<T>::cost(n, few, kernels.lanes)?, n)));
-        costs.min().map_or(most, |(_, n)| n)
     }
 
     /// How many rows are transformed together.

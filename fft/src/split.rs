@@ -5,7 +5,7 @@
 
 use crate::kernels::{Kernel, Kernels};
 use crate::moves::{Transpose, Turns};
-use crate::panel::{Panel, Source, Target, twiddle};
+use crate::panel::{self, Panel, Source, Target, twiddle};
 
 /// Elements up to which every twiddle between the halves is stored. Longer transforms multiply two.
 const ALL_TWIDDLES: usize = 1 << 16;
@@ -19,24 +19,24 @@ pub(crate) struct Split<T: 'static> {
     factors: Vec<T>,
 }
 
-impl<T: Kernel> Split<T> {
-    /// The time that the best halves take, about, and the first of them; none if there are not two factors that the passes
-    /// know.
-    pub fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
-        // Of the first half, two passes and a transposition; the second begins in a panel.
-        let cost = |first: usize| {
-            let second = n / first;
-            let (one, two) = (Panel::<T>::cost(first, 2)? + 4 * first, Panel::<T>::cost(second, 1)?);
-            Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
-        };
-        let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
-        factors.flat_map(|k| [k, n / k]).filter_map(cost).min()
-    }
+/// The time that the best halves take, about, and the first of them; none if there are not two factors that the passes
+/// know.
+pub(crate) fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
+    // Of the first half, two passes and a transposition; the second begins in a panel.
+    let cost = |first: usize| {
+        let second = n / first;
+        let (one, two) = (panel::cost(first, 2)? + 4 * first, panel::cost(second, 1)?);
+        Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
+    };
+    let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
+    factors.flat_map(|k| [k, n / k]).filter_map(cost).min()
+}
 
-    /// None as above.
+impl<T: Kernel> Split<T> {
+    /// None if there are not two such factors.
     pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
         let lanes = kernels.lanes;
-        let (_, first) = Split::<T>::best(n, lanes)?;
+        let (_, first) = best(n, lanes)?;
         let (first, second) = (Panel::new(first, 2)?, Panel::new(n / first, 1)?);
         let blocks = second.n.div_ceil(lanes);
         let all = n <= ALL_TWIDDLES;
