@@ -1,7 +1,7 @@
 //! Plans of transforms along columns.
 
 use crate::kernels::{Kernel, Kernels};
-use crate::panel::{Panel, Source, Target};
+use crate::panel::{AHEAD, Panel, Source, Target};
 use crate::plan::{aligned, with_alignment};
 
 /// The longest columns that are transformed in panels: these fit into a second cache.
@@ -46,7 +46,7 @@ impl<T: Kernel> Columns<T> {
         // does not write the result, or a copy.
         unsafe {
             let (from, to) = (Source::Columns(from, 2 * width, lanes), Target::Columns(to, 2 * width, lanes));
-            self.panel.run(self.kernels, from, to, inverse, 2 * lanes, aligned(room));
+            self.panel.run(self.kernels, from, to, inverse, AHEAD * 2 * width, aligned(room));
         }
     }
 }

@@ -24,6 +24,10 @@ pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
     (cos, -sin)
 }
 
+/// Elements of long columns that are asked for ahead of those that are read or written. More would not be there any more when
+/// they are needed: elements a power of two apart share a few places in the caches.
+pub(crate) const AHEAD: usize = 2;
+
 /// What a transform reads. Steps are numbers from one element of a column to the next, and from one row to the next.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<T> {
