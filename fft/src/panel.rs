@@ -95,12 +95,15 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
 pub(crate) fn cost(n: usize, least: usize) -> Option<usize> {
     let weight = match n {
         0..=128 => 4,
-        129..=1024 => 7,
+        129..=256 => 5,
+        257..=1024 => 7,
         1025..=2048 => 9,
         2049..=8192 => 14,
         _ => 24,
     };
-    radices(n, least).map(|steps| n * weight * steps.len())
+    // A pass of radix 16 has more numbers than there are registers.
+    let pass = |radix: usize| if RADICES[radix] == 16 { 6 } else { 4 };
+    radices(n, least).map(|steps| n * weight * steps.into_iter().map(pass).sum::<usize>() / 4)
 }
 
 impl<T: Kernel> Panel<T> {

@@ -29,10 +29,11 @@ pub(crate) fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
     let cost = |first: usize| {
         let second = n / first;
         let (one, two) = (panel::cost(first, 2)? + 4 * first, panel::cost(second, 1)?);
-        Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
+        // Of two that are as good the more even one.
+        Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first.max(second), first))
     };
     let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
-    factors.flat_map(|k| [k, n / k]).filter_map(cost).min()
+    factors.flat_map(|k| [k, n / k]).filter_map(cost).min().map(|(cost, _, first)| (cost, first))
 }
 
 impl<T: Kernel> Split<T> {
