@@ -184,7 +184,7 @@ fn short_rows_of_all_lengths_are_right() {
 }
 
 fn long_rows_are_right<T: Number>() {
-    for n in [256, 243, 320, 361, 686, 1000, 1009, 1024, 2018, 3000, 3001, 4096, 6561, 10_007, 17_150, 20_014] {
+    for n in [256, 243, 320, 361, 686, 1000, 1009, 1024, 2018, 3000, 3001, 4096, 6561, 6002, 10_007, 17_150] {
         for real in [false, true] {
             check_rows::<T>(n, real, |_| if n < 2000 { vec![1, 2] } else { vec![1] });
         }
