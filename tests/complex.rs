@@ -85,6 +85,37 @@ fn off_by(x: &Tensor, right: &Tensor) -> cotangent::Result<f64> {
     error.div(&right.abs()?.square()?.mean(..)?)?.sqrt()?.item()
 }
 
+/// A long transform of real numbers is the first half of that of complex ones, and its inverse gives them back.
+#[test]
+fn long_real_fourier_transforms_are_those_of_complex_numbers() -> Outcome {
+    for n in [1 << 15, 12_006, 10_007, 6561, 2] {
+        let x = random(&[3, n], DType::C64)?.real()?;
+        let (half, whole) = (x.rfft()?, x.to_dtype(DType::C64)?.fft()?);
+        let error = off_by(&half, &whole.narrow(1, 0, n / 2 + 1)?)?;
+        assert!(error < 2e-6, "rfft of {n}: off by {error}");
+        let error = off_by(&half.irfft_with(n)?.to_dtype(DType::C64)?, &x.to_dtype(DType::C64)?)?;
+        assert!(error < 2e-6, "irfft of {n}: off by {error}");
+    }
+    Ok(())
+}
+
+/// Imaginary parts of what would be real are not read, as in PyTorch.
+#[test]
+fn an_inverse_real_transform_reads_no_imaginary_parts_of_real_numbers() -> Outcome {
+    for n in [1_usize, 2, 7, 8, 22, 1024] {
+        let half = n / 2 + 1;
+        let x = random(&[half], DType::C64)?;
+        let mut parts = x.to_vec::<Complex<f32>>()?;
+        parts[0].im = f32::NAN;
+        if n % 2 == 0 {
+            parts[half - 1].im = f32::INFINITY;
+        }
+        let y = Tensor::new(parts)?;
+        assert!(x.irfft_with(n)?.to_vec::<f32>()? == y.irfft_with(n)?.to_vec::<f32>()?, "{n} numbers");
+    }
+    Ok(())
+}
+
 /// Lengths that have kernels and others, columns that fill registers and others, and one element.
 #[test]
 fn fourier_transforms_along_every_dimension_are_the_sums() -> Outcome {
@@ -125,11 +156,25 @@ fn fourier_transforms_along_every_dimension_are_the_sums() -> Outcome {
 
 #[test]
 fn a_fourier_transform_does_not_depend_on_the_number_of_threads() -> Outcome {
-    for (shape, dim) in
-        [(vec![1, 1 << 15], 1), (vec![3, 12_000], 1), (vec![70, 48], 1), (vec![64, 90], 0), (vec![22, 50], 0)]
-    {
-        let x = random(&shape, DType::C64)?;
-        let run = || x.fft_with(FftOptions::new().dim(dim))?.to_vec::<Complex<f32>>();
+    let shapes: [([usize; 2], isize); 9] = [
+        ([1, 1 << 15], 1),
+        ([3, 12_000], 1),
+        ([70, 48], 1),
+        ([64, 90], 0),
+        ([22, 50], 0),
+        ([1, 10_007], 1),
+        ([2, 20_014], 1),
+        ([90, 37], 1),
+        ([2, 6561], 1),
+    ];
+    for (shape, dim) in shapes {
+        let (x, n) = (random(&shape, DType::C64)?, shape[usize::try_from(dim)?]);
+        let options = || FftOptions::new().dim(dim).n(n);
+        let run = || -> cotangent::Result<_> {
+            let complex = x.fft_with(options())?.to_vec::<Complex<f32>>()?;
+            let real = x.real()?.rfft_with(options())?.to_vec::<Complex<f32>>()?;
+            Ok((complex, real, x.irfft_with(options())?.to_vec::<f32>()?))
+        };
         let alone = with_num_threads(1, run)??;
         for threads in [2, 3, 8] {
             assert!(with_num_threads(threads, run)?? == alone, "{shape:?} along {dim}, {threads} threads");

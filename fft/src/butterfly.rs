@@ -98,21 +98,31 @@ impl<V: Lanes> Number<V> {
 pub trait Constant: Copy + 'static {
     /// The nearest number.
     fn of(x: f64) -> Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+    /// The difference.
+    fn minus(self, other: Self) -> Self;
 }
 
-impl Constant for f32 {
-    #[inline(always)]
-    fn of(x: f64) -> f32 {
-        x as f32
-    }
+macro_rules! constant {
+    ($($t:ty)+) => {$(
+        impl Constant for $t {
+            #[inline(always)]
+            fn of(x: f64) -> $t {
+                x as $t
+            }
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                self + other
+            }
+            #[inline(always)]
+            fn minus(self, other: $t) -> $t {
+                self - other
+            }
+        }
+    )+};
 }
-
-impl Constant for f64 {
-    #[inline(always)]
-    fn of(x: f64) -> f64 {
-        x
-    }
-}
+constant!(f32 f64);
 
 /// The transform of 4 numbers.
 ///
@@ -194,6 +204,35 @@ unsafe fn five<V: Lanes<Part: Constant>>(x: [Number<V>; 5]) -> [Number<V>; 5] {
     }
 }
 
+/// The transform of 7 numbers.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+unsafe fn seven<V: Lanes<Part: Constant>>(x: [Number<V>; 7]) -> [Number<V>; 7] {
+    // Cosines and sines of one, two and three sevenths of a circle.
+    const C1: f64 = 0.623_489_801_858_733_5;
+    const C2: f64 = -0.222_520_933_956_314_4;
+    const C3: f64 = -0.900_968_867_902_419_1;
+    const S1: f64 = 0.781_831_482_468_029_8;
+    const S2: f64 = 0.974_927_912_181_823_6;
+    const S3: f64 = 0.433_883_739_117_558_1;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let splat = |x: f64| V::splat(V::Part::of(x));
+        let (c1, c2, c3, s1, s2, s3) = (splat(C1), splat(C2), splat(C3), splat(S1), splat(S2), splat(S3));
+        let (a, b, c) = (x[1].add(x[6]), x[2].add(x[5]), x[3].add(x[4]));
+        let (d, e, f) = (x[1].sub(x[6]), x[2].sub(x[5]), x[3].sub(x[4]));
+        let even1 = c.mul_add(c3, b.mul_add(c2, a.mul_add(c1, x[0])));
+        let even2 = c.mul_add(c1, b.mul_add(c3, a.mul_add(c2, x[0])));
+        let even3 = c.mul_add(c2, b.mul_add(c1, a.mul_add(c3, x[0])));
+        let (y1, y6) = even1.turn(f.mul_add(s3, e.mul_add(s2, d.scale(s1))));
+        let (y2, y5) = even2.turn(f.neg_mul_add(s1, e.neg_mul_add(s3, d.scale(s2))));
+        let (y3, y4) = even3.turn(f.mul_add(s2, e.neg_mul_add(s1, d.scale(s3))));
+        [x[0].add(a).add(b).add(c), y1, y2, y3, y4, y5, y6]
+    }
+}
+
 /// The transform of 16 numbers: of four times four, turned, and of the others four times four.
 ///
 /// # Safety
@@ -230,7 +269,7 @@ unsafe fn sixteen<V: Lanes<Part: Constant>>(x: [Number<V>; 16]) -> [Number<V>; 1
 }
 
 /// # Safety
-/// As above. `R` is one of [`RADICES`](crate::pass::RADICES).
+/// As above. `R` is one of [`RADICES`](crate::kernels::RADICES).
 #[inline(always)]
 pub(crate) unsafe fn butterfly<V: Lanes<Part: Constant>, const R: usize>(x: &mut [Number<V>; R]) {
     // SAFETY: the caller's promise. What does not match the length is left out by the compiler.
@@ -243,6 +282,8 @@ pub(crate) unsafe fn butterfly<V: Lanes<Part: Constant>, const R: usize>(x: &mut
             *x = four(*x);
         } else if let Ok(x) = <&mut [Number<V>; 5]>::try_from(&mut x[..]) {
             *x = five(*x);
+        } else if let Ok(x) = <&mut [Number<V>; 7]>::try_from(&mut x[..]) {
+            *x = seven(*x);
         } else if let Ok(x) = <&mut [Number<V>; 8]>::try_from(&mut x[..]) {
             *x = eight(*x);
         } else if let Ok(x) = <&mut [Number<V>; 16]>::try_from(&mut x[..]) {

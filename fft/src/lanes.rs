@@ -16,6 +16,10 @@ pub(crate) trait Lanes: Copy {
     unsafe fn splat(x: Self::Part) -> Self;
     unsafe fn load(from: *const Self::Part) -> Self;
     unsafe fn store(self, to: *mut Self::Part);
+    /// The first `count` numbers, at most all, and zeros. Others need not be there.
+    unsafe fn load_first(from: *const Self::Part, count: usize) -> Self;
+    /// Writes no others than the first `count`.
+    unsafe fn store_first(self, to: *mut Self::Part, count: usize);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
@@ -29,6 +33,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn split(self, next: Self) -> (Self, Self);
     /// The opposite: numbers of both in turn, in two registers.
     unsafe fn join(self, other: Self) -> (Self, Self);
+    /// The last number first.
+    unsafe fn reversed(self) -> Self;
     /// Asks for the memory of two registers, which may be anywhere, to be read or to be written.
     #[inline(always)]
     fn prefetch<const WRITE: bool>(at: *const Self::Part) {
@@ -69,8 +75,9 @@ mod x86 {
     use std::arch::x86_64::*;
 
     macro_rules! lanes {
-        ($v:ident, $t:ty, $lanes:literal, $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident
-         $fmadd:ident $fmsub:ident $fnmadd:ident, $split:ident $join:ident $transpose:ident) => {
+        ($v:ident, $t:ty, $lanes:literal, $splat:ident $load:ident $store:ident $first:ident $load_first:ident $store_first:ident
+         $add:ident $sub:ident $mul:ident
+         $fmadd:ident $fmsub:ident $fnmadd:ident, $split:ident $join:ident $reversed:ident $transpose:ident) => {
             impl Lanes for $v {
                 common!($v, $t, $lanes);
                 #[inline(always)]
@@ -87,6 +94,16 @@ mod x86 {
                 unsafe fn store(self, to: *mut $t) {
                     // SAFETY: as above.
                     unsafe { $store(to, self) }
+                }
+                #[inline(always)]
+                unsafe fn load_first(from: *const $t, count: usize) -> Self {
+                    // SAFETY: as above.
+                    unsafe { $load_first($first(count), from) }
+                }
+                #[inline(always)]
+                unsafe fn store_first(self, to: *mut $t, count: usize) {
+                    // SAFETY: as above.
+                    unsafe { $store_first(to, $first(count), self) }
                 }
                 #[inline(always)]
                 unsafe fn add(self, other: Self) -> Self {
@@ -129,12 +146,63 @@ mod x86 {
                     unsafe { $join(self, other) }
                 }
                 #[inline(always)]
+                unsafe fn reversed(self) -> Self {
+                    // SAFETY: as above.
+                    unsafe { $reversed(self) }
+                }
+                #[inline(always)]
                 unsafe fn transpose(tile: &mut Self::Tile) {
                     // SAFETY: as above.
                     unsafe { $transpose(tile) }
                 }
             }
         };
+    }
+
+    /// Which lanes are the first `count`.
+    #[inline(always)]
+    fn first512(count: usize) -> __mmask16 {
+        ((1_u32 << count) - 1) as __mmask16
+    }
+
+    #[inline(always)]
+    fn first512d(count: usize) -> __mmask8 {
+        ((1_u32 << count) - 1) as __mmask8
+    }
+
+    /// # Safety
+    /// The CPU has AVX2, here and below.
+    #[inline(always)]
+    unsafe fn first256(count: usize) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), places)
+        }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn first256d(count: usize) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_cmpgt_epi64(_mm256_set1_epi64x(count as i64), _mm256_setr_epi64x(0, 1, 2, 3)) }
+    }
+
+    /// # Safety
+    /// As above, and the numbers of the mask are there.
+    #[inline(always)]
+    unsafe fn maskload256(mask: __m256i, from: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_maskload_ps(from, mask) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn maskload256d(mask: __m256i, from: *const f64) -> __m256d {
+        // SAFETY: as above.
+        unsafe { _mm256_maskload_pd(from, mask) }
     }
 
     /// # Safety
@@ -331,18 +399,53 @@ mod x86 {
         }
     }
 
-    lanes!(__m512, f32, 16, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
-        _mm512_fmadd_ps _mm512_fmsub_ps _mm512_fnmadd_ps, split512 join512 transpose512);
-    lanes!(__m512d, f64, 8, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd
-        _mm512_fmadd_pd _mm512_fmsub_pd _mm512_fnmadd_pd, split512d join512d transpose512d);
-    lanes!(__m256, f32, 8, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
-        _mm256_fmadd_ps _mm256_fmsub_ps _mm256_fnmadd_ps, split256 join256 transpose256);
-    lanes!(__m256d, f64, 4, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd
-        _mm256_fmadd_pd _mm256_fmsub_pd _mm256_fnmadd_pd, split256d join256d transpose256d);
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn reversed512(x: __m512) -> __m512 {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm512_permutexvar_ps(_mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), x) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn reversed512d(x: __m512d) -> __m512d {
+        // SAFETY: as above.
+        unsafe { _mm512_permutexvar_pd(_mm512_setr_epi64(7, 6, 5, 4, 3, 2, 1, 0), x) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn reversed256(x: __m256) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_permutevar8x32_ps(x, _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0)) }
+    }
+
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    unsafe fn reversed256d(x: __m256d) -> __m256d {
+        // SAFETY: as above.
+        unsafe { _mm256_permute4x64_pd::<0b00_01_10_11>(x) }
+    }
+
+    lanes!(__m512, f32, 16, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps first512
+        _mm512_maskz_loadu_ps _mm512_mask_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
+        _mm512_fmadd_ps _mm512_fmsub_ps _mm512_fnmadd_ps, split512 join512 reversed512 transpose512);
+    lanes!(__m512d, f64, 8, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd first512d
+        _mm512_maskz_loadu_pd _mm512_mask_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd
+        _mm512_fmadd_pd _mm512_fmsub_pd _mm512_fnmadd_pd, split512d join512d reversed512d transpose512d);
+    lanes!(__m256, f32, 8, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps first256
+        maskload256 _mm256_maskstore_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
+        _mm256_fmadd_ps _mm256_fmsub_ps _mm256_fnmadd_ps, split256 join256 reversed256 transpose256);
+    lanes!(__m256d, f64, 4, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd first256d
+        maskload256d _mm256_maskstore_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd
+        _mm256_fmadd_pd _mm256_fmsub_pd _mm256_fnmadd_pd, split256d join256d reversed256d transpose256d);
 }
 
 /// `[f(0), f(1), ..]` as part of the loop that it stands in.
-#[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn each<T: Copy + Default, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [T::default(); N];
@@ -354,8 +457,7 @@ fn each<T: Copy + Default, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T;
     all
 }
 
-/// Arrays, which the compiler makes registers of, for other kinds of CPU.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+/// Arrays, which the compiler makes registers of, for other kinds of CPU; of one number for old ones.
 macro_rules! plain {
     ($t:ty, $lanes:literal) => {
         impl Lanes for [$t; $lanes] {
@@ -373,6 +475,18 @@ macro_rules! plain {
             unsafe fn store(self, to: *mut $t) {
                 // SAFETY: as in `load`.
                 unsafe { to.cast::<Self>().write(self) }
+            }
+            #[inline(always)]
+            unsafe fn load_first(from: *const $t, count: usize) -> Self {
+                // SAFETY: as in `load`, for so many numbers.
+                each(|i| if i < count { unsafe { from.add(i).read() } } else { 0.0 })
+            }
+            #[inline(always)]
+            unsafe fn store_first(self, to: *mut $t, count: usize) {
+                for (i, x) in self.into_iter().enumerate().take(count) {
+                    // SAFETY: as above.
+                    unsafe { to.add(i).write(x) };
+                }
             }
             #[inline(always)]
             unsafe fn add(self, other: Self) -> Self {
@@ -409,12 +523,20 @@ macro_rules! plain {
                 (each(at), each(|i| at(i + $lanes)))
             }
             #[inline(always)]
+            unsafe fn reversed(self) -> Self {
+                each(|i| self[$lanes - 1 - i])
+            }
+            #[inline(always)]
             unsafe fn transpose(tile: &mut Self::Tile) {
                 *tile = each(|i| each(|k| tile[k][i]));
             }
         }
     };
 }
+#[cfg(any(test, target_arch = "x86_64"))]
+plain!(f32, 1);
+#[cfg(any(test, target_arch = "x86_64"))]
+plain!(f64, 1);
 #[cfg(any(test, not(target_arch = "x86_64")))]
 plain!(f32, 4);
 #[cfg(any(test, not(target_arch = "x86_64")))]

@@ -1,11 +1,13 @@
 //! A transform of as many rows or columns as a register has lanes, in panels that stay in a cache.
 
-use crate::pass::{FIRST, Kernel, Kernels, LAST, MIDDLE, Move, Pass, RADICES, TURN};
+use crate::kernels::{Kernel, Kernels, RADICES};
+use crate::moves::Move;
+use crate::pass::{FIRST, LAST, MIDDLE, Pass, TURN};
 
 /// `exp(-2πi k / n)`, to the last bit but one: the angle is brought below an eighth of a circle without rounding.
 pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
-    let (k, n) = ((k % n) as u128, n as u128);
-    // Eighths of the circle, and what is left of the angle, as parts of 8 n.
+    let (k, n) = ((k % n) as u64, n as u64);
+    // Eighths of the circle, and what is left of the angle, as parts of 8 n. Nothing overflows: memory has less than 2^60 numbers.
     let (eighth, rest) = (8 * k / n, 8 * k % n);
     let rest = if eighth % 2 == 0 { rest } else { n - rest };
     let (sin, cos) = (rest as f64 / n as f64 * std::f64::consts::FRAC_PI_4).sin_cos();
@@ -21,6 +23,10 @@ pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
     };
     (cos, -sin)
 }
+
+/// Elements of long columns that are asked for ahead of those that are read or written. More would not be there any more when
+/// they are needed: elements a power of two apart share a few places in the caches.
+pub(crate) const AHEAD: usize = 2;
 
 /// What a transform reads. Steps are numbers from one element of a column to the next, and from one row to the next.
 #[derive(Clone, Copy)]
@@ -56,14 +62,14 @@ pub(crate) struct Panel<T> {
     twiddles: Vec<T>,
 }
 
-/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors other than 2, 3 and 5. There
+/// The radices of `n` in the order of passes, as places in [`RADICES`]; none if it has factors beyond 7. There
 /// are at least so many of them, if it can be.
 fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     if n == 0 {
         return None;
     }
     let (mut rest, mut odd) = (n, Vec::new());
-    for (at, factor) in [(1, 3), (3, 5)] {
+    for (at, factor) in [(1, 3), (3, 5), (4, 7)] {
         while rest % factor == 0 {
             odd.push(at);
             rest /= factor;
@@ -78,15 +84,30 @@ fn radices(n: usize, least: usize) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     while passes > 0 {
         let take = bits.div_ceil(passes);
-        found.push([0, 2, 4, 5][take - 1]);
+        found.push([0, 2, 5, 6][take - 1]);
         (bits, passes) = (bits - take, passes - 1);
     }
     found.extend(odd);
     Some(found)
 }
 
+/// The time of a transform of a panel, about: passes over panels that the first cache has no room for take longer.
+pub(crate) fn cost(n: usize, least: usize) -> Option<usize> {
+    let weight = match n {
+        0..=128 => 4,
+        129..=256 => 5,
+        257..=1024 => 7,
+        1025..=2048 => 9,
+        2049..=8192 => 14,
+        _ => 24,
+    };
+    // A pass of radix 16 has more numbers than there are registers.
+    let pass = |radix: usize| if RADICES[radix] == 16 { 6 } else { 4 };
+    radices(n, least).map(|steps| n * weight * steps.into_iter().map(pass).sum::<usize>() / 4)
+}
+
 impl<T: Kernel> Panel<T> {
-    /// None if `n` is 1 or has factors other than 2, 3 and 5. There are at least so many passes, if it can be: two are needed
+    /// None if `n` is 1 or has factors beyond 7. There are at least so many passes, if it can be: two are needed
     /// to begin and to end in memory.
     pub fn new(n: usize, least: usize) -> Option<Panel<T>> {
         let (mut steps, mut twiddles, mut s) = (Vec::new(), Vec::new(), 1);
@@ -108,18 +129,6 @@ impl<T: Kernel> Panel<T> {
     /// Numbers in one of its panels.
     pub fn room(&self, kernels: &Kernels<T>) -> usize {
         self.n * 2 * kernels.lanes
-    }
-
-    /// The time of a transform, about: passes over panels that the first cache has no room for take longer.
-    pub fn cost(n: usize, least: usize) -> Option<usize> {
-        let weight = match n {
-            0..=128 => 4,
-            129..=1024 => 7,
-            1025..=2048 => 9,
-            2049..=8192 => 14,
-            _ => 24,
-        };
-        radices(n, least).map(|steps| n * weight * steps.len())
     }
 
     /// Transforms, and returns where the result is if the target is a panel.

@@ -1,82 +1,246 @@
-//! Plans of transforms by the crate's own kernels, of lengths without other prime factors than 2, 3 and 5.
+//! Plans of transforms along rows, of any length.
+//!
+//! A plan is a list of stages, each of which makes rows of what the one before it has made. Between them is a transform of a
+//! length that has kernels, or two of them: other lengths are Bluestein's algorithm.
 
-use crate::panel::{Panel, Source, Target};
-use crate::pass::{ALIGNMENT, Kernel, Kernels};
-use crate::split::Split;
+use crate::bluestein::Chirp;
+use crate::kernels::{Kernel, Kernels};
+use crate::panel::{Source, Target, twiddle};
+use crate::pass::ALIGNMENT;
+use crate::pointwise::{Product, Untangle};
+use crate::smooth::Smooth;
 use std::ops::Range;
 
-/// The longest columns that are transformed in panels: these fit into a second cache.
-const LONGEST_COLUMN: usize = 8192;
-
 /// The first place in memory that is aligned. What is asked for has as much more.
-fn aligned<T>(room: *mut T) -> *mut T {
+pub(crate) fn aligned<T>(room: *mut T) -> *mut T {
     room.wrapping_byte_add(room.addr().wrapping_neg() % ALIGNMENT)
 }
 
-fn with_alignment<T>(numbers: usize) -> usize {
+pub(crate) fn with_alignment<T>(numbers: usize) -> usize {
     numbers + ALIGNMENT / size_of::<T>()
 }
 
-/// The transform of complex numbers along the rows of a matrix.
+/// A table of complex numbers in registers of real and of imaginary parts, filled up to the last one.
+pub(crate) fn table<T: Kernel>(n: usize, lanes: usize, number: impl Fn(usize) -> (f64, f64)) -> Vec<T> {
+    let mut table = Vec::with_capacity(2 * n.next_multiple_of(lanes));
+    for first in (0..n).step_by(lanes) {
+        let numbers: Vec<_> = (first..first + lanes).map(&number).collect();
+        table.extend(numbers.iter().map(|w| T::of(w.0)));
+        table.extend(numbers.iter().map(|w| T::of(w.1)));
+    }
+    table
+}
+
+/// Where the rows of a stage lie: the caller's, or between stages.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Given,
+    Result,
+    First,
+    Second,
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    /// The transform of a group of rows in a panel, forward or inverse.
+    Whole(bool),
+    /// The halves of a transform of one row.
+    FirstHalf(bool),
+    SecondHalf(bool),
+    /// Bluestein's algorithm around two transforms: times the chirp and filled up with zeros, times the chirp's transform, and
+    /// times the chirp.
+    Chirp,
+    Convolve,
+    Unchirp,
+    /// Around the transform of half as many complex numbers as there are real ones: after it, and before the inverse one.
+    Untangle,
+    Tangle,
+    /// Real numbers as complex ones, and of their transform the first half.
+    Widen,
+    Half,
+    /// The whole of such a transform, and of complex numbers the real parts.
+    Mirror,
+    Narrow,
+}
+
+struct Stage {
+    work: Work,
+    from: Place,
+    to: Place,
+    /// Parts of it that can be done at the same time.
+    blocks: usize,
+}
+
+/// Complex numbers, or pairs of them, of a block of a stage that is no transform. A multiple of all numbers of lanes.
+const BLOCK: usize = 4096;
+
+/// The transform of rows: of complex numbers, or between real numbers and the first half of their transform.
 ///
 /// Pointers are to the parts of complex numbers, and lengths of memory in such parts. Everything is computed in the same way
 /// whoever computes it: results do not depend on how the work is dealt out.
-pub struct Rows<T: 'static> {
-    n: usize,
+pub struct Plan<T: 'static> {
     kernels: &'static Kernels<T>,
-    way: Way<T>,
+    /// Numbers in a row: complex ones, or real ones.
+    n: usize,
+    real: bool,
+    smooth: Smooth<T>,
+    /// Of lengths that have no kernels.
+    chirp: Option<Chirp<T>>,
+    /// Of an even number of real numbers, as [`Untangle`] has them.
+    turns: Vec<T>,
+    /// Parts of a row between stages.
+    between: usize,
+    /// Places between stages.
+    places: usize,
+    /// Forward and inverse.
+    stages: [Vec<Stage>; 2],
 }
 
-enum Way<T: 'static> {
-    /// Short rows: as many together as there are lanes.
-    Together(Panel<T>),
-    /// Each in two halves.
-    Split(Split<T>),
-}
-
-/// What it takes to do a row in two halves.
+/// The memory of a plan's rows, and a thread's own.
 #[derive(Clone, Copy)]
-pub struct Halves {
-    /// Blocks of the first half.
-    pub first: usize,
-    /// Blocks of the second half.
-    pub second: usize,
-    /// The memory between them.
-    pub middle: usize,
-    /// The memory that a thread needs.
-    pub room: usize,
+struct Memory<T> {
+    from: *const T,
+    to: *mut T,
+    shared: *mut T,
+    room: *mut T,
 }
 
-impl<T: Kernel> Rows<T> {
-    /// None if `n` is 1 or has a prime factor beyond 5, or the CPU has no kernels.
-    pub fn new(n: usize) -> Option<Rows<T>> {
-        Rows::with(n, T::kernels().first()?)
+impl<T: Kernel> Plan<T> {
+    /// Of `n` complex numbers. A few rows can be planned as such: many are transformed together.
+    pub fn complex(n: usize, few: bool) -> Plan<T> {
+        Plan::with(n, false, few, T::kernels())
     }
 
-    pub(crate) fn with(n: usize, kernels: &'static Kernels<T>) -> Option<Rows<T>> {
-        // Halves of shorter rows would not fill the lanes.
-        let split = if n < kernels.lanes * kernels.lanes { None } else { Split::new(n, kernels) };
-        let way = match split {
-            Some(split) => Way::Split(split),
-            None => Way::Together(Panel::new(n, 1)?),
+    /// Of `n` real numbers, or the inverse, from `n / 2 + 1` complex ones. The imaginary part of the first one of these, and
+    /// of the last one if `n` is even, is not read.
+    pub fn real(n: usize, few: bool) -> Plan<T> {
+        Plan::with(n, true, few, T::kernels())
+    }
+
+    pub(crate) fn with(n: usize, real: bool, few: bool, kernels: &'static Kernels<T>) -> Plan<T> {
+        let even = real && n.is_multiple_of(2);
+        // The complex numbers that are transformed, of which there is at least one.
+        let inner = if even { n / 2 } else { n }.max(1);
+        let (smooth, chirp) = match Smooth::new(inner, few, kernels) {
+            Some(smooth) => (smooth, None),
+            None => {
+                let (smooth, chirp) = Chirp::new(inner, few, kernels);
+                (smooth, Some(chirp))
+            }
         };
-        Some(Rows { n, kernels, way })
+        let turns = if even {
+            table(inner / 2, kernels.lanes, |at| {
+                let (re, im) = twiddle(at + 1, 2 * inner);
+                (0.5 * im, -0.5 * re)
+            })
+        } else {
+            Vec::new()
+        };
+        let padded = chirp.as_ref().map_or(inner, |chirp| chirp.padded);
+        let between = (2 * padded).next_multiple_of(ALIGNMENT);
+        let mut plan =
+            Plan { kernels, n, real, smooth, chirp, turns, between, places: 0, stages: [Vec::new(), Vec::new()] };
+        plan.stages = [false, true].map(|inverse| plan.make_stages(inverse));
+        let places = plan.stages.iter().flatten().flat_map(|stage| [stage.from, stage.to]);
+        plan.places = places
+            .map(|place| match place {
+                Place::Given | Place::Result => 0,
+                Place::First => 1,
+                Place::Second => 2,
+            })
+            .max()
+            .unwrap_or(0);
+        plan
+    }
+
+    fn make_stages(&self, inverse: bool) -> Vec<Stage> {
+        let mut stages = Vec::new();
+        if self.n == 0 {
+            return stages;
+        }
+        let inner = self.inner();
+        let blocks = |numbers: usize| numbers.div_ceil(BLOCK).max(1);
+        let (mut from, mut to) = (Place::Given, Place::Result);
+        if self.real {
+            let (before, after) = match (self.n.is_multiple_of(2), inverse) {
+                (true, false) => (None, Some((Work::Untangle, blocks(inner / 2)))),
+                (true, true) => (Some((Work::Tangle, blocks(inner / 2))), None),
+                (false, false) => (Some((Work::Widen, blocks(inner))), Some((Work::Half, blocks(inner / 2 + 1)))),
+                (false, true) => (Some((Work::Mirror, blocks(inner))), Some((Work::Narrow, blocks(inner)))),
+            };
+            if let Some((work, blocks)) = before {
+                stages.push(Stage { work, from, to: Place::First, blocks });
+                from = Place::First;
+            }
+            // What is left over of the transform cannot be where all of it has no room.
+            if after.is_some() && before.is_some() {
+                to = if self.chirp.is_some() { Place::First } else { Place::Second };
+            }
+            self.complex_stages(inverse, from, to, &mut stages);
+            if let Some((work, blocks)) = after {
+                stages.push(Stage { work, from: to, to: Place::Result, blocks });
+            }
+        } else {
+            self.complex_stages(inverse, from, to, &mut stages);
+        }
+        stages
+    }
+
+    /// The transform of complex numbers. They are not at [`Place::Second`], and do not stay there if the length has no kernels.
+    fn complex_stages(&self, inverse: bool, from: Place, to: Place, stages: &mut Vec<Stage>) {
+        let Some(chirp) = &self.chirp else { return self.smooth_stages(inverse, from, to, stages) };
+        let (own, padded) = (self.inner().div_ceil(BLOCK), chirp.padded.div_ceil(BLOCK));
+        stages.push(Stage { work: Work::Chirp, from, to: Place::Second, blocks: padded });
+        self.smooth_stages(false, Place::Second, Place::First, stages);
+        stages.push(Stage { work: Work::Convolve, from: Place::First, to: Place::First, blocks: padded });
+        self.smooth_stages(true, Place::First, Place::Second, stages);
+        stages.push(Stage { work: Work::Unchirp, from: Place::Second, to, blocks: own });
+    }
+
+    fn smooth_stages(&self, inverse: bool, from: Place, to: Place, stages: &mut Vec<Stage>) {
+        if let Smooth::Split(split) = &self.smooth {
+            let [first, second] = split.blocks(self.kernels);
+            // The first half reads, and the second one writes: what is between them has a place of its own.
+            stages.push(Stage { work: Work::FirstHalf(inverse), from, to, blocks: first });
+            stages.push(Stage { work: Work::SecondHalf(inverse), from, to, blocks: second });
+        } else {
+            stages.push(Stage { work: Work::Whole(inverse), from, to, blocks: 1 });
+        }
+    }
+
+    /// Complex numbers that are transformed.
+    fn inner(&self) -> usize {
+        if self.real && self.n.is_multiple_of(2) { self.n / 2 } else { self.n }
+    }
+
+    /// Parts of a row that is read, and of one that is written.
+    pub fn lengths(&self, inverse: bool) -> (usize, usize) {
+        match (self.real, inverse) {
+            (false, _) => (2 * self.n, 2 * self.n),
+            (true, false) => (self.n, 2 * (self.n / 2 + 1)),
+            (true, true) => (2 * (self.n / 2 + 1), self.n),
+        }
     }
 
     /// How many rows are transformed together.
     pub fn group(&self) -> usize {
-        match self.way {
-            Way::Together(_) => self.kernels.lanes,
-            Way::Split(_) => 1,
-        }
+        self.smooth.group(self.kernels)
     }
 
-    /// The memory that a thread needs.
+    /// The memory that a thread needs to [`run`](Self::run).
     pub fn room(&self) -> usize {
-        with_alignment::<T>(match &self.way {
-            Way::Together(panel) => 2 * panel.room(self.kernels),
-            Way::Split(split) => split.room(self.kernels).next_multiple_of(ALIGNMENT) + split.middle(self.kernels),
-        })
+        self.own_room() + self.shared_room()
+    }
+
+    /// The memory that each thread needs for stages.
+    pub fn own_room(&self) -> usize {
+        with_alignment::<T>(self.smooth.room(self.kernels).next_multiple_of(ALIGNMENT))
+    }
+
+    /// The memory that all threads that share a row need for its stages.
+    pub fn shared_room(&self) -> usize {
+        let middle = self.smooth.middle(self.kernels).next_multiple_of(ALIGNMENT);
+        with_alignment::<T>(middle + self.places * self.between * self.group())
     }
 
     /// Transforms `count` rows, which lie one after the other.
@@ -84,113 +248,166 @@ impl<T: Kernel> Rows<T> {
     /// # Safety
     /// `from` and `to` have so many rows, which do not overlap, and `room` has [`room`](Self::room) parts.
     pub unsafe fn run(&self, from: *const T, to: *mut T, count: usize, inverse: bool, room: *mut T) {
-        let (row, room) = (2 * self.n, aligned(room));
-        match &self.way {
-            Way::Together(panel) => {
-                for first in (0..count).step_by(self.kernels.lanes) {
-                    let lanes = self.kernels.lanes.min(count - first);
+        let (read, written) = self.lengths(inverse);
+        let shared = aligned(room.wrapping_add(self.own_room()));
+        let room = aligned(room);
+        for first in (0..count).step_by(self.group()) {
+            let rows = self.group().min(count - first);
+            let (from, to) = (from.wrapping_add(first * read), to.wrapping_add(first * written));
+            for stage in &self.stages[usize::from(inverse)] {
+                // SAFETY: the caller's promise; all blocks are done one after the other.
+                unsafe { self.work(stage, 0..stage.blocks, Memory { from, to, shared, room }, rows, inverse) };
+            }
+        }
+    }
+
+    /// How many blocks each stage of a row has, which can be done at the same time, after all of the stage before.
+    pub fn stages(&self, inverse: bool) -> impl Iterator<Item = usize> {
+        self.stages[usize::from(inverse)].iter().map(|stage| stage.blocks)
+    }
+
+    /// Blocks of a stage of one row.
+    ///
+    /// # Safety
+    /// `from` and `to` have a row, `shared` and `room` what [`shared_room`](Self::shared_room) and
+    /// [`own_room`](Self::own_room) say. The stages before are done. The blocks are blocks of this one, and done by nobody else.
+    #[allow(clippy::too_many_arguments)]
+    pub unsafe fn stage(
+        &self,
+        stage: usize,
+        blocks: Range<usize>,
+        from: *const T,
+        to: *mut T,
+        inverse: bool,
+        shared: *mut T,
+        room: *mut T,
+    ) {
+        if let Some(stage) = self.stages[usize::from(inverse)].get(stage) {
+            let memory = Memory { from, to, shared: aligned(shared), room: aligned(room) };
+            // SAFETY: the caller's promise.
+            unsafe { self.work(stage, blocks, memory, 1, inverse) };
+        }
+    }
+
+    /// A place, and the parts of its rows.
+    fn place(&self, place: Place, memory: Memory<T>, inverse: bool) -> (*mut T, usize) {
+        let middle = self.smooth.middle(self.kernels).next_multiple_of(ALIGNMENT);
+        let between = |at: usize| (memory.shared.wrapping_add(middle + at * self.group() * self.between), self.between);
+        let (read, written) = self.lengths(inverse);
+        match place {
+            Place::Given => (memory.from.cast_mut(), read),
+            Place::Result => (memory.to, written),
+            Place::First => between(0),
+            Place::Second => between(1),
+        }
+    }
+
+    /// # Safety
+    /// As [`stage`](Self::stage), for so many rows.
+    unsafe fn work(&self, stage: &Stage, blocks: Range<usize>, memory: Memory<T>, rows: usize, inverse: bool) {
+        let ((from, from_step), (to, to_step)) =
+            (self.place(stage.from, memory, inverse), self.place(stage.to, memory, inverse));
+        let kernels = self.kernels;
+        match (stage.work, &self.smooth) {
+            (Work::FirstHalf(reverse), Smooth::Split(split)) => {
+                for block in blocks {
                     // SAFETY: the caller's promise; the kernels are of this CPU, here and below.
-                    unsafe {
-                        let from = Source::Rows(from.add(first * row), row, lanes);
-                        let to = Target::Rows(to.add(first * row), row, lanes);
-                        panel.run(self.kernels, from, to, inverse, 0, room);
-                    }
+                    unsafe { split.columns(kernels, block, from, memory.shared, reverse, memory.room) };
                 }
             }
-            Way::Split(split) => {
-                let [first, second] = split.blocks(self.kernels);
-                for at in 0..count {
+            (Work::SecondHalf(reverse), Smooth::Split(split)) => {
+                for block in blocks {
                     // SAFETY: as above.
-                    unsafe {
-                        let middle = room.add(split.room(self.kernels).next_multiple_of(ALIGNMENT));
-                        for block in 0..first {
-                            split.columns(self.kernels, block, from.add(at * row), middle, inverse, room);
-                        }
-                        for block in 0..second {
-                            split.finish(self.kernels, block, middle, to.add(at * row), inverse, room);
-                        }
+                    unsafe { split.finish(kernels, block, memory.shared, to, reverse, memory.room) };
+                }
+            }
+            (Work::Whole(reverse), Smooth::Together(panel)) => {
+                let (from, to) = (Source::Rows(from, from_step, rows), Target::Rows(to, to_step, rows));
+                // SAFETY: as above.
+                unsafe { panel.run(kernels, from, to, reverse, 0, memory.room) };
+            }
+            (work, _) => {
+                for row in 0..rows {
+                    let (from, to) = (from.wrapping_add(row * from_step), to.wrapping_add(row * to_step));
+                    for block in blocks.clone() {
+                        // SAFETY: as above, for this row.
+                        unsafe { self.pointwise(work, block, from, to, inverse) };
                     }
                 }
             }
         }
     }
 
-    /// The halves of a row, if it has any. Blocks of a half can be done at the same time.
-    pub fn halves(&self) -> Option<Halves> {
-        let Way::Split(split) = &self.way else { return None };
-        let [first, second] = split.blocks(self.kernels);
-        let (middle, room) = (split.middle(self.kernels), split.room(self.kernels));
-        Some(Halves { first, second, middle: with_alignment::<T>(middle), room: with_alignment::<T>(room) })
-    }
-
-    /// Blocks of the first half of a row.
+    /// A block of a stage that is no transform, of a row.
     ///
     /// # Safety
-    /// `from` has a row, `middle` and `room` what [`halves`](Self::halves) says; the blocks are blocks of this half, and done by
-    /// nobody else.
-    pub unsafe fn first(&self, blocks: Range<usize>, from: *const T, middle: *mut T, inverse: bool, room: *mut T) {
-        if let Way::Split(split) = &self.way {
-            for block in blocks {
-                // SAFETY: the caller's promise.
-                unsafe { split.columns(self.kernels, block, from, aligned(middle), inverse, aligned(room)) };
-            }
-        }
-    }
-
-    /// Blocks of the second half, after all of the first.
-    ///
-    /// # Safety
-    /// As for [`first`](Self::first), with a row at `to`.
-    pub unsafe fn second(&self, blocks: Range<usize>, middle: *mut T, to: *mut T, inverse: bool, room: *mut T) {
-        if let Way::Split(split) = &self.way {
-            for block in blocks {
-                // SAFETY: the caller's promise.
-                unsafe { split.finish(self.kernels, block, aligned(middle), to, inverse, aligned(room)) };
-            }
-        }
-    }
-}
-
-/// The transform of complex numbers along the columns of a matrix, as [`Rows`].
-pub struct Columns<T: 'static> {
-    kernels: &'static Kernels<T>,
-    panel: Panel<T>,
-}
-
-impl<T: Kernel> Columns<T> {
-    /// None if `n` is 1, has a prime factor beyond 5 or is too long for a cache, or the CPU has no kernels.
-    pub fn new(n: usize) -> Option<Columns<T>> {
-        Columns::with(n, T::kernels().first()?)
-    }
-
-    pub(crate) fn with(n: usize, kernels: &'static Kernels<T>) -> Option<Columns<T>> {
-        let panel = if n <= LONGEST_COLUMN { Panel::new(n, 2)? } else { return None };
-        Some(Columns { kernels, panel })
-    }
-
-    /// How many columns are transformed together.
-    pub fn group(&self) -> usize {
-        self.kernels.lanes
-    }
-
-    /// The memory that a thread needs.
-    pub fn room(&self) -> usize {
-        with_alignment::<T>(2 * self.panel.room(self.kernels))
-    }
-
-    /// Transforms `count` neighbouring columns, at most a [`group`](Self::group), of matrices whose rows have `width` complex
-    /// numbers. `from` and `to` may be the same place.
-    ///
-    /// # Safety
-    /// There are such columns from `from` and `to` on, which are the same or do not overlap, and `room` has
-    /// [`room`](Self::room) parts.
-    pub unsafe fn run(&self, from: *const T, to: *mut T, width: usize, count: usize, inverse: bool, room: *mut T) {
-        let lanes = count.min(self.kernels.lanes);
-        // SAFETY: the caller's promise. All numbers are in a panel before the first is written, since there is one pass that
-        // does not write the result, or a copy.
+    /// As above.
+    unsafe fn pointwise(&self, work: Work, block: usize, from: *const T, to: *mut T, inverse: bool) {
+        let (n, inner, start, zero) = (self.n, self.inner(), block * BLOCK, T::of(0.0));
+        let numbers = |all: usize| start..all.min(start + BLOCK);
+        let (read, write) = (from.cast::<[T; 2]>(), to.cast::<[T; 2]>());
+        // SAFETY: the caller's promise: rows have as many numbers as the stages around a transform of this length say, and
+        // tables as many as rows.
         unsafe {
-            let (from, to) = (Source::Columns(from, 2 * width, lanes), Target::Columns(to, 2 * width, lanes));
-            self.panel.run(self.kernels, from, to, inverse, 2 * lanes, aligned(room));
+            match work {
+                Work::Whole(_) | Work::FirstHalf(_) | Work::SecondHalf(_) => write.write(read.read()),
+                Work::Chirp | Work::Convolve | Work::Unchirp => {
+                    let Some(chirp) = &self.chirp else { return };
+                    let (table, all) = match work {
+                        Work::Convolve => (&chirp.transform, chirp.padded),
+                        _ => (&chirp.factors, inner),
+                    };
+                    let count = all.saturating_sub(start).min(BLOCK);
+                    if count > 0 {
+                        (self.kernels.product)(&Product {
+                            from: from.add(2 * start),
+                            to: to.add(2 * start),
+                            by: table.as_ptr().add(2 * start),
+                            n: count,
+                            conjugate: inverse,
+                        });
+                    }
+                    if matches!(work, Work::Chirp) {
+                        let rest = start + count..chirp.padded.min(start + BLOCK);
+                        to.add(2 * rest.start).write_bytes(0, 2 * rest.len());
+                    }
+                }
+                Work::Untangle | Work::Tangle => {
+                    if block == 0 {
+                        let [a, b] = read.read();
+                        if inverse {
+                            let last = read.add(inner).read()[0];
+                            write.write([a.plus(last), a.minus(last)]);
+                        } else {
+                            write.write([a.plus(b), zero]);
+                            write.add(inner).write([a.minus(b), zero]);
+                        }
+                    }
+                    let (start, end) = (start + 1, (start + BLOCK).min(inner / 2) + 1);
+                    let turns = self.turns.as_ptr();
+                    (self.kernels.untangle)(&Untangle { from, to, turns, half: inner, start, end, inverse });
+                }
+                Work::Widen => numbers(n).for_each(|at| write.add(at).write([from.add(at).read(), zero])),
+                Work::Half => {
+                    numbers(n / 2 + 1).for_each(|at| write.add(at).write(read.add(at).read()));
+                    if block == 0 {
+                        // The sum of real numbers is real.
+                        to.add(1).write(zero);
+                    }
+                }
+                Work::Mirror => numbers(n).for_each(|at| {
+                    let [re, im] = read.add(at.min(n - at)).read();
+                    write.add(at).write([
+                        re,
+                        match at {
+                            0 => zero,
+                            _ if at <= n / 2 => im,
+                            _ => zero.minus(im),
+                        },
+                    ]);
+                }),
+                Work::Narrow => numbers(n).for_each(|at| to.add(at).write(read.add(at).read()[0])),
+            }
         }
     }
 }

@@ -3,11 +3,15 @@
 //! The row of `n = first * second` numbers is a matrix of `first` rows. Its columns are transformed, turned by twiddles, and
 //! written as the columns of the transposed matrix; these are transformed, and are the result.
 
-use crate::panel::{Panel, Source, Target, twiddle};
-use crate::pass::{Kernel, Kernels, Transpose, Turns};
+use crate::kernels::{Kernel, Kernels};
+use crate::moves::{Transpose, Turns};
+use crate::panel::{self, AHEAD, Panel, Source, Target, twiddle};
 
 /// Elements up to which every twiddle between the halves is stored. Longer transforms multiply two.
 const ALL_TWIDDLES: usize = 1 << 16;
+
+/// Elements from which on a row does not stay in a second cache.
+const LONG: usize = 1 << 16;
 
 pub(crate) struct Split<T: 'static> {
     pub first: Panel<T>,
@@ -18,18 +22,25 @@ pub(crate) struct Split<T: 'static> {
     factors: Vec<T>,
 }
 
+/// The time that the best halves take, about, and the first of them; none if there are not two factors that the passes
+/// know.
+pub(crate) fn best(n: usize, lanes: usize) -> Option<(usize, usize)> {
+    // Of the first half, two passes and a transposition; the second begins in a panel.
+    let cost = |first: usize| {
+        let second = n / first;
+        let (one, two) = (panel::cost(first, 2)? + 4 * first, panel::cost(second, 1)?);
+        // Of two that are as good the more even one.
+        Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first.max(second), first))
+    };
+    let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
+    factors.flat_map(|k| [k, n / k]).filter_map(cost).min().map(|(cost, _, first)| (cost, first))
+}
+
 impl<T: Kernel> Split<T> {
-    /// None if there are not two factors that the passes know.
+    /// None if there are not two such factors.
     pub fn new(n: usize, kernels: &Kernels<T>) -> Option<Split<T>> {
         let lanes = kernels.lanes;
-        // Of the first half, two passes and a transposition; the second begins in a panel.
-        let cost = |first: usize| {
-            let second = n / first;
-            let (one, two) = (Panel::<T>::cost(first, 2)? + 4 * first, Panel::<T>::cost(second, 1)?);
-            Some((second.div_ceil(lanes) * one + first.div_ceil(lanes) * two, first))
-        };
-        let factors = (2..).take_while(|k| k * k <= n).filter(|&k| n.is_multiple_of(k));
-        let (_, first) = factors.flat_map(|k| [k, n / k]).filter_map(cost).min()?;
+        let (_, first) = best(n, lanes)?;
         let (first, second) = (Panel::new(first, 2)?, Panel::new(n / first, 1)?);
         let blocks = second.n.div_ceil(lanes);
         let all = n <= ALL_TWIDDLES;
@@ -55,7 +66,14 @@ impl<T: Kernel> Split<T> {
 
     /// Numbers between the halves.
     pub fn middle(&self, kernels: &Kernels<T>) -> usize {
-        self.first.n.next_multiple_of(kernels.lanes) * self.second.n * 2
+        self.first.n.div_ceil(kernels.lanes) * self.panel_step(kernels)
+    }
+
+    /// Numbers from one panel between the halves to the next. Long ones have a gap, so that blocks of columns of all panels do
+    /// not share places in the caches.
+    fn panel_step(&self, kernels: &Kernels<T>) -> usize {
+        let gap = if self.first.n * self.second.n >= LONG { kernels.lanes } else { 0 };
+        (self.second.n + gap) * 2 * kernels.lanes
     }
 
     /// Numbers that a thread needs for itself.
@@ -63,9 +81,17 @@ impl<T: Kernel> Split<T> {
         (2 * self.first.room(kernels) + self.turns_room(kernels)).max(2 * self.second.room(kernels))
     }
 
-    /// From a block of columns to what is asked for meanwhile: the next block, or the first of the next row.
+    /// From elements of a block of columns to what is asked for meanwhile: of a row that fits into a second cache the next block,
+    /// or the first of the next row; of a longer one elements of the same block.
     fn ahead(&self, kernels: &Kernels<T>, start: usize, columns: usize) -> usize {
-        2 * if start + kernels.lanes < columns { kernels.lanes } else { self.first.n * self.second.n - start }
+        let n = self.first.n * self.second.n;
+        2 * if n >= LONG {
+            AHEAD * columns
+        } else if start + kernels.lanes < columns {
+            kernels.lanes
+        } else {
+            n - start
+        }
     }
 
     fn turns_room(&self, kernels: &Kernels<T>) -> usize {
@@ -107,7 +133,7 @@ impl<T: Kernel> Split<T> {
             let from = Source::Columns(row.add(2 * start), 2 * second, lanes);
             let panel =
                 self.first.run(kernels, from, Target::Turned(turns), reverse, self.ahead(kernels, start, second), room);
-            let (to, to_step) = (middle.add(start * wide), second * wide);
+            let (to, to_step) = (middle.add(start * wide), self.panel_step(kernels));
             (kernels.transpose)(&Transpose { panel, n: first, lanes, reverse, to, to_step });
         }
     }
@@ -125,12 +151,12 @@ impl<T: Kernel> Split<T> {
         reverse: bool,
         room: *mut T,
     ) {
-        let (first, second, wide) = (self.first.n, self.second.n, 2 * kernels.lanes);
+        let first = self.first.n;
         let start = block * kernels.lanes;
         let lanes = kernels.lanes.min(first - start);
         // SAFETY: the caller's promise.
         unsafe {
-            let from = Source::Panel(middle.add(block * second * wide));
+            let from = Source::Panel(middle.add(block * self.panel_step(kernels)));
             self.second.run(
                 kernels,
                 from,

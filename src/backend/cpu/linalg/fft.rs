@@ -1,24 +1,21 @@
 //! Fourier transforms. None of them is scaled.
 
-use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, parallel, try_parallel};
+use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, try_parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::err;
 use crate::storage::Storage;
 use crate::{DType, Device, Element, Error, Result};
-use cotangent_fft::{Complex, Fft, Halves, Part};
-use std::sync::Arc;
+use cotangent_fft::{Part, Plan};
 
-/// Rows of numbers to read, and rows to write.
+/// Numbers to read, and numbers to write.
 struct Rows<'a, T> {
     from: &'a [T],
     to: Ptr<T>,
     rows: usize,
-    /// Numbers in a row, each way.
-    lengths: (usize, usize),
 }
 
 impl<'a, T: Element> Rows<'a, T> {
-    /// Both views are contiguous; `lengths` are numbers of reals in a row.
+    /// Both views are contiguous; `lengths` are numbers of reals in a row, each way.
     fn new(op: &'static str, x: View<'a>, out: &mut ViewMut<'_>, lengths: (usize, usize)) -> Result<Rows<'a, T>> {
         let missing = || -> Error { err!(Backend, op, "the elements of a transform must lie in order") };
         let layout = out.layout.clone();
@@ -28,91 +25,75 @@ impl<'a, T: Element> Rows<'a, T> {
         if rows * lengths.0 != from.len() || rows * lengths.1 != to.len() {
             return Err(missing());
         }
-        Ok(Rows { from, to: Ptr::new(to.as_mut_ptr()), rows, lengths })
+        Ok(Rows { from, to: Ptr::new(to.as_mut_ptr()), rows })
     }
-
-    /// Calls `each` for every row, on the threads; what `state` makes is there once for a run of rows.
-    fn run<S>(&self, state: impl Fn() -> S + Sync, each: impl Fn(&[T], &mut [T], &mut S) + Sync) {
-        let (from_len, to_len) = self.lengths;
-        let grain = (GRAIN / 8 / from_len.max(to_len)).max(1);
-        parallel(self.rows, grain, |range| {
-            let mut state = state();
-            for row in range {
-                // SAFETY: there are so many rows of this length behind the pointer, and each is one thread's.
-                let to = unsafe { std::slice::from_raw_parts_mut(self.to.get().add(row * to_len), to_len) };
-                each(&self.from[row * from_len..][..from_len], to, &mut state);
-            }
-        });
-    }
-}
-
-/// Pairs of parts as complex numbers.
-fn complex<T: Part>(parts: &[T]) -> &[Complex<T>] {
-    // SAFETY: a complex number is its two parts, in this order and without a gap (`repr(C)`), and as many are there.
-    unsafe { std::slice::from_raw_parts(parts.as_ptr().cast(), parts.len() / 2) }
-}
-
-fn complex_mut<T: Part>(parts: &mut [T]) -> &mut [Complex<T>] {
-    // SAFETY: as above.
-    unsafe { std::slice::from_raw_parts_mut(parts.as_mut_ptr().cast(), parts.len() / 2) }
 }
 
 /// Complex numbers from which on the threads share a single row.
 const LONG: usize = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 14 };
 
-/// The transform of rows of complex numbers, by the crate's own kernels or by `rustfft`.
-enum RowPlan<T: Part> {
-    Own(Arc<cotangent_fft::Rows<T>>),
-    Other(Arc<dyn Fft<T>>),
+/// Pieces of so many items for a thread, each of which transforms `numbers` complex numbers.
+fn grain(numbers: usize) -> usize {
+    (GRAIN / (2 * numbers).max(1)).max(1)
 }
 
-impl<T: Part + Element> RowPlan<T> {
-    /// For at least so many rows: a few short ones would leave most lanes of a register empty.
-    fn new(n: usize, rows: usize, forward: bool) -> RowPlan<T> {
-        match T::rows(n) {
-            Some(own) if 4 * rows >= own.group() => RowPlan::Own(own),
-            _ => RowPlan::Other(T::complex(n, forward)),
-        }
-    }
-
-    /// Rows that are best transformed together.
-    fn group(&self) -> usize {
-        match self {
-            RowPlan::Own(own) => own.group(),
-            RowPlan::Other(_) => 1,
-        }
-    }
-
-    /// Numbers that a thread needs memory for.
-    fn room(&self) -> usize {
-        match self {
-            RowPlan::Own(own) => own.room(),
-            RowPlan::Other(plan) => 2 * plan.get_immutable_scratch_len(),
-        }
-    }
-
-    /// # Safety
-    /// `from` and `to` have so many rows of `n` complex numbers, which do not overlap, and `room` what [`room`](Self::room) says.
-    unsafe fn run(&self, from: *const T, to: *mut T, n: usize, count: usize, forward: bool, room: *mut T) {
-        match self {
+/// The transforms of `count` rows, which lie one after the other, and do not overlap those that are written.
+///
+/// # Safety
+/// There are so many rows of the plan's lengths.
+unsafe fn transform_rows<T: Part + Element>(
+    op: &'static str,
+    plan: &Plan<T>,
+    (from, to): (Ptr<T>, Ptr<T>),
+    count: usize,
+    inverse: bool,
+) -> Result<()> {
+    let (read, written) = plan.lengths(inverse);
+    let numbers = read.max(written) / 2;
+    let group = plan.group();
+    if group == 1 && numbers >= LONG && count < 2 * num_threads() {
+        return (0..count).try_for_each(|row| {
             // SAFETY: the caller's promise.
-            RowPlan::Own(own) => unsafe { own.run(from, to, count, !forward, room) },
-            RowPlan::Other(plan) => {
-                // SAFETY: the caller's promise; no bits but those of numbers were ever written there, and all 0 is one.
-                let (from, to, scratch) = unsafe {
-                    room.write_bytes(0, self.room());
-                    (
-                        std::slice::from_raw_parts(from, 2 * n * count),
-                        std::slice::from_raw_parts_mut(to, 2 * n * count),
-                        std::slice::from_raw_parts_mut(room, self.room()),
-                    )
-                };
-                for (from, to) in from.chunks_exact(2 * n).zip(to.chunks_exact_mut(2 * n)) {
-                    plan.process_immutable_with_scratch(complex(from), complex_mut(to), complex_mut(scratch));
-                }
+            unsafe {
+                let (from, to) = (from.get().add(row * read), to.get().add(row * written));
+                long_row(op, plan, (Ptr::new(from), Ptr::new(to)), inverse)
             }
-        }
+        });
     }
+    try_parallel(count.div_ceil(group), grain(group * numbers), |range| {
+        let mut room = Room::new::<T>(op, plan.room())?;
+        let (start, end) = (range.start * group, count.min(range.end * group));
+        // SAFETY: the caller's promise; the rows of a piece are one thread's.
+        unsafe {
+            let (from, to) = (from.get().add(start * read), to.get().add(start * written));
+            plan.run(from, to, end - start, inverse, room.ptr(op)?);
+        }
+        Ok(())
+    })
+}
+
+/// One row, whose stages are dealt out in blocks.
+///
+/// # Safety
+/// As above.
+unsafe fn long_row<T: Part + Element>(
+    op: &'static str,
+    plan: &Plan<T>,
+    (from, to): (Ptr<T>, Ptr<T>),
+    inverse: bool,
+) -> Result<()> {
+    let (read, written) = plan.lengths(inverse);
+    let mut shared = Room::new::<T>(op, plan.shared_room())?;
+    let shared = Ptr::new(shared.ptr::<T>(op)?);
+    for (stage, blocks) in plan.stages(inverse).enumerate() {
+        try_parallel(blocks, grain(read.max(written) / 2 / blocks.max(1)), |blocks| {
+            let mut room = Room::new::<T>(op, plan.own_room())?;
+            // SAFETY: the caller's promise; each block is one thread's, and the stages before are done.
+            unsafe { plan.stage(stage, blocks, from.get(), to.get(), inverse, shared.get(), room.ptr(op)?) };
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// Memory for one thread.
@@ -144,7 +125,9 @@ impl<T: Part + Element> Matrices<T> {
     /// Transforms them. `from` and `to` are the same place or do not overlap; if they are the same, `inner` is not 1.
     fn run(&self) -> Result<()> {
         if self.inner == 1 {
-            return self.rows();
+            let plan = T::complex(self.n, self.outer);
+            // SAFETY: there are so many rows, each way.
+            return unsafe { transform_rows(self.op, &plan, (self.from, self.to), self.outer, !self.forward) };
         }
         match T::columns(self.n) {
             Some(plan) if 4 * self.inner >= plan.group() => self.columns(&plan),
@@ -152,59 +135,11 @@ impl<T: Part + Element> Matrices<T> {
         }
     }
 
-    /// Pieces of so many items for a thread, each of which transforms `numbers` numbers.
-    fn grain(&self, numbers: usize) -> usize {
-        (GRAIN / (2 * numbers)).max(1)
-    }
-
-    fn rows(&self) -> Result<()> {
-        let (op, n, count) = (self.op, self.n, self.outer);
-        let plan = RowPlan::<T>::new(n, count, self.forward);
-        if let RowPlan::Own(own) = &plan
-            && n >= LONG
-            && count < 2 * num_threads()
-            && let Some(halves) = own.halves()
-        {
-            return (0..count).try_for_each(|row| self.long_row(own, 2 * n * row, halves));
-        }
-        let group = plan.group();
-        try_parallel(count.div_ceil(group), self.grain(group * n), |range| {
-            let mut room = Room::new::<T>(op, plan.room())?;
-            let (start, end) = (range.start * group, count.min(range.end * group));
-            // SAFETY: the rows of a piece are one thread's, and all of them are there.
-            unsafe {
-                let (from, to) = (self.from.get().add(2 * n * start), self.to.get().add(2 * n * start));
-                plan.run(from, to, n, end - start, self.forward, room.ptr(op)?);
-            }
-            Ok(())
-        })
-    }
-
-    /// One row, whose halves are dealt out in blocks.
-    fn long_row(&self, plan: &cotangent_fft::Rows<T>, start: usize, halves: Halves) -> Result<()> {
-        let op = self.op;
-        let mut middle = Room::new::<T>(op, halves.middle)?;
-        let middle = Ptr::new(middle.ptr::<T>(op)?);
-        let grain = |blocks: usize| self.grain(self.n / blocks.max(1));
-        try_parallel(halves.first, grain(halves.first), |blocks| {
-            let mut room = Room::new::<T>(op, halves.room)?;
-            // SAFETY: the row is there; each block is one thread's, and writes columns of its own.
-            unsafe { plan.first(blocks, self.from.get().add(start), middle.get(), !self.forward, room.ptr(op)?) };
-            Ok(())
-        })?;
-        try_parallel(halves.second, grain(halves.second), |blocks| {
-            let mut room = Room::new::<T>(op, halves.room)?;
-            // SAFETY: as above; the first half is done.
-            unsafe { plan.second(blocks, middle.get(), self.to.get().add(start), !self.forward, room.ptr(op)?) };
-            Ok(())
-        })
-    }
-
     /// Neighbouring columns are the lanes of registers.
     fn columns(&self, plan: &cotangent_fft::Columns<T>) -> Result<()> {
         let (op, n, inner, group) = (self.op, self.n, self.inner, plan.group());
         let blocks = inner.div_ceil(group);
-        try_parallel(self.outer * blocks, self.grain(group * n), |range| {
+        try_parallel(self.outer * blocks, grain(group * n), |range| {
             let mut room = Room::new::<T>(op, plan.room())?;
             let room = room.ptr(op)?;
             for item in range {
@@ -225,10 +160,10 @@ impl<T: Part + Element> Matrices<T> {
         const GROUP: usize = 16;
         let (op, n, inner) = (self.op, self.n, self.inner);
         let group = GROUP.min(inner);
-        let (plan, blocks) = (RowPlan::<T>::new(n, group, self.forward), inner.div_ceil(group));
+        let (plan, blocks) = (T::complex(n, group), inner.div_ceil(group));
         // Rows to read, rows to write, and what the plan needs.
         let rows = 2 * n * group;
-        try_parallel(self.outer * blocks, self.grain(group * n), |range| {
+        try_parallel(self.outer * blocks, grain(group * n), |range| {
             let mut room = Room::new::<T>(op, rows.saturating_mul(2).saturating_add(plan.room()))?;
             let (read, written) = (room.ptr::<T>(op)?, room.ptr::<T>(op)?.wrapping_add(rows));
             for item in range {
@@ -241,7 +176,7 @@ impl<T: Part + Element> Matrices<T> {
                     each_number(n, inner, count, |row, at| {
                         read.add(row).cast::<[T; 2]>().write(from.add(at).cast::<[T; 2]>().read());
                     });
-                    plan.run(read, written, n, count, self.forward, written.add(rows));
+                    plan.run(read, written, count, !self.forward, written.add(rows));
                     each_number(n, inner, count, |row, at| {
                         to.add(at).cast::<[T; 2]>().write(written.add(row).cast::<[T; 2]>().read());
                     });
@@ -313,51 +248,34 @@ pub(crate) fn r2c(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>
         return Ok(());
     }
     match out.dtype {
-        DType::F64 => r2c_as::<f64>(op, x, n, out),
-        _ => r2c_as::<f32>(op, x, n, out),
+        DType::F64 => real_as::<f64>(op, x, n, false, out),
+        _ => real_as::<f32>(op, x, n, false, out),
     }
 }
 
-fn r2c_as<T: Part + Element>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
-    let rows = Rows::<T>::new(op, x, out, (n, 2 * (n / 2 + 1)))?;
-    let plan = T::forward(n);
-    rows.run(
-        || (plan.make_input_vec(), plan.make_scratch_vec()),
-        |from, to, (input, scratch)| {
-            // The plan uses its input up. It refuses wrong lengths alone, and these are its own.
-            input.copy_from_slice(from);
-            let _ = plan.process_with_scratch(input, complex_mut(to), scratch);
-        },
-    );
-    Ok(())
-}
-
-/// The opposite: `n` real numbers from the first half of what would be their transforms.
+/// The opposite: `n` real numbers from the first half of what would be their transforms. The imaginary parts of the numbers that
+/// would be real are not read.
 pub(crate) fn c2r(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
     if out.layout.numel() == 0 {
         // A plan takes memory by the length alone.
         return Ok(());
     }
     match out.dtype {
-        DType::F64 => c2r_as::<f64>(op, x, n, out),
-        _ => c2r_as::<f32>(op, x, n, out),
+        DType::F64 => real_as::<f64>(op, x, n, true, out),
+        _ => real_as::<f32>(op, x, n, true, out),
     }
 }
 
-fn c2r_as<T: Part + Element>(op: &'static str, x: View<'_>, n: usize, out: &mut ViewMut<'_>) -> Result<()> {
-    let rows = Rows::<T>::new(op, x, out, (2 * (n / 2 + 1), n))?;
-    let plan = T::inverse(n);
-    rows.run(
-        || (plan.make_input_vec(), plan.make_scratch_vec()),
-        |from, to, (input, scratch)| {
-            input.copy_from_slice(complex(from));
-            // The transform of real numbers is real at 0 and, of an even number of them, in the middle.
-            input[0].im = T::zero();
-            if n.is_multiple_of(2) {
-                input[n / 2].im = T::zero();
-            }
-            let _ = plan.process_with_scratch(input, to, scratch);
-        },
-    );
-    Ok(())
+fn real_as<T: Part + Element>(
+    op: &'static str,
+    x: View<'_>,
+    n: usize,
+    inverse: bool,
+    out: &mut ViewMut<'_>,
+) -> Result<()> {
+    let half = 2 * (n / 2 + 1);
+    let rows = Rows::<T>::new(op, x, out, if inverse { (half, n) } else { (n, half) })?;
+    let plan = T::real(n, rows.rows);
+    // SAFETY: there are so many rows, each way.
+    unsafe { transform_rows(op, &plan, (Ptr::new(rows.from.as_ptr().cast_mut()), rows.to), rows.rows, inverse) }
 }

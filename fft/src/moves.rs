@@ -1,0 +1,229 @@
+//! The ways into and out of panels, and from one panel to others.
+
+use crate::butterfly::{Constant, Number};
+use crate::lanes::Lanes;
+use crate::pass::opposite;
+
+/// Columns between memory and a panel, or rows.
+pub struct Move<T> {
+    /// The numbers in memory: what is read, or else written.
+    pub memory: *mut T,
+    /// Numbers from one element to the next, of columns; from one row to the next, of rows.
+    pub step: usize,
+    /// Columns or rows, at most as many as lanes.
+    pub lanes: usize,
+    pub panel: *mut T,
+    /// Elements of a transform.
+    pub n: usize,
+    /// As in [`Pass`], when a panel is read.
+    pub reverse: bool,
+}
+
+/// Room for the numbers of an element.
+pub(crate) const MOST: usize = 32;
+
+/// The first `count` numbers of an element, and zeros.
+///
+/// # Safety
+/// There are so many numbers, at most two registers of them.
+#[inline(always)]
+pub(crate) unsafe fn load_some<V: Lanes>(from: *const V::Part, count: usize) -> Number<V> {
+    let first = count.min(V::LANES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (a, b) = (V::load_first(from, first), V::load_first(from.wrapping_add(V::LANES), count - first));
+        let (re, im) = a.split(b);
+        Number(re, im)
+    }
+}
+
+/// # Safety
+/// There is place for so many numbers, at most two registers of them.
+#[inline(always)]
+pub(crate) unsafe fn store_some<V: Lanes>(x: Number<V>, to: *mut V::Part, count: usize) {
+    let first = count.min(V::LANES);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (a, b) = x.0.join(x.1);
+        a.store_first(to, first);
+        b.store_first(to.wrapping_add(V::LANES), count - first);
+    }
+}
+
+/// Columns into a panel.
+///
+/// # Safety
+/// The CPU has the instructions of `V`, and memory and panel have the numbers, here and below.
+#[inline(always)]
+pub(crate) unsafe fn columns_in<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
+    for e in 0..of.n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = of.memory.add(e * of.step);
+            let x: Number<V> = load_some(from, 2 * of.lanes);
+            x.store(of.panel.add(e * 2 * V::LANES), false);
+        }
+    }
+}
+
+/// Columns out of a panel.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+pub(crate) unsafe fn columns_out<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
+    for e in 0..of.n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let x = Number::<V>::load(of.panel.add(opposite(e, of.n, of.reverse) * 2 * V::LANES), false);
+            store_some(x, of.memory.add(e * of.step), 2 * of.lanes);
+        }
+    }
+}
+
+/// Transposes a tile: register `at` is what `load` gives for it, and zeros from `count` on. `store` gets the first `keep`.
+///
+/// # Safety
+/// The CPU has the instructions.
+#[inline(always)]
+unsafe fn tile<V: Lanes>(count: usize, load: impl Fn(usize) -> V, keep: usize, store: impl Fn(usize, V)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut tile = V::tile();
+        let x = tile.as_mut();
+        // A loop of known length is unrolled, and the tile stays in registers.
+        if count == V::LANES {
+            let mut at = 0;
+            while at < V::LANES {
+                x[at] = load(at);
+                at += 1;
+            }
+        } else {
+            for (at, x) in x.iter_mut().enumerate().take(count) {
+                *x = load(at);
+            }
+        }
+        V::transpose(&mut tile);
+        let x = tile.as_mut();
+        if keep == V::LANES {
+            let mut at = 0;
+            while at < V::LANES {
+                store(at, x[at]);
+                at += 1;
+            }
+        } else {
+            for (at, &mut x) in x.iter_mut().enumerate().take(keep) {
+                store(at, x);
+            }
+        }
+    }
+}
+
+/// Rows into a panel. The parts are taken apart in the panel first, one block of elements at a time.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+pub(crate) unsafe fn rows_in<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
+    let mut parts = [[V::Part::of(0.0); MOST]; MOST / 2];
+    for first in (0..of.n).step_by(V::LANES) {
+        let count = V::LANES.min(of.n - first);
+        // SAFETY: the caller's promise. There is room for as many registers as lanes, each of both parts.
+        unsafe {
+            for (lane, parts) in parts.iter_mut().enumerate().take(of.lanes) {
+                let from = of.memory.add(lane * of.step + 2 * first);
+                let x: Number<V> =
+                    if count == V::LANES { Number::load(from, true) } else { load_some(from, 2 * count) };
+                x.store(parts.as_mut_ptr(), false);
+            }
+            for part in [0, V::LANES] {
+                let to = of.panel.add(first * 2 * V::LANES + part);
+                let load = |lane: usize| V::load(parts.as_ptr().cast::<V::Part>().add(lane * MOST + part));
+                tile(V::LANES, load, count, |e, x: V| x.store(to.add(e * 2 * V::LANES)));
+            }
+        }
+    }
+}
+
+/// Rows out of a panel.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+pub(crate) unsafe fn rows_out<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
+    let mut parts = [[V::Part::of(0.0); MOST]; MOST / 2];
+    for first in (0..of.n).step_by(V::LANES) {
+        let count = V::LANES.min(of.n - first);
+        let element = |e: usize| of.panel.wrapping_add(opposite(first + e, of.n, of.reverse) * 2 * V::LANES);
+        // SAFETY: as in `rows_in`.
+        unsafe {
+            for part in [0, V::LANES] {
+                let to = parts.as_mut_ptr().cast::<V::Part>();
+                let load = |e: usize| V::load(element(e).add(part));
+                tile(count, load, V::LANES, |lane, x: V| x.store(to.add(lane * MOST + part)));
+            }
+            for (lane, parts) in parts.iter().enumerate().take(of.lanes) {
+                let to = of.memory.add(lane * of.step + 2 * first);
+                let x = Number::<V>::load(parts.as_ptr(), false);
+                if count == V::LANES {
+                    x.store(to, true);
+                } else {
+                    store_some(x, to, 2 * count);
+                }
+            }
+        }
+    }
+}
+
+/// The transposition between the halves of a long transform: a panel of columns into the panels of the transposed matrix.
+pub struct Transpose<T> {
+    pub panel: *const T,
+    /// Elements of the panel.
+    pub n: usize,
+    /// How many of its lanes are columns.
+    pub lanes: usize,
+    pub reverse: bool,
+    /// The place of its first column in the first of the other panels, and numbers from one of these to the next.
+    pub to: *mut T,
+    pub to_step: usize,
+}
+
+/// # Safety
+/// As above; there are panels for all elements, with place for so many columns.
+#[inline(always)]
+pub(crate) unsafe fn transpose<V: Lanes<Part: Constant>>(of: &Transpose<V::Part>) {
+    for first in (0..of.n).step_by(V::LANES) {
+        let count = V::LANES.min(of.n - first);
+        for part in [0, V::LANES] {
+            let from = |e: usize| of.panel.wrapping_add(opposite(first + e, of.n, of.reverse) * 2 * V::LANES + part);
+            let to = of.to.wrapping_add(first / V::LANES * of.to_step + part);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let load = |e: usize| V::load(from(e));
+                tile(count, load, of.lanes, |lane, x: V| x.store(to.add(lane * 2 * V::LANES)));
+            }
+        }
+    }
+}
+
+/// Turns of a block of columns of a long transform, out of those of the first and a factor for each element.
+pub struct Turns<T> {
+    pub turns: *const T,
+    pub factors: *const T,
+    pub n: usize,
+    pub to: *mut T,
+}
+
+/// # Safety
+/// As above.
+#[inline(always)]
+pub(crate) unsafe fn turns<V: Lanes<Part: Constant>>(of: &Turns<V::Part>) {
+    for e in 0..of.n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let factor = Number(V::splat(*of.factors.add(2 * e)), V::splat(*of.factors.add(2 * e + 1)));
+            let turn = Number::<V>::load(of.turns.add(e * 2 * V::LANES), false);
+            turn.mul(factor).store(of.to.add(e * 2 * V::LANES), false);
+        }
+    }
+}

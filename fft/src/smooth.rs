@@ -1,0 +1,84 @@
+//! Transforms of rows of a length without prime factors beyond 7, which all others are made of.
+
+use crate::kernels::{Kernel, Kernels};
+use crate::panel::{self, Panel};
+use crate::split::{self, Split};
+
+pub(crate) enum Smooth<T: 'static> {
+    /// One number, its own transform.
+    One,
+    /// Short rows: as many together as there are lanes.
+    Together(Panel<T>),
+    /// Each in two halves.
+    Split(Split<T>),
+}
+
+/// Lengths from which on rows are split: halves should fill the lanes, and panels of whole rows fit into a first cache, which
+/// is all there is to it where there is one lane. A few rows are split sooner: they would not fill the lanes of a panel.
+fn least_split(lanes: usize, few: bool) -> usize {
+    match lanes {
+        1 => 1024,
+        _ if few => 2 * lanes,
+        _ => lanes * lanes * 3 / 4,
+    }
+}
+
+/// The time that it takes for a row, about.
+fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
+    let split = if n < least_split(lanes, few) { None } else { split::best(n, lanes) };
+    match split {
+        Some((cost, _)) => Some(cost),
+        // The ways into and out of the panel are about two passes.
+        None => panel::cost(n, 1).map(|cost| (cost + 8 * n) / if few { 1 } else { lanes }),
+    }
+}
+
+/// The length from `least` on that takes the least time.
+pub(crate) fn cheapest(least: usize, few: bool, lanes: usize) -> usize {
+    let most = least.next_power_of_two();
+    let multiples = |of: usize, by: usize| {
+        std::iter::successors(Some(of), move |n| n.checked_mul(by)).take_while(move |&n| n <= most)
+    };
+    let lengths = multiples(1, 7).flat_map(|n| multiples(n, 5)).flat_map(|n| multiples(n, 3)).map(|odd| {
+        // The power of two that makes it long enough.
+        odd * least.div_ceil(odd).next_power_of_two()
+    });
+    let costs = lengths.filter_map(|n| Some((cost(n, few, lanes)?, n)));
+    costs.min().map_or(most, |(_, n)| n)
+}
+
+impl<T: Kernel> Smooth<T> {
+    /// None if `n` is 0 or has other factors.
+    pub fn new(n: usize, few: bool, kernels: &Kernels<T>) -> Option<Smooth<T>> {
+        if n == 1 {
+            return Some(Smooth::One);
+        }
+        let split = if n < least_split(kernels.lanes, few) { None } else { Split::new(n, kernels) };
+        match split {
+            Some(split) => Some(Smooth::Split(split)),
+            None => Panel::new(n, 1).map(Smooth::Together),
+        }
+    }
+
+    /// How many rows are transformed together.
+    pub fn group(&self, kernels: &Kernels<T>) -> usize {
+        match self {
+            Smooth::One | Smooth::Together(_) => kernels.lanes,
+            Smooth::Split(_) => 1,
+        }
+    }
+
+    /// Numbers that a thread needs for itself.
+    pub fn room(&self, kernels: &Kernels<T>) -> usize {
+        match self {
+            Smooth::One => 0,
+            Smooth::Together(panel) => 2 * panel.room(kernels),
+            Smooth::Split(split) => split.room(kernels),
+        }
+    }
+
+    /// Numbers between the halves.
+    pub fn middle(&self, kernels: &Kernels<T>) -> usize {
+        if let Smooth::Split(split) = self { split.middle(kernels) } else { 0 }
+    }
+}
