@@ -40,12 +40,15 @@ pub(crate) trait Ordered: Arithmetic {
     fn le(self, other: Self) -> Self::Mask;
     fn eq(self, other: Self) -> Self::Mask;
 
+    #[inline(always)]
     fn gt(self, other: Self) -> Self::Mask {
         other.lt(self)
     }
+    #[inline(always)]
     fn ge(self, other: Self) -> Self::Mask {
         other.le(self)
     }
+    #[inline(always)]
     fn ne(self, other: Self) -> Self::Mask {
         !self.eq(other)
     }
@@ -54,6 +57,7 @@ pub(crate) trait Ordered: Arithmetic {
     fn select(mask: Self::Mask, then: Self, otherwise: Self) -> Self;
 
     /// 1 where the mask holds, else 0.
+    #[inline(always)]
     fn from_mask(mask: Self::Mask) -> Self {
         Self::select(mask, Self::constant(1.0), Self::constant(0.0))
     }

@@ -19,9 +19,7 @@ __device__ inline State start() { return {A(1), A(0)}; }
 __device__ inline State join(State a, State b) { return {a.factor * b.factor, b.factor * a.term + b.term}; }
 __device__ inline State earlier(State x, int step) { return {earlier(x.factor, step), earlier(x.term, step)}; }
 __device__ inline State of_last(State x) { return {of_last(x.factor), of_last(x.term)}; }
-__device__ inline State element(const X* x, const X* other, u64 at, u64, bool) {
-    return {(A)(T)widen(x[at]), (A)(T)widen(other[at])};
-}
+__device__ inline State element(X x, X other, u64, bool) { return {(A)(T)widen(x), (A)(T)widen(other)}; }
 __device__ inline void write(Y& to, State x) { narrow(to, (T)x.term); }
 #elif FOLD == 4
 struct State { u64 key; i64 at; };
@@ -34,8 +32,8 @@ __device__ inline State earlier(State x, int step) {
 __device__ inline State of_last(State x) {
     return {__shfl_sync(0xffffffffu, x.key, 31), __shfl_sync(0xffffffffu, x.at, 31)};
 }
-__device__ inline State element(const X* x, const X*, u64 at, u64 k, bool smallest) {
-    const u64 own = sort_key(x[at]);
+__device__ inline State element(X x, X, u64 k, bool smallest) {
+    const u64 own = sort_key(x);
     // Only a NaN among floats has this key, and it is chosen in any case.
     const bool nan = ORDER == 2 && own == ONES;
     return {smallest && !nan ? own ^ ONES : own, (i64)k};
@@ -43,7 +41,7 @@ __device__ inline State element(const X* x, const X*, u64 at, u64 k, bool smalle
 __device__ inline void write(Y& to, State x) { to = x.at; }
 #else
 typedef A State;
-__device__ inline State element(const X* x, const X*, u64 at, u64, bool) { return (A)(T)widen(x[at]); }
+__device__ inline State element(X x, X, u64, bool) { return (A)(T)widen(x); }
 __device__ inline void write(Y& to, State x) { narrow(to, (T)x); }
 #if FOLD == 0
 __device__ inline State start() { return A(0); }
@@ -71,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256) short_lanes(
         State state = start();
         for (u64 k = 0; k < len; ++k) {
             const u64 at = first + (backwards ? len - 1 - k : k) * inner;
-            state = join(state, element(x, other, at, k, smallest));
+            state = join(state, element(x[at], other[at], k, smallest));
             write(y[at], state);
         }
     }
@@ -106,52 +104,110 @@ extern "C" __global__ void __launch_bounds__(256) long_lanes(
         for (u64 turn = 0; turn < len; turn += 256) {
             const u64 k = turn + threadIdx.x, at = first + (backwards ? len - 1 - k : k) * inner;
             State all;
-            const State own = folded(k < len ? element(x, other, at, k, smallest) : start(), all);
+            const State own = folded(k < len ? element(x[at], other[at], k, smallest) : start(), all);
             if (k < len) write(y[at], join(before, own));
             before = join(before, all);
         }
     }
 }
 
-// Elements of a thread that follow each other.
-#define EACH 4
+// Elements of a thread that follow each other: 32 bytes, or as many as there are registers for.
+constexpr int EACH = FOLD >= 3 || sizeof(X) == 8 ? 4 : sizeof(X) == 4 ? 8 : 16;
+
+template <class V> __device__ inline bool is_aligned(const V* at) { return (u64)at % alignof(Pack<V, EACH>) == 0; }
+
+// What a thread has of a lane: EACH elements from `k` on, as far as there are some before `end`.
+struct Elements { Pack<X, EACH> x, other; };
+
+__device__ inline Elements elements(
+    const X* x, const X* other, u64 k, u64 end, u64 len, u64 inner, u64 backwards, bool packed
+) {
+    Elements found;
+    if (packed && k + EACH <= end) {
+        found.x = *(const Pack<X, EACH>*)(x + k);
+        if (FOLD == 3) found.other = *(const Pack<X, EACH>*)(other + k);
+        return found;
+    }
+#pragma unroll
+    for (int j = 0; j < EACH; ++j) {
+        if (k + j >= end) break;
+        const u64 at = (backwards ? len - 1 - k - j : k + j) * inner;
+        found.x.x[j] = x[at];
+        if (FOLD == 3) found.other.x[j] = other[at];
+    }
+    return found;
+}
+
+__device__ inline State element_of(const Elements& of, int j, u64 k, u64 end, bool smallest) {
+    return k + j < end ? element(of.x.x[j], FOLD == 3 ? of.other.x[j] : of.x.x[j], k + j, smallest) : start();
+}
 
 // A block has a piece of a lane, and each of its warps an eighth of that, so that they do not wait for each other. There are
 // `pieces` of each lane, of `piece` elements, a multiple of 256 * EACH. Without `y` this finds the folds of all pieces, and in
-// `inside` of what comes before each warp in its piece. With it, `totals` are the folds of what comes before each piece.
+// `inside` of what comes before each warp in its piece. With it, `totals` are the folds of what comes before each piece, and
+// pieces come in reverse order: the last ones are still in the cache.
 extern "C" __global__ void __launch_bounds__(256) lane_pieces(
     const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
     State* totals, State* inside
 ) {
     __shared__ State sums[8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
-    for (u64 unit = blockIdx.x; unit < lanes * pieces; unit += gridDim.x) {
+    for (u64 number = blockIdx.x; number < lanes * pieces; number += gridDim.x) {
+        const u64 unit = y ? lanes * pieces - 1 - number : number;
         const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece + warp * (piece / 8);
         const u64 end = begin + piece / 8 < len ? begin + piece / 8 : len;
+        const X *const from = x + first, *const from_other = other + first;
+        const bool packed = inner == 1 && !backwards && is_aligned(from) && is_aligned(from_other) && is_aligned(y + first);
         State before = y ? join(totals[unit], inside[unit * 8 + warp]) : start();
-        for (u64 turn = begin; turn < end; turn += 32 * EACH) {
-            State own[EACH];
+#if FOLD == 0 || FOLD == 2
+        if (!y) {
+            // A sum does not ask for the order: each thread has one, and waits for no other before the end. Products do, which
+            // overflow where the factors of one thread are large.
+            State own = start();
+#pragma unroll 4
+            for (u64 k = begin + thread * EACH; k < end; k += 32 * EACH) {
+                const Elements now = elements(from, from_other, k, end, len, inner, backwards, packed);
 #pragma unroll
-            for (int j = 0; j < EACH; ++j) {
-                const u64 k = turn + thread * EACH + j, at = first + (backwards ? len - 1 - k : k) * inner;
-                own[j] = k < end ? element(x, other, at, k, smallest) : start();
+                for (int j = 0; j < EACH; ++j) own = join(own, element_of(now, j, k, end, smallest));
             }
-#pragma unroll
-            for (int j = 1; j < EACH; ++j) own[j] = join(own[j - 1], own[j]);
-            State up = own[EACH - 1];
             for (int step = 1; step < 32; step <<= 1) {
-                const State left = earlier(up, step);
-                if (thread >= step) up = join(left, up);
+                const State left = earlier(own, step);
+                if (thread >= step) own = join(left, own);
             }
-            const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
-            if (y) {
+            before = of_last(own);
+        } else
+#endif
+        {
+            // The next elements are asked for before the threads wait for each other.
+            Elements next = elements(from, from_other, begin + thread * EACH, end, len, inner, backwards, packed);
+            for (u64 turn = begin; turn < end; turn += 32 * EACH) {
+                const u64 k = turn + thread * EACH;
+                const Elements now = next;
+                next = elements(from, from_other, k + 32 * EACH, end, len, inner, backwards, packed);
+                State own[EACH];
+                own[0] = element_of(now, 0, k, end, smallest);
 #pragma unroll
-                for (int j = 0; j < EACH; ++j) {
-                    const u64 k = turn + thread * EACH + j, at = first + (backwards ? len - 1 - k : k) * inner;
-                    if (k < end) write(y[at], join(mine, own[j]));
+                for (int j = 1; j < EACH; ++j) own[j] = join(own[j - 1], element_of(now, j, k, end, smallest));
+                State up = own[EACH - 1];
+                for (int step = 1; step < 32; step <<= 1) {
+                    const State left = earlier(up, step);
+                    if (thread >= step) up = join(left, up);
                 }
+                const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
+                if (y && packed && k + EACH <= end) {
+                    Pack<Y, EACH> to;
+#pragma unroll
+                    for (int j = 0; j < EACH; ++j) write(to.x[j], join(mine, own[j]));
+                    *(Pack<Y, EACH>*)(y + first + k) = to;
+                } else if (y) {
+#pragma unroll
+                    for (int j = 0; j < EACH; ++j) {
+                        const u64 at = first + (backwards ? len - 1 - k - j : k + j) * inner;
+                        if (k + j < end) write(y[at], join(mine, own[j]));
+                    }
+                }
+                before = join(before, of_last(up));
             }
-            before = join(before, of_last(up));
         }
         if (y) continue;
         if (thread == 0) sums[warp] = before;

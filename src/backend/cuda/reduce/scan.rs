@@ -26,9 +26,9 @@ const INDEX: usize = 4;
 /// Blocks that keep any GPU busy.
 const BLOCKS: usize = 1024;
 /// Elements below which a piece is not worth a block.
-const SHORTEST: usize = 2048;
-/// Pieces are of a multiple of this length: what the threads of a block take at a time.
-const STEP: usize = 1024;
+const SHORTEST: usize = 4096;
+/// Pieces are of a multiple of this length: what the threads of a block take at a time, at most.
+const STEP: usize = 4096;
 const WARPS: usize = 8;
 /// Bytes of what is known of a piece, at most.
 const STATE: usize = 16;
