@@ -14,7 +14,7 @@ use crate::views::Step;
 use bind::{Bindings, bind, extras};
 use convention::{CHANGES, FUNCTIONS, Function, Given, METHODS};
 use cotangent::Tensor;
-use cotangent::ops::{self, Arg, Op};
+use cotangent::ops::{Arg, Op};
 use entry::{ENTRIES, Entry};
 pub use entry::{docs, entry, python};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -232,7 +232,7 @@ fn _ops(py: Python<'_>) -> PyResult<Py<PyList>> {
 #[cfg(feature = "samples")]
 #[pyfunction]
 fn _samples(py: Python<'_>, name: &str) -> PyResult<Py<PyList>> {
-    let op = ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("there is no operation {name}")))?;
+    let op = cotangent::ops::find(name).ok_or_else(|| PyTypeError::new_err(format!("there is no operation {name}")))?;
     let all = PyList::empty(py);
     for sample in op.samples().or_raise()? {
         let args = PyList::empty(py);
