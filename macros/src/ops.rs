@@ -289,6 +289,7 @@ impl Op {
             None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
         };
         let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
+        // The call with its arguments converted: what intercepts it, then the body.
         let begun = format_ident!("__{}_begun", sig.ident);
         let body = quote! {
             #[track_caller]
