@@ -7,8 +7,7 @@ use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
 use crate::layout::checked_bytes;
 use crate::{DType, Error, Result, Shape};
-use safetensors::tensor::{Dtype, TensorInfo};
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -71,17 +70,17 @@ impl Header {
 
 /// The tensors in the order in which they lie in so many bytes, which they must fill, each with as many as its elements take.
 fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<Vec<Entry>> {
-    let mut infos: Vec<(String, TensorInfo)> = Vec::new();
+    let mut infos: Vec<(String, Info)> = Vec::new();
     for (name, text) in items {
-        let info = serde_json::from_str(text.get()).map_err(|error| unreadable(path, &name, &error))?;
+        let info = Info::read(text).map_err(|error| within(error, path, &name))?;
         infos.push((name, info));
     }
-    infos.sort_by_key(|(_, info)| info.data_offsets);
+    infos.sort_by_key(|(_, info)| info.offsets);
     let (mut entries, mut end) = (Vec::new(), 0);
     for (name, info) in infos {
         let (shape, dtype) = check(&info, end, bytes).map_err(|error| within(error, path, &name))?;
         entries.push(Entry { name, shape, dtype, start: end });
-        end = info.data_offsets.1;
+        end = info.offsets.1;
     }
     if end as u64 != bytes {
         let path = path.display();
@@ -91,10 +90,10 @@ fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<
 }
 
 /// Checks one tensor of the header, whose bytes must begin where those of the others end.
-fn check(info: &TensorInfo, others: usize, bytes: u64) -> Result<(Shape, DType)> {
-    let (start, end) = info.data_offsets;
-    let Some(dtype) = from_file(info.dtype) else {
-        bail!(Format, LOAD, "there is no dtype {:?}", info.dtype);
+fn check(info: &Info, others: usize, bytes: u64) -> Result<(Shape, DType)> {
+    let (start, end) = info.offsets;
+    let Some(dtype) = from_file(&info.dtype) else {
+        bail!(Format, LOAD, "there is no dtype {}", printable(&info.dtype));
     };
     if start != others {
         bail!(Format, LOAD, "its bytes begin at {start}, those before it end at {others}");
@@ -128,27 +127,64 @@ pub(super) fn failed(op: &'static str, path: &Path, source: io::Error) -> Error 
     Error::io(op, path, source)
 }
 
+/// What the header says of a tensor.
+struct Info {
+    dtype: String,
+    shape: Vec<usize>,
+    offsets: (usize, usize),
+}
+
+impl Info {
+    fn read(text: &RawValue) -> Result<Info> {
+        let wrong = |error: serde_json::Error| err!(Format, LOAD, "{error}");
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text.get()).map_err(wrong)?;
+        let field = |name: &str| match fields.get(name) {
+            Some(field) => Ok(field.get()),
+            None => Err(err!(Format, LOAD, "it has no `{name}`")),
+        };
+        Ok(Info {
+            dtype: serde_json::from_str(field("dtype")?).map_err(wrong)?,
+            shape: serde_json::from_str(field("shape")?).map_err(wrong)?,
+            offsets: serde_json::from_str(field("data_offsets")?).map_err(wrong)?,
+        })
+    }
+}
+
+/// The text of a header, which names tensors in the order in which their bytes lie.
+pub(super) fn text(metadata: &Metadata, entries: &[Entry]) -> String {
+    let mut items = Vec::new();
+    if !metadata.is_empty() {
+        items.push(format!("{}:{}", json!(METADATA), json!(metadata)));
+    }
+    for Entry { name, shape, dtype, start } in entries {
+        let end = start + shape.numel() * dtype.size();
+        let info = json!({"dtype": to_file(*dtype), "shape": shape[..], "data_offsets": [start, &end]});
+        items.push(format!("{}:{info}", json!(name)));
+    }
+    format!("{{{}}}", items.join(","))
+}
+
 /// The format's name of a dtype; it has none for `c128`.
-pub(super) fn to_file(dtype: DType) -> Option<Dtype> {
+pub(super) fn to_file(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
-        DType::Bool => Dtype::BOOL,
-        DType::U8 => Dtype::U8,
-        DType::U16 => Dtype::U16,
-        DType::U32 => Dtype::U32,
-        DType::U64 => Dtype::U64,
-        DType::I8 => Dtype::I8,
-        DType::I16 => Dtype::I16,
-        DType::I32 => Dtype::I32,
-        DType::I64 => Dtype::I64,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
-        DType::C64 => Dtype::C64,
+        DType::Bool => "BOOL",
+        DType::U8 => "U8",
+        DType::U16 => "U16",
+        DType::U32 => "U32",
+        DType::U64 => "U64",
+        DType::I8 => "I8",
+        DType::I16 => "I16",
+        DType::I32 => "I32",
+        DType::I64 => "I64",
+        DType::F16 => "F16",
+        DType::BF16 => "BF16",
+        DType::F32 => "F32",
+        DType::F64 => "F64",
+        DType::C64 => "C64",
         DType::C128 => return None,
     })
 }
 
-fn from_file(dtype: Dtype) -> Option<DType> {
-    DType::ALL.into_iter().find(|own| to_file(*own) == Some(dtype))
+fn from_file(name: &str) -> Option<DType> {
+    DType::ALL.into_iter().find(|&own| to_file(own) == Some(name))
 }

@@ -29,8 +29,7 @@ use super::{LoadOptions, StateDict};
 use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, err, named};
 use crate::{Device, Result, Tensor};
-use header::{failed, malformed, to_file, within};
-use safetensors::tensor::{Metadata as Layout, TensorInfo};
+use header::{Entry, failed, to_file, within};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -109,16 +108,14 @@ fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
     let place = |(name, tensor): &(&str, Tensor)| {
         let start = end;
         end += tensor.numel() * tensor.dtype().size();
-        let Some(dtype) = to_file(tensor.dtype()) else {
+        if to_file(tensor.dtype()).is_none() {
             let error = err!(Format, SAVE, "the format has no {}: save the parts, or cast to c64", tensor.dtype());
             return Err(within(error, path, name));
-        };
-        Ok((name.to_string(), TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) }))
+        }
+        Ok(Entry { name: name.to_string(), shape: tensor.layout().shape().clone(), dtype: tensor.dtype(), start })
     };
-    let infos = tensors.iter().map(place).collect::<Result<_>>()?;
-    let metadata = (!metadata.is_empty()).then(|| metadata.clone().into_iter().collect());
-    let header = Layout::new(metadata, infos).map_err(|error| malformed(SAVE, path, &error))?;
-    let mut header = serde_json::to_vec(&header).map_err(|error| malformed(SAVE, path, &error))?;
+    let entries = tensors.iter().map(place).collect::<Result<Vec<_>>>()?;
+    let mut header = header::text(metadata, &entries).into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
     let length = header.len() as u64;
     if length > LONGEST_HEADER {
