@@ -1,7 +1,7 @@
 //! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
 
 use super::{GPU, beside_others, close, gpu, random};
-use cotangent::{DType, Generator, Result, ScatterReduce, SortOptions, Tensor};
+use cotangent::{DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, tensor};
 
 /// Numbers with many that are equal, some NaN and both zeros.
 fn mixed(shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -110,6 +110,57 @@ fn places_of_true_elements() -> Result<()> {
     Ok(())
 }
 
+/// Whether sums by index are those of the CPU. Of f32 they may be the true sums, rounded: closer than a sum in f32 could be.
+fn near_sums(sums: &Tensor, x: &Tensor, index: &Tensor, y: &Tensor) -> Result<bool> {
+    let same = sums.equal(&x.scatter_add(0, index, y)?)?;
+    if same || x.dtype() != DType::F32 {
+        return Ok(same);
+    }
+    let wide = |x: &Tensor| x.to_dtype(DType::F64);
+    let exact = wide(x)?.scatter_add(0, index, &wide(y)?)?;
+    // An f64 that lies between two f32 may have been rounded from the other side of their middle.
+    let error = wide(&sums.to_device(Device::Cpu)?)?.sub(&exact)?.abs()?;
+    let allowed = exact.abs()?.mul(f64::from(f32::EPSILON) * 0.5001)?.add(1e-12)?;
+    error.le(&allowed)?.all(..)?.item::<bool>()
+}
+
+#[test]
+fn sums_of_floats_of_all_sizes() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    let (n, places) = (50_000, 20_000);
+    let index = Generator::seed(1).randint(0, places, [n])?;
+    let at = index.to_device(GPU)?;
+    // From the smallest subnormal to the largest: what is far below the largest of all must not be lost.
+    let exponent = Generator::seed(2).rand([n])?.to_dtype(DType::F64)?.mul(250.0)?.sub(140.0)?.floor()?;
+    let y = random(&[n], 3, DType::F64)?.mul(&exponent.exp2()?)?.to_dtype(DType::F32)?;
+    let x = Tensor::zeros([places as usize])?;
+    let sums = x.to_device(GPU)?.scatter_add(0, &at, &y.to_device(GPU)?)?;
+    let exact = x.to_dtype(DType::F64)?.scatter_add(0, &index, &y.to_dtype(DType::F64)?)?;
+    let largest =
+        x.to_dtype(DType::F64)?.scatter_reduce(0, &index, &y.abs()?.to_dtype(DType::F64)?, ScatterReduce::Amax)?;
+    let error = sums.to_device(Device::Cpu)?.to_dtype(DType::F64)?.sub(&exact)?.abs()?;
+    // Half of the last bit of the sum, and a trace of the largest addend, which the sum may have lost.
+    let allowed = exact.abs()?.mul(6e-8)?.add(&largest.mul(1e-9)?)?.add(1e-45)?;
+    assert!(error.le(&allowed)?.all(..)?.item::<bool>()?, "sums of all sizes");
+
+    let y =
+        tensor!([f32::INFINITY, 1.0, f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -1.0, 1e-45, 1e38, 3e38, 3e38, -0.0])?;
+    let index = tensor!([0, 0, 1, 2, 3, 3, 4, 4, 5, 5, 6])?;
+    let index = Tensor::cat(&[&index, &tensor!([2])?], 0)?;
+    let y = Tensor::cat(&[&y, &tensor!([f32::NEG_INFINITY])?], 0)?;
+    let x = tensor!([-0.0_f32; 8])?;
+    let sums = x.to_device(GPU)?.scatter_add(0, &index.to_device(GPU)?, &y.to_device(GPU)?)?;
+    let sums = sums.to_device(Device::Cpu)?.to_vec::<f32>()?;
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let want = [inf, -inf, nan, nan, 1e38, inf, -0.0, -0.0];
+    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+    assert!(sums.iter().zip(&want).all(same), "{sums:?}");
+    Ok(())
+}
+
 #[test]
 fn indices_that_repeat_in_all_ways() -> Result<()> {
     if !gpu() {
@@ -127,7 +178,9 @@ fn indices_that_repeat_in_all_ways() -> Result<()> {
             let at = index.to_device(GPU)?;
             for (x, y) in [(x.clone(), y.clone()), (whole(&x)?, whole(&y)?)] {
                 let (there, from) = (x.to_device(GPU)?, y.to_device(GPU)?);
-                assert!(there.scatter_add(0, &at, &from)?.equal(&x.scatter_add(0, &index, &y)?)?, "sums: {what}");
+                let sums = there.scatter_add(0, &at, &from)?;
+                assert!(sums.equal(&there.scatter_add(0, &at, &from)?)?, "sums again: {what}");
+                assert!(near_sums(&sums, &x, &index, &y)?, "sums: {what}");
                 assert!(there.scatter(0, &at, &from)?.equal(&x.scatter(0, &index, &y)?)?, "the last: {what}");
                 assert!(there.index_put(&at, &from)?.equal(&x.index_put(&index, &y)?)?, "index_put: {what}");
                 for reduce in [ScatterReduce::Amax, ScatterReduce::Amin] {

@@ -24,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(256) keys(
     }
 }
 
-// As above; and `winner` becomes, for each place, the number of the last element that goes there, plus one. It has been 0.
+// As above, if anyone asks for the keys; and `winner` becomes, for each place, the number of the last element that goes there,
+// plus one. It has been 0.
 extern "C" __global__ void __launch_bounds__(256) claim(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* winner, u64 op,
     u32* taken, Fault* fault
@@ -33,8 +34,9 @@ extern "C" __global__ void __launch_bounds__(256) claim(
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         const i64 at = index[place(i, chosen)];
         const bool nowhere = outside(at, size, op, taken, fault);
-        key[i] = nowhere ? (I)last : (I)(place(i, to) + at * step);
-        if (!nowhere) atomicMax(&winner[key[i]], (I)(i + 1));
+        const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
+        if (key) key[i] = own;
+        if (!nowhere) atomicMax(&winner[own], (I)(i + 1));
     }
 }
 
@@ -193,6 +195,19 @@ extern "C" __global__ void __launch_bounds__(256) put_claimed(
         const I to = key[own.i];
         if (to == (I)last || winner[to] != (I)(own.i + 1)) continue;
         target[(own.o * slices.size + to) * slices.inner + own.j] = source[(own.o * n + own.i) * slices.inner + own.j];
+    }
+}
+
+// The same from the side of the places, which are written one after the other.
+extern "C" __global__ void __launch_bounds__(256) put_places(
+    const I* winner, const E* source, E* target, u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = last * slices.outer * slices.inner;
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        const I from = winner[own.i];
+        if (from == 0) continue;
+        target[(own.o * slices.size + own.i) * slices.inner + own.j] = source[(own.o * n + from - 1) * slices.inner + own.j];
     }
 }
 

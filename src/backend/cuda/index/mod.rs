@@ -1,6 +1,7 @@
 //! Choosing and adding up elements by index. Indices are looked at by the kernels: a wrong one is reported when the GPU is
 //! next waited for, and what it would have touched is left alone.
 
+mod fixed;
 mod group;
 pub(crate) mod nonzero;
 mod radix;
@@ -17,6 +18,7 @@ use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
+use fixed::FixedSums;
 use group::Groups;
 use radix::RadixSort;
 
@@ -53,6 +55,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
         all.extend([DType::F32, DType::F64, DType::I64, DType::U64].map(|dtype| fold_source(by, dtype, true, 1)));
     }
     all.extend(radix::sources());
+    all.extend(fixed::sources());
     all.extend(group::sources());
     all.extend(nonzero::sources());
     all.extend(sort::sources());
@@ -196,7 +199,7 @@ impl Places {
         let source = fold_source(by, out.dtype, wide, walk.dims().len());
         let size = if wide { 8 } else { 4 };
         let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * size);
-        let keys = |name: &str, results: &[&Storage]| {
+        let by_index = |source: &KernelSource, name: &str, rest: &[u64]| {
             let (own, taken, fault) = gpu.faults(op);
             let arguments = Arguments::new()
                 .at(indices.view.first())
@@ -206,11 +209,15 @@ impl Places {
                 .size(indices.size)
                 .size(n)
                 .size(self.last);
-            let arguments = results.iter().fold(arguments, |all, result| all.at(result.as_ptr()));
+            let arguments = rest.iter().fold(arguments, |all, &word| all.word(word));
             let arguments = arguments.word(own).word(taken).word(fault);
             let function = source.function(op, gpu, name)?;
             // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys, and a number for every place.
             unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+        };
+        let keys = |name: &str, results: &[&Storage]| {
+            let results: Vec<u64> = results.iter().map(|result| result.as_ptr().addr() as u64).collect();
+            by_index(&source, name, &results)
         };
         let slices = [self.outer, self.size, self.inner].map(|size| size as u64);
         // For each element, or for each place.
@@ -221,9 +228,15 @@ impl Places {
             unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
         };
         if claimed {
-            let (key, winner) = (memory(n)?, memory(self.last)?);
+            let winner = memory(self.last)?;
             // SAFETY: the memory was just asked for.
             unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.last * size)? };
+            if self.last / 2 <= n {
+                // About as many places as elements: no need to know the keys.
+                by_index(&source, "claim", &[0, winner.as_ptr().addr() as u64])?;
+                return write("put_places", self.last, Arguments::new().at(winner.as_ptr()));
+            }
+            let key = memory(n)?;
             keys("claim", &[&key, &winner])?;
             return write("put_claimed", n, Arguments::new().at(key.as_ptr()).at(winner.as_ptr()));
         }
@@ -231,6 +244,12 @@ impl Places {
             let key = memory(n)?;
             keys("keys", &[&key])?;
             return write("fold_whole", n, Arguments::new().at(key.as_ptr()));
+        }
+        let single = self.outer * self.inner == 1;
+        if by == IndexFold::Add && out.dtype == DType::F32 && single && !wide && self.last / 4 <= n {
+            let sums = FixedSums::new(op, gpu, n, self.last, walk.dims().len())?;
+            // SAFETY: keys below `last` are places of the target.
+            return unsafe { sums.run(op, gpu, from, out.first().cast_const(), by_index) };
         }
         if by != IndexFold::Replace && self.last / 4 <= n && n / 8 <= self.last {
             let groups = Groups::new(op, gpu, n, self.last, wide)?;
