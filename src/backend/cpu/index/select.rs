@@ -214,6 +214,14 @@ fn sort_by_place<E: Entry>(entries: &mut [E]) {
     entries.sort_unstable_by_key(|entry| entry.place());
 }
 
+/// Leaves the `k` first of some entries, and says the place of the last of these. Not a part of the job either.
+#[inline(never)]
+fn cut_to<E: Entry>(k: usize, entries: &mut Vec<E>) -> usize {
+    let (_, &mut last, _) = entries.select_nth_unstable(k - 1);
+    entries.truncate(k);
+    last.place() as usize
+}
+
 /// The `k` first of so many entries, from their keys.
 #[inline(always)]
 fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: &mut Vec<E>, key: impl Fn(usize) -> K) {
@@ -221,11 +229,7 @@ fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: 
     const TILE: usize = 64;
     // Enough that they are seldom cut back to `k`.
     let room = k.saturating_mul(4).max(256).min(len);
-    let cut = |entries: &mut Vec<E>| {
-        let (_, &mut last, _) = entries.select_nth_unstable(k - 1);
-        entries.truncate(k);
-        key(last.place() as usize)
-    };
+    let cut = |entries: &mut Vec<E>| key(cut_to(k, entries));
     entries.clear();
     entries.extend((0..room).map(|i| E::new(key(i).into(), i as u32)));
     if room < len {

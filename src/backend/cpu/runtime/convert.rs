@@ -93,14 +93,12 @@ macro_rules! loads {
     ($($c:ty),+) => {$(
         impl Loads for $c {
             unsafe fn load(dtype: DType, from: *const u8, stride: isize, to: *mut $c, n: usize) {
-                with_dtype!(dtype, T => {
-                    dispatch(Strided { from: from.cast::<T>(), from_stride: stride, to, to_stride: 1, n });
-                });
+                // SAFETY: the caller's promise.
+                with_dtype!(dtype, T => unsafe { convert(from.cast::<T>(), stride, to, 1, n) });
             }
             unsafe fn store(dtype: DType, from: *const $c, to: *mut u8, stride: isize, n: usize) {
-                with_dtype!(dtype, T => {
-                    dispatch(Strided { from, from_stride: 1, to: to.cast::<T>(), to_stride: stride, n });
-                });
+                // SAFETY: the caller's promise.
+                with_dtype!(dtype, T => unsafe { convert(from, 1, to.cast::<T>(), stride, n) });
             }
         }
     )+};
@@ -139,37 +137,47 @@ pub(crate) unsafe fn store(compute: DType, dtype: DType, from: *const u8, to: *m
     }
 }
 
-/// A conversion loop; made only by `load` and `store`, whose contracts are what its accesses rest on.
-struct Strided<A, B> {
+/// Brings `n` elements from one type into another.
+///
+/// # Safety
+/// `from` and `to` point at `n` elements, `from_stride` and `to_stride` apart.
+unsafe fn convert<A: Convert<B> + Copy, B: Copy>(
     from: *const A,
     from_stride: isize,
     to: *mut B,
     to_stride: isize,
     n: usize,
+) {
+    if from_stride == 1 && to_stride == 1 {
+        return dispatch(Run { from, to, n });
+    }
+    // Only neighbours are vectorised: one version of this is enough.
+    // SAFETY: the caller's promise.
+    unsafe {
+        if from_stride == 0 && n > 0 {
+            let value = from.read().convert();
+            (0..n as isize).for_each(|i| to.offset(i * to_stride).write(value));
+        } else {
+            (0..n as isize).for_each(|i| to.offset(i * to_stride).write(from.offset(i * from_stride).read().convert()));
+        }
+    }
 }
 
-impl<A: Convert<B> + Copy, B> Job for Strided<A, B> {
+/// The conversion of neighbours; made only by [`convert`], whose contract is what its accesses rest on.
+struct Run<A, B> {
+    from: *const A,
+    to: *mut B,
+    n: usize,
+}
+
+impl<A: Convert<B> + Copy, B> Job for Run<A, B> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Strided { from, from_stride, to, to_stride, n } = self;
-        // SAFETY: the contracts of `load` and `store`. The contiguous case has a loop of its own, which vectorises.
-        unsafe {
-            if from_stride == 1 && to_stride == 1 {
-                for i in 0..n {
-                    to.add(i).write(from.add(i).read().convert());
-                }
-            } else if from_stride == 0 && to_stride == 1 {
-                let value = from.read();
-                for i in 0..n {
-                    to.add(i).write(value.convert());
-                }
-            } else {
-                for i in 0..n as isize {
-                    to.offset(i * to_stride).write(from.offset(i * from_stride).read().convert());
-                }
-            }
+        for i in 0..self.n {
+            // SAFETY: the contract of `convert`.
+            unsafe { self.to.add(i).write(self.from.add(i).read().convert()) };
         }
     }
 }
