@@ -175,6 +175,7 @@ mod stream;
 mod tensor;
 pub mod train;
 mod vmap;
+mod zip;
 
 pub use autocast::{
     AutocastLists, AutocastMode, AutocastOptions, autocast, autocast_dtype, autocast_with, no_autocast,

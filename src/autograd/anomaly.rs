@@ -5,6 +5,7 @@ use crate::place::{Name, Place};
 use crate::{Result, Tensor};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -13,6 +14,10 @@ enum Mode {
     /// On, but not for the operations of a rule.
     Suspended,
 }
+
+/// Whether any thread has turned the mode on yet: several times in each operation this is asked first, since it takes less time
+/// than a look at the thread's own mode.
+static EVER: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Off) };
@@ -66,6 +71,7 @@ impl AnomalyGuard {
     }
 
     fn set(mode: Mode) -> AnomalyGuard {
+        EVER.store(true, Ordering::Relaxed);
         AnomalyGuard { before: MODE.replace(mode), _not_send: PhantomData }
     }
 }
@@ -78,10 +84,11 @@ impl Drop for AnomalyGuard {
 
 #[inline]
 pub(crate) fn enabled() -> bool {
-    MODE.get() == Mode::On
+    EVER.load(Ordering::Relaxed) && MODE.get() == Mode::On
 }
 
 /// Runs `f`, a rule, without looking at the results of its operations.
+#[inline]
 pub(crate) fn suspended<R>(f: impl FnOnce() -> R) -> R {
     let _guard = enabled().then(|| AnomalyGuard::set(Mode::Suspended));
     f()

@@ -8,6 +8,7 @@ use super::node::{BackwardContext, Body, Edges, Grads, Node, NodeKind, NodeRef, 
 use super::{anomaly, failures};
 use crate::error::bail;
 use crate::vmap::rule_by_example;
+use crate::zip::zip;
 use crate::{Error, ErrorKind, Result, Tensor, profile};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
@@ -258,7 +259,7 @@ impl Pass<'_> {
             bail!(Graph, &node.name, "the rule gave {} cotangents for {} inputs", grads.len(), edges.len());
         }
         // Taken out one by one: `into_iter` would move both lists first.
-        for (edge, grad) in edges.iter_mut().zip(&mut grads) {
+        for (edge, grad) in zip(&mut edges[..], &mut grads[..]) {
             let Some(edge) = edge.take() else { continue };
             if self.wanted.is_some_and(|wanted| !wanted.contains(&edge.seq)) {
                 continue;

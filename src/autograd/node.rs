@@ -280,6 +280,7 @@ pub(crate) struct BackwardContext<'a> {
 
 impl BackwardContext<'_> {
     /// Whether someone needs the cotangent of the input at this position.
+    #[inline]
     pub fn needs(&self, input: usize) -> bool {
         match self.edges.get(input) {
             Some(Some(edge)) => self.wanted.is_none_or(|wanted| wanted.contains(&edge.seq)),

@@ -112,10 +112,12 @@ pub(crate) fn on_cpu(op: &'static str, devices: impl IntoIterator<Item = Device>
 /// The device that all operands are on.
 #[inline]
 pub(crate) fn common_device(op: &'static str, a: Device, others: impl IntoIterator<Item = Device>) -> Result<Device> {
-    match others.into_iter().find(|&b| b != a) {
-        None => Ok(a),
-        Some(b) => Err(err!(Device, op, "one tensor is on {a}, the other on {b}: use to_device")),
+    for b in others {
+        if b != a {
+            return Err(err!(Device, op, "one tensor is on {a}, the other on {b}: use to_device"));
+        }
     }
+    Ok(a)
 }
 
 /// `out = formula(inputs)`, computed in the compute dtype of `compute`. The inputs' layouts have the shape of `out`, and

@@ -6,6 +6,7 @@ use crate::backend::spec::{ComplexFormula, Cotangent, Formula, MOST_INPUTS, Para
 use crate::error::bail;
 use crate::layout::broadcast;
 use crate::place::Name;
+use crate::zip::zip;
 use crate::{DType, Result, Scalar, Shape, Tensor};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -327,7 +328,7 @@ impl Cotangent {
         let output = if self.reads & (2 << saved.len()) != 0 { result.map(|y| ctx.output(y)) } else { None };
         // The result's cotangent, the inputs and the result: so many at most.
         let mut operands = [g; MOST_INPUTS + 2];
-        for (place, &operand) in operands.iter_mut().zip(&self.operands) {
+        for (place, &operand) in zip(&mut operands, &self.operands[..]) {
             let found = match operand {
                 0 => Some(g),
                 k if k <= saved.len() => saved[k - 1].as_ref(),

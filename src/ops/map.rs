@@ -91,6 +91,7 @@ pub(crate) fn map(
 }
 
 /// Whether an input of the result's shape, on a GPU, has its channels last.
+#[inline]
 fn has_channels_last(inputs: &[&Tensor], shape: &Shape) -> bool {
     inputs[0].device() != Device::Cpu
         && inputs.iter().any(|input| input.layout().shape() == shape && input.keeps_channels_last())

@@ -3,6 +3,7 @@
 
 use super::formula::{Formula, Inst, MOST_INPUTS};
 use super::functions::Function;
+use crate::zip::zip;
 use crate::{DType, Element, Scalar};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
@@ -184,7 +185,7 @@ impl Program {
         }
         for SlotCall { function, args, to } in &self.calls {
             let mut from = [std::ptr::null(); 3];
-            for (from, &arg) in from.iter_mut().zip(args) {
+            for (from, &arg) in zip(&mut from, &args[..]) {
                 *from = place(arg).cast_const();
             }
             if let Some(kernel) = function.kernel(C::DTYPE) {

@@ -10,6 +10,7 @@ use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::deferred::{ChainOperand, ChainPart};
 use crate::backend::spec::{Kernel, MOST_INPUTS};
 use crate::layout::Walk;
+use crate::zip::zip;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -231,7 +232,7 @@ impl<'p, 'a, C: Compute> Evaluation<'p, 'a, C> {
         let mut narrow = [const { MaybeUninit::<C>::uninit() }; STRETCH];
         for line in &plan.lines {
             let (mut from, to) = ([std::ptr::null(); MOST_INPUTS], place(line.to));
-            for (from, &operand) in from.iter_mut().zip(&line.from) {
+            for (from, &operand) in zip(&mut from[..], &line.from[..]) {
                 *from = place(operand).cast_const().cast::<u8>();
             }
             // SAFETY: every place has room for `n` elements. Operands were written by earlier lines, loaded, or are

@@ -8,6 +8,7 @@ use crate::backend::spec::{Formula, MOST_INPUTS};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::zip::zip;
 use crate::{DType, Result, Scalar};
 use std::mem::MaybeUninit;
 use std::ptr::null;
@@ -28,13 +29,13 @@ pub(crate) fn map(
     let compute = compute_dtype(compute);
     if !plain(compute, out.dtype, out.layout) || !inputs.iter().all(|x| plain(compute, x.dtype, x.layout)) {
         let mut operands = [RawOperand::none(out.layout); MOST_INPUTS];
-        for (operand, input) in operands.iter_mut().zip(inputs) {
+        for (operand, input) in zip(&mut operands[..], inputs) {
             *operand = RawOperand { ptr: input.ptr(), layout: input.layout, dtype: input.dtype };
         }
         return strided(op, (formula, params), compute, &operands[..inputs.len().min(MOST_INPUTS)], out);
     }
     let mut x = [null(); MOST_INPUTS];
-    for (x, input) in x.iter_mut().zip(inputs) {
+    for (x, input) in zip(&mut x[..], inputs) {
         *x = input.ptr().wrapping_add(input.layout.offset() * compute.size());
     }
     contiguous(op, (formula, params), compute, x, out)
@@ -54,7 +55,7 @@ pub(crate) fn zip_in_place(
         return strided(op, (formula, &[]), compute, &[own, other], target);
     }
     let mut x = [null(); MOST_INPUTS];
-    for (x, operand) in x.iter_mut().zip([own, other]) {
+    for (x, operand) in zip(&mut x[..], [own, other]) {
         *x = operand.ptr.wrapping_add(operand.layout.offset() * compute.size());
     }
     contiguous(op, (formula, &[]), compute, x, target)
@@ -152,13 +153,13 @@ fn walk_strided<const W: usize>(
     /// Room for a tile of any compute dtype.
     type Tile = [MaybeUninit<u64>; TILE];
     let mut layouts: [&Layout; W] = [out.layout; W];
-    for (layout, x) in layouts.iter_mut().zip(inputs) {
+    for (layout, x) in zip(&mut layouts[..], inputs) {
         *layout = x.layout;
     }
     let walk = Walk::new(out.layout.shape(), layouts);
     let (inner, numel, dtype, last) = (walk.inner(), walk.numel(), out.dtype, W - 1);
     let mut from = [(Ptr::new(std::ptr::null_mut::<u8>()), DType::U8); MOST_INPUTS];
-    for (from, x) in from.iter_mut().zip(inputs) {
+    for (from, x) in zip(&mut from[..], inputs) {
         *from = (Ptr::new(x.ptr.cast_mut()), x.dtype);
     }
     let (to, count, identity) = (Ptr::new(out.ptr()), inputs.len(), formula.identity());
@@ -169,7 +170,7 @@ fn walk_strided<const W: usize>(
                 let n = TILE.min(len - done);
                 let place = |k: usize| at[k] + done as isize * inner[k];
                 let mut x = [null(); MOST_INPUTS];
-                for (k, (x, &(ptr, dtype))) in x.iter_mut().zip(&from).enumerate().take(count) {
+                for (k, (x, &(ptr, dtype))) in zip(&mut x[..], &from).enumerate().take(count) {
                     // SAFETY: the walk yields positions of the layouts, inside their storages (L2); the scratch holds
                     // TILE >= n elements. An operand of the compute dtype that lies contiguous is read where it is.
                     unsafe {

@@ -13,6 +13,7 @@ use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
+use crate::zip::zip;
 use crate::{DType, Device, Result};
 
 /// Queries in a block: four of the widest vectors.
@@ -273,7 +274,7 @@ impl<C: Real> Job for Softmax<'_, C> {
         let (mut most, mut total) = ([C::LOWEST; QUERIES], [<C as Float>::ZERO; QUERIES]);
         for (key, row) in scores.chunks_exact_mut(QUERIES).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
-            for (most, &x) in most[..count].iter_mut().zip(&row[..count]) {
+            for (most, &x) in zip(&mut most[..count], &row[..count]) {
                 // NaN is kept: no number is more than it.
                 *most = if x <= *most { *most } else { x };
             }
@@ -281,7 +282,7 @@ impl<C: Real> Job for Softmax<'_, C> {
         // A query that sees nothing gets zeros: minus infinity less zero is the score of every key.
         let shift = most.map(|most| if most == C::LOWEST { <C as Float>::ZERO } else { most });
         for row in scores.chunks_exact_mut(QUERIES) {
-            for ((x, &shift), total) in row[..count].iter_mut().zip(&shift[..count]).zip(&mut total[..count]) {
+            for ((x, &shift), total) in zip(zip(&mut row[..count], &shift[..count]), &mut total[..count]) {
                 *x = (*x - shift).exp_nonpositive::<FMA>();
                 *total = *total + *x;
             }
@@ -322,7 +323,7 @@ impl<C: Real> Job for Slopes<'_, C> {
         let (means, sums) = (&means[..count], &sums[..count]);
         for (key, (row, slopes)) in scores.chunks_exact_mut(QUERIES).zip(slopes.chunks_exact_mut(QUERIES)).enumerate() {
             finish_scores(head, from, key, &mut row[..count]);
-            for (((x, slope), &sum), &mean) in row[..count].iter_mut().zip(&mut slopes[..count]).zip(sums).zip(means) {
+            for (((x, slope), &sum), &mean) in zip(zip(zip(&mut row[..count], &mut slopes[..count]), sums), means) {
                 *x = (*x - sum).exp_nonpositive::<FMA>();
                 *slope = *x * (*slope - mean) * head.scale;
             }

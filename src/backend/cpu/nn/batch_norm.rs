@@ -5,11 +5,12 @@
 
 use crate::backend::cpu::nn::fused::{Float, MatrixRows, MatrixRowsMut, sum_by};
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
@@ -78,14 +79,14 @@ const TOGETHER: usize = 64;
 /// Sums over the examples of a batch.
 #[inline(always)]
 fn over_batch<C: Float, const N: usize>(batch: usize, mut sums: impl FnMut(usize) -> [C; N]) -> [C; N] {
-    let add = |total: &mut [C; N], part: [C; N]| total.iter_mut().zip(part).for_each(|(a, b)| *a = *a + b);
     let mut total = [C::ZERO; N];
     for first in (0..batch).step_by(TOGETHER) {
         let mut part = [C::ZERO; N];
         for n in first..batch.min(first + TOGETHER) {
-            add(&mut part, sums(n));
+            let next = sums(n);
+            part = each(|k| part[k] + next[k]);
         }
-        add(&mut total, part);
+        total = each(|k| total[k] + part[k]);
     }
     total
 }
@@ -168,7 +169,7 @@ impl<C: Float> Job for Backward<'_, C> {
                 let (x, g) = (all_x.row(at, &mut x_scratch), all_g.row(at, &mut g_scratch));
                 // SAFETY: as above.
                 let row = unsafe { input_grad.row(at, &mut result) };
-                for ((out, &x), &g) in row.iter_mut().zip(x).zip(g) {
+                for ((out, &x), &g) in zip(zip(&mut row[..], x), g) {
                     *out = scale * ((g - along_ones) - (x - mean) * inverse * along_x);
                 }
                 // SAFETY: as above.

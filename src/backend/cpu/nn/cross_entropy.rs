@@ -9,6 +9,7 @@ use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
 use crate::backend::spec::Targets;
 use crate::backend::{View, ViewMut};
 use crate::error::{bail, err};
+use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
@@ -218,14 +219,16 @@ fn scaled_exponentials<C: Float, const FMA: bool>(x: &[C], top: C, scale: C, lar
     // Tiles begin where lines of the output do.
     let plain = if large { streaming::until_line(out).min(x.len()) } else { out.len() };
     let ((near, far), (near_x, far_x)) = (out.split_at_mut(plain), x.split_at(plain));
-    for (out, &x) in near.iter_mut().zip(near_x) {
+    for (out, &x) in zip(&mut near[..], near_x) {
         *out = (x - top).exp_nonpositive::<FMA>() * scale;
     }
     const TILE: usize = 256;
     let mut tile = [C::ZERO; TILE];
-    for (out, x) in far.chunks_mut(TILE).zip(far_x.chunks(TILE)) {
+    for start in (0..far.len()).step_by(TILE) {
+        let end = far.len().min(start + TILE);
+        let (out, x) = (&mut far[start..end], &far_x[start..end]);
         let tile = &mut tile[..x.len()];
-        for (tile, &x) in tile.iter_mut().zip(x) {
+        for (tile, &x) in zip(&mut tile[..], x) {
             *tile = (x - top).exp_nonpositive::<FMA>() * scale;
         }
         streaming::copy(tile, out, &[x.as_ptr().wrapping_add(4 * TILE)]);

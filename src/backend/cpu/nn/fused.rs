@@ -7,6 +7,7 @@ use crate::backend::cpu::runtime::simd::each;
 use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::Ptr;
 use crate::backend::{View, ViewMut};
+use crate::zip::zip;
 use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -229,7 +230,7 @@ pub(crate) fn greatest<C: Float>(x: &[C]) -> C {
     let mut lanes = [C::LOWEST; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+        for (lane, &x) in zip(&mut lanes[..], chunk) {
             *lane = greater(*lane, x);
         }
     }
@@ -276,12 +277,13 @@ fn sum_and_look_ahead<C: Float, const FMA: bool>(block: &[C], top: C, next: &[C]
     let greater = |a: C, b: C| if b > a { b } else { a };
     let (mut sums, mut tops) = ([C::ZERO; LANES], [C::LOWEST; LANES / 2]);
     // Two loops for each part: the compiler keeps the lanes of one loop in registers, and not those of both.
-    for (block, next) in block.chunks_exact(PART).zip(next.chunks_exact(PART)) {
+    for start in (0..NEAR).step_by(PART) {
+        let (block, next) = (&block[start..start + PART], &next[start..start + PART]);
         for next in next.chunks_exact(LANES / 2) {
-            tops.iter_mut().zip(next).for_each(|(top, &x)| *top = greater(*top, x));
+            zip(&mut tops[..], next).for_each(|(top, &x)| *top = greater(*top, x));
         }
         for block in block.chunks_exact(LANES) {
-            sums.iter_mut().zip(block).for_each(|(sum, &x)| *sum = *sum + (x - top).exp_nonpositive::<FMA>());
+            zip(&mut sums[..], block).for_each(|(sum, &x)| *sum = *sum + (x - top).exp_nonpositive::<FMA>());
         }
     }
     let mut width = LANES;

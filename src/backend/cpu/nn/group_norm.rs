@@ -10,6 +10,7 @@ use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
@@ -105,7 +106,7 @@ impl<C: Float> Job for Forward<'_, C> {
             for (channel, (out, x)) in row.chunks_mut(places).zip(x.chunks(places)).enumerate() {
                 let (weight, bias) = affine.of(at, channel);
                 let scale = inverse * weight;
-                for (out, &x) in out.iter_mut().zip(x) {
+                for (out, &x) in zip(&mut out[..], x) {
                     *out = (x - mean) * scale + bias;
                 }
             }
@@ -189,7 +190,7 @@ impl<C: Float> Job for Backward<'_, C> {
             let parts = row.chunks_mut(places).zip(x.chunks(places).zip(g.chunks(places)));
             for (channel, (out, (x, g))) in parts.enumerate() {
                 let (weight, _) = affine.of(at, channel);
-                for ((out, &x), &g) in out.iter_mut().zip(x).zip(g) {
+                for ((out, &x), &g) in zip(zip(&mut out[..], x), g) {
                     *out = inverse * ((g * weight - along_ones) - (x - mean) * inverse * along_x);
                 }
             }

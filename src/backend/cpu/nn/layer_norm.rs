@@ -7,6 +7,7 @@ use crate::backend::cpu::runtime::streaming;
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::zip::zip;
 use crate::{DType, Result};
 use std::ops::Range;
 
@@ -78,22 +79,22 @@ impl<C: Float> Job for Forward<'_, C> {
             };
             match (weight, bias) {
                 (Some(w), Some(b)) => {
-                    for (((out, &x), &w), &b) in row.iter_mut().zip(x).zip(w).zip(b) {
+                    for (((out, &x), &w), &b) in zip(zip(zip(&mut row[..], x), w), b) {
                         *out = (x - mean) * inverse * w + b;
                     }
                 }
                 (Some(w), None) => {
-                    for ((out, &x), &w) in row.iter_mut().zip(x).zip(w) {
+                    for ((out, &x), &w) in zip(zip(&mut row[..], x), w) {
                         *out = (x - mean) * inverse * w;
                     }
                 }
                 (None, Some(b)) => {
-                    for ((out, &x), &b) in row.iter_mut().zip(x).zip(b) {
+                    for ((out, &x), &b) in zip(zip(&mut row[..], x), b) {
                         *out = (x - mean) * inverse + b;
                     }
                 }
                 (None, None) => {
-                    for (out, &x) in row.iter_mut().zip(x) {
+                    for (out, &x) in zip(&mut row[..], x) {
                         *out = (x - mean) * inverse;
                     }
                 }
@@ -186,7 +187,7 @@ impl<C: Float> Job for Backward<'_, C> {
             let &[mean, inverse] = all_stats.row(at, &mut small) else { continue };
             if let Some(sums) = &mut sums {
                 let (for_weight, for_bias) = sums.split_at_mut(x.len());
-                for (((w, b), &x), &g) in for_weight.iter_mut().zip(for_bias).zip(x).zip(g) {
+                for (((w, b), &x), &g) in zip(zip(zip(&mut for_weight[..], for_bias), x), g) {
                     *w = *w + g * ((x - mean) * inverse);
                     *b = *b + g;
                 }
@@ -196,7 +197,7 @@ impl<C: Float> Job for Backward<'_, C> {
                 None => g,
                 Some(weight) => {
                     weighted.clear();
-                    weighted.extend(g.iter().zip(weight).map(|(&g, &w)| g * w));
+                    weighted.extend(zip(g, weight).map(|(&g, &w)| g * w));
                     &weighted[..]
                 }
             };
@@ -205,7 +206,7 @@ impl<C: Float> Job for Backward<'_, C> {
             let along_x = sum_by([g, x], |[g, x]| g * ((x - mean) * inverse)) / len;
             // SAFETY: the pieces of different threads have different rows.
             let row = unsafe { input_grad.row(at, &mut result) };
-            for ((out, &x), &g) in row.iter_mut().zip(x).zip(g) {
+            for ((out, &x), &g) in zip(zip(&mut row[..], x), g) {
                 *out = inverse * ((g - along_ones) - (x - mean) * inverse * along_x);
             }
             // SAFETY: as above.

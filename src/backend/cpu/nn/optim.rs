@@ -7,6 +7,7 @@ use crate::Element;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel_map};
 use crate::backend::spec::{N, Rule};
+use crate::zip::zip;
 use std::marker::PhantomData;
 
 /// The types that updates are computed in.
@@ -136,7 +137,7 @@ impl<T: UpdateDType, F: Fn(f64) -> f64> Job for Sum<'_, T, F> {
         let (whole, rest) = x.as_chunks::<LANES>();
         let mut sums = [0.0; LANES];
         for chunk in whole {
-            for (sum, x) in sums.iter_mut().zip(chunk) {
+            for (sum, x) in zip(&mut sums[..], chunk) {
                 *sum += f(x.wide());
             }
         }

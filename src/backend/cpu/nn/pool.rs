@@ -7,6 +7,7 @@ use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::Windows;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
+use crate::zip::zip;
 use crate::{DType, Result};
 
 /// The windows of one dimension: of each its first element and their number.
@@ -214,7 +215,7 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 // SAFETY: there is room for each result.
                 let best = unsafe { std::slice::from_raw_parts_mut(to.add(o), count) };
                 best.fill(T::LOWEST);
-                for (place, &(w0, _)) in places.iter_mut().zip(&tw.of) {
+                for (place, &(w0, _)) in zip(&mut places[..], &tw.of) {
                     *place = ((d0 * height + h0) * width + w0) as i32;
                 }
                 for d in (0..dn).map(|d| d0 + d * td.step) {
@@ -250,7 +251,7 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 if let Some(at) = at {
                     // SAFETY: there is room for each result's place.
                     let at = unsafe { std::slice::from_raw_parts_mut(at.add(o), count) };
-                    for (at, &place) in at.iter_mut().zip(&*places) {
+                    for (at, &place) in zip(&mut at[..], &*places) {
                         *at = i64::from(place);
                     }
                 }
@@ -272,7 +273,7 @@ impl<T: Comparable> Compared<'_, T> {
     /// Inlined with a step that is known, so that vectors can be loaded.
     #[inline(always)]
     fn compare(self, stride: usize) {
-        for (i, (best, place)) in self.best.iter_mut().zip(self.places).enumerate() {
+        for (i, (best, place)) in zip(&mut self.best[..], self.places).enumerate() {
             // SAFETY: the row has an element for each of these windows.
             let x = unsafe { self.from.add(i * stride).read() };
             let better = x.beats(*best);
@@ -416,7 +417,7 @@ where
                                 let row = from.offset(d as isize * sd + h as isize * sh);
                                 if sw == 1 {
                                     let row = std::slice::from_raw_parts(row, sums.len());
-                                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = *sum + x);
+                                    zip(&mut sums[..], row).for_each(|(sum, &x)| *sum = *sum + x);
                                 } else {
                                     let each = sums.iter_mut().enumerate();
                                     each.for_each(|(w, sum)| *sum = *sum + row.offset(w as isize * sw).read());

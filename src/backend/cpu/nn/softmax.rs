@@ -16,6 +16,7 @@ use crate::backend::spec::SoftmaxKind;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::zip::zip;
 use crate::{DType, Result};
 
 /// `out = row(inputs)` for every row along `dim`, or for each element by itself without one. The inputs have the shape
@@ -253,8 +254,10 @@ where
     Sum: Fold<C>,
 {
     let mut sum = C::ZERO;
-    for (y, x) in y.chunks_mut(NEAR).zip(x.chunks(NEAR)) {
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive::<FMA>());
+    for start in (0..y.len()).step_by(NEAR) {
+        let end = y.len().min(start + NEAR);
+        let (y, x) = (&mut y[start..end], &x[start..end]);
+        zip(&mut y[..], x).for_each(|(y, &x)| *y = (x - max).exp_nonpositive::<FMA>());
         sum = sum + fold_block(Sum, y, C::ZERO);
     }
     let inverse = C::lit(1.0) / sum;
@@ -264,19 +267,19 @@ where
 #[inline(always)]
 fn log_softmax_row<C: Float, const FMA: bool>(x: &[C], max: C, y: &mut [C]) {
     let log = sum_by([x], |[x]| (x - max).exp_nonpositive::<FMA>()).ln();
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = x - max - log);
+    zip(&mut y[..], x).for_each(|(y, &x)| *y = x - max - log);
 }
 
 #[inline(always)]
 fn softmax_grad_row<C: Float>(g: &[C], y: &[C], to: &mut [C]) {
     let dot = sum_by([g, y], |[g, y]| g * y);
-    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = y * (g - dot));
+    zip(&mut to[..], zip(g, y)).for_each(|(to, (&g, &y))| *to = y * (g - dot));
 }
 
 #[inline(always)]
 fn log_softmax_grad_row<C: Float, const FMA: bool>(g: &[C], y: &[C], to: &mut [C]) {
     let sum = sum_by([g], |[g]| g);
-    to.iter_mut().zip(g.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g - y.exp_nonpositive::<FMA>() * sum);
+    zip(&mut to[..], zip(g, y)).for_each(|(to, (&g, &y))| *to = g - y.exp_nonpositive::<FMA>() * sum);
 }
 
 /// The same for `n` rows side by side: `x`, `y` and the result are (length, n).
@@ -303,41 +306,39 @@ where
         match kind {
             SoftmaxKind::Softmax | SoftmaxKind::LogSoftmax => {
                 for x in x.chunks_exact(n) {
-                    max.iter_mut().zip(x).for_each(|(max, &x)| *max = Max.join(*max, x));
+                    zip(&mut max[..], x).for_each(|(max, &x)| *max = Max.join(*max, x));
                 }
                 for (to, x) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
-                    to.iter_mut()
-                        .zip(x.iter().zip(&*max))
+                    zip(&mut to[..], zip(x, &*max))
                         .for_each(|(to, (&x, &max))| *to = (x - max).exp_nonpositive::<FMA>());
                 }
                 sum_columns(to, sum);
                 if kind == SoftmaxKind::Softmax {
                     sum.iter_mut().for_each(|sum| *sum = C::lit(1.0) / *sum);
                     for to in to.chunks_exact_mut(n) {
-                        to.iter_mut().zip(&*sum).for_each(|(to, &inverse)| *to = *to * inverse);
+                        zip(&mut to[..], &*sum).for_each(|(to, &inverse)| *to = *to * inverse);
                     }
                 } else {
                     sum.iter_mut().for_each(|sum| *sum = sum.ln());
                     for (to, x) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)) {
-                        let terms = x.iter().zip(max.iter().zip(&*sum));
-                        to.iter_mut().zip(terms).for_each(|(to, (&x, (&max, &log)))| *to = x - max - log);
+                        let terms = zip(x, zip(&max[..], &*sum));
+                        zip(&mut to[..], terms).for_each(|(to, (&x, (&max, &log)))| *to = x - max - log);
                     }
                 }
             }
             SoftmaxKind::SoftmaxGrad => {
-                to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (&g, &y))| *to = g * y);
+                zip(&mut to[..], zip(x, y)).for_each(|(to, (&g, &y))| *to = g * y);
                 sum_columns(to, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
-                    let terms = g.iter().zip(y).zip(&*sum);
-                    to.iter_mut().zip(terms).for_each(|(to, ((&g, &y), &dot))| *to = y * (g - dot));
+                    let terms = zip(zip(g, y), &*sum);
+                    zip(&mut to[..], terms).for_each(|(to, ((&g, &y), &dot))| *to = y * (g - dot));
                 }
             }
             SoftmaxKind::LogSoftmaxGrad => {
                 sum_columns(x, sum);
                 for ((to, g), y) in to.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(y.chunks_exact(n)) {
-                    let terms = g.iter().zip(y).zip(&*sum);
-                    to.iter_mut()
-                        .zip(terms)
+                    let terms = zip(zip(g, y), &*sum);
+                    zip(&mut to[..], terms)
                         .for_each(|(to, ((&g, &y), &sum))| *to = g - y.exp_nonpositive::<FMA>() * sum);
                 }
             }
@@ -354,9 +355,9 @@ fn sum_columns<C: Float>(x: &[C], sum: &mut [C]) {
         let mut part = [C::ZERO; WIDTH];
         let part = &mut part[..n];
         for x in group.chunks_exact(n) {
-            part.iter_mut().zip(x).for_each(|(part, &x)| *part = *part + x);
+            zip(&mut part[..], x).for_each(|(part, &x)| *part = *part + x);
         }
-        sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = *sum + *part);
+        zip(&mut sum[..], part).for_each(|(sum, part)| *sum = *sum + *part);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::Extreme;
 use crate::backend::{View, ViewMut};
+use crate::zip::zip;
 use crate::{DType, Result};
 
 /// Writes the extremes over the dimensions `dims` to `values`, if they are asked for, and the numbers they have among
@@ -194,7 +195,7 @@ fn arg_columns<C: Compute, F: Fold<C>>(
         for (start, end) in range.map(bounds) {
             let best = part(0, start, end);
             for piece in 1..pieces {
-                for (best, &other) in best.iter_mut().zip(&*part(piece, start, end)) {
+                for (best, &other) in zip(&mut best[..], &*part(piece, start, end)) {
                     *best = if best.loses_to(fold, other.value) { other } else { *best };
                 }
             }
@@ -298,7 +299,7 @@ impl<C: Compute, F: Fold<C>, const G: usize> Job for Columns<'_, C, F, G> {
             // Of a group that is not whole the last row is looked at more than once.
             let together: [&[C]; G] = each(|k| row((first + k).min(rows - 1)));
             for i in 0..n {
-                let joined = fold.join(best[i], join_pairs(fold, together.map(|row| row[i])));
+                let joined = fold.join(best[i], join_pairs::<C, F, G>(fold, each(|k| together[k][i])));
                 // Among floats only a NaN is unlike itself, and one that is there already stays.
                 let better = (joined != best[i]) & PartialEq::eq(&best[i], &best[i]);
                 group[i] = if better { number as u32 } else { group[i] };

@@ -7,6 +7,7 @@ use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::zip::zip;
 use std::ops::Range;
 
 /// Columns folded side by side.
@@ -48,7 +49,7 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(
                 if pieces == 1 {
                     sums.fill(F::START);
                     source.columns(fold, start, from, 0..height, centers, sums);
-                    sums.iter_mut().zip(&*centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
+                    zip(&mut sums[..], &*centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
                     // SAFETY: positions of the output from its walk; every unit has its own.
                     unsafe { to.write(sums.as_ptr(), at, out_step, n) };
                 } else {
@@ -79,7 +80,7 @@ pub(super) fn columns<C: Compute, F: Fold<C>>(
             let (sums, mut centers) = (part(0), [F::START; WIDTH]);
             plan.kept.runs(start, end, |[_, at], n| {
                 centers_at(center, at, out_step, &mut centers[..n]);
-                sums.iter_mut().zip(&centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
+                zip(&mut sums[..], &centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
                 // SAFETY: positions of the output from its walk; every tile has its own.
                 unsafe { to.write(sums.as_ptr(), at, out_step, n) };
             });
@@ -197,8 +198,10 @@ impl<C: Compute, F: Fold<C>> Job for FoldColumns<'_, C, F> {
         for r in (0..whole).step_by(GROUP) {
             let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = each(|k| row(r + k));
             for i in 0..n {
-                let two = |a: &[C], b: &[C]| fold.join(fold.take(a[i], center[i]), fold.take(b[i], center[i]));
-                let (left, right) = (fold.join(two(a, b), two(c, d)), fold.join(two(e, f), two(g, h)));
+                let [a, b, c, d, e, f, g, h] = [a[i], b[i], c[i], d[i], e[i], f[i], g[i], h[i]];
+                let two = [[a, b], [c, d], [e, f], [g, h]];
+                let two: [C; 4] = each(|k| fold.join(fold.take(two[k][0], center[i]), fold.take(two[k][1], center[i])));
+                let (left, right) = (fold.join(two[0], two[1]), fold.join(two[2], two[3]));
                 sums[i] = fold.join(sums[i], fold.join(left, right));
             }
         }
@@ -253,7 +256,7 @@ impl<C: Compute, F: Fold<C>> Job for Join<'_, C, F> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (into, &from) in self.into.iter_mut().zip(self.from) {
+        for (into, &from) in zip(&mut self.into[..], self.from) {
             *into = self.fold.join(*into, from);
         }
     }

@@ -1,6 +1,7 @@
 //! The associative operations that reductions fold with, and the order in which they fold.
 
 use crate::backend::cpu::elementwise::math;
+use crate::zip::zip;
 
 /// An associative operation on what is taken from elements of a compute dtype.
 ///
@@ -198,11 +199,11 @@ pub(crate) fn fold_block<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C 
     let mut lanes = [F::START; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+        for (lane, &x) in zip(&mut lanes[..], chunk) {
             *lane = fold.join(*lane, fold.take(x, center));
         }
     }
-    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+    for (lane, &x) in zip(&mut lanes[..], chunks.remainder()) {
         *lane = fold.join(*lane, fold.take(x, center));
     }
     let mut width = LANES / 2;

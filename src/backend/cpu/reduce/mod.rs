@@ -24,6 +24,7 @@ use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::zip::zip;
 use crate::{DType, Result};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -178,7 +179,7 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
             let from = unsafe { data.at(from, first) }.cast::<C>();
             return dispatch(FoldRows { fold, from, step: across, length, center, to });
         }
-        for (i, (result, &center)) in to.iter_mut().zip(center).enumerate() {
+        for (i, (result, &center)) in zip(&mut to[..], center).enumerate() {
             *result = fold_piece::<C, F>(fold, plan, data, center, from + i as isize * across, 0, length);
         }
     }
@@ -334,7 +335,7 @@ fn rows<C: Compute, F: Fold<C>>(
                 centers_at(center, place, out_step, &mut centers[..n]);
                 source.rows(fold, result, start, &centers[..n], &mut batch[..n]);
                 result += n;
-                batch[..n].iter_mut().zip(&centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
+                zip(&mut batch[..n], &centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
                 unsafe { to.write(batch.as_ptr(), place, out_step, n) };
             }
@@ -498,7 +499,7 @@ impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let FoldRows { fold, from, step, length, center, to } = self;
-        for (i, (to, &center)) in to.iter_mut().zip(center).enumerate() {
+        for (i, (to, &center)) in zip(&mut to[..], center).enumerate() {
             // SAFETY: whoever makes this has `length` elements behind every start.
             *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, center);
         }

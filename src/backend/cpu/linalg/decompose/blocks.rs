@@ -5,7 +5,7 @@ use super::scalar::Scalar;
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::with_room;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use smallvec::SmallVec;
 
@@ -115,7 +115,7 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
                         sums[c] = t.mul_add::<FMA>(known[c], sums[c]);
                     }
                 }
-                x[i] = sums.map(|sum| sum * inverses[i]);
+                x[i] = each(|c| sums[c] * inverses[i]);
             }
             for (c, column) in columns() {
                 x.iter().zip(column).for_each(|(x, to)| *to = x[c]);

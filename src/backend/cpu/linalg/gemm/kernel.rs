@@ -2,6 +2,7 @@
 //! dimension runs past. Every tile size up to the largest has its own version, so that edges need no padding.
 
 use super::vector::Vector;
+use crate::zip::zip;
 
 /// A tile of `out = start + a · b`. Its rows and vectors are those of the kernel that computes it.
 pub(super) struct Tile<T> {
@@ -111,7 +112,7 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let factor = V::splat(a.offset(i as isize * tile.a_row).read());
-                    for (sum, vector) in sums.iter_mut().zip(row) {
+                    for (sum, vector) in zip(&mut sums[..], row) {
                         *sum = factor.mul_add(vector, *sum);
                     }
                 }
@@ -156,7 +157,7 @@ unsafe fn dots_from<V: Vector, const R: usize, const X: usize, const H: usize>(
         for (r, sums) in sums.iter_mut().enumerate() {
             for h in 0..H {
                 let row: V = part(of.rows.wrapping_offset(r as isize * of.row).wrapping_add(p), h, left, zero);
-                for (sums, others) in sums.iter_mut().zip(&others) {
+                for (sums, others) in zip(&mut sums[..], &others) {
                     sums[h] = row.mul_add(others[h], sums[h]);
                 }
             }

@@ -7,6 +7,7 @@ use crate::Result;
 use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::parallel;
+use crate::zip::zip;
 use std::ops::Range;
 
 /// Columns that are added at a time.
@@ -160,7 +161,7 @@ fn add<T: Number, const N: usize>(out: &mut [T], columns: [&[T]; N], factors: &[
     let factors: [T; N] = each(|j| factors[j]);
     for (i, out) in out.iter_mut().enumerate() {
         let mut sum = *out;
-        for (column, &factor) in columns.iter().zip(&factors) {
+        for (column, &factor) in zip(&columns[..], &factors) {
             // SAFETY: all slices have as many elements.
             sum = sum + factor * unsafe { *column.get_unchecked(i) };
         }

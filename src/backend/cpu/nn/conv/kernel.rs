@@ -2,6 +2,7 @@
 //! lie is a table.
 
 use crate::backend::cpu::linalg::gemm::{Start, Vector};
+use crate::zip::zip;
 
 /// The most rows a tile has.
 pub(super) const ROWS: usize = 6;
@@ -76,7 +77,7 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize>(tile: &Tile<V::Item>, 
             }
             for (i, sums) in sums.iter_mut().enumerate() {
                 let factor = V::splat(tile.a[i].offset(offset).read());
-                for (sum, vector) in sums.iter_mut().zip(row) {
+                for (sum, vector) in zip(&mut sums[..], row) {
                     *sum = factor.mul_add(vector, *sum);
                 }
             }
@@ -164,7 +165,7 @@ unsafe fn dots<V: Vector, const N: usize>(of: &Dots<V::Item>, zero: V::Item) {
     unsafe {
         let mut sums = [V::splat(zero); N];
         let mut offsets = [0; N];
-        for (n, (sum, offset)) in sums.iter_mut().zip(&mut offsets).enumerate() {
+        for (n, (sum, offset)) in zip(&mut sums[..], &mut offsets).enumerate() {
             *sum = V::load(of.sums.add(n * V::LANES));
             *offset = of.offsets.add(n).read();
         }
@@ -173,13 +174,13 @@ unsafe fn dots<V: Vector, const N: usize>(of: &Dots<V::Item>, zero: V::Item) {
             let (a, b) = (of.a.add(i * of.a_row), of.b.add(i * of.b_row));
             for j in (0..whole).step_by(V::LANES) {
                 let factor = V::load(b.add(j));
-                for (sum, &offset) in sums.iter_mut().zip(&offsets) {
+                for (sum, &offset) in zip(&mut sums[..], &offsets) {
                     *sum = factor.mul_add(V::load(a.add(j).offset(offset)), *sum);
                 }
             }
             if whole < of.len {
                 let factor = V::load_first(b.add(whole), of.len - whole);
-                for (sum, &offset) in sums.iter_mut().zip(&offsets) {
+                for (sum, &offset) in zip(&mut sums[..], &offsets) {
                     *sum = factor.mul_add(V::load_first(a.add(whole).offset(offset), of.len - whole), *sum);
                 }
             }

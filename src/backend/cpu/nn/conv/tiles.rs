@@ -4,6 +4,7 @@ use super::Float;
 use super::kernel::{Kernels, ROWS, Tile};
 use crate::backend::cpu::linalg::gemm::Start;
 use crate::storage::Storage;
+use crate::zip::zip;
 use crate::{Device, Result};
 use std::ops::Range;
 
@@ -51,7 +52,7 @@ impl<T> Space<T> {
     /// Up to three parts of so many elements each.
     pub(super) fn new(op: &'static str, sizes: &[usize]) -> Result<Space<T>> {
         let (mut starts, mut all) = ([0; 3], 0_usize);
-        for (start, size) in starts.iter_mut().zip(sizes) {
+        for (start, size) in zip(&mut starts[..], sizes) {
             *start = all;
             // Whole lines of the cache.
             all = all.saturating_add(size.saturating_add(15) / 16 * 16);
@@ -87,7 +88,7 @@ impl<T: Float> Tiles<'_, T> {
         for first in (0..count).step_by(height) {
             let rows = &self.rows[first..count.min(first + height)];
             let mut a = [self.source; ROWS];
-            for (a, &row) in a.iter_mut().zip(rows) {
+            for (a, &row) in zip(&mut a[..], rows) {
                 *a = self.source.wrapping_offset(row);
             }
             let tile = Tile {

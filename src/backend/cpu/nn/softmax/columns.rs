@@ -7,6 +7,7 @@ use crate::backend::cpu::reduce::fold::{Fold, Max};
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::layout::Walk;
+use crate::zip::zip;
 
 /// Rows worked on together. They are columns in memory: element `i` of one lies beside element `i` of the next.
 const WIDTH: usize = 512;
@@ -186,7 +187,7 @@ where
             }
             SoftmaxKind::LogSoftmaxGrad => {
                 for i in 0..part.length {
-                    sum.iter_mut().zip(x(i)).for_each(|(sum, &g)| *sum = *sum + g);
+                    zip(&mut sum[..], x(i)).for_each(|(sum, &g)| *sum = *sum + g);
                 }
             }
         }
@@ -205,7 +206,7 @@ where
     Max: Fold<C>,
 {
     let n = sum.len();
-    let (x, max) = (x.map(|x| &x[..n]), &mut max[..n]);
+    let (x, max) = (each::<_, G>(|k| &x[k][..n]), &mut max[..n]);
     for i in 0..n {
         let top = x.iter().fold(max[i], |top, x| Max.join(top, x[i]));
         let shift = shift(top);
@@ -221,7 +222,7 @@ where
 #[inline(always)]
 fn add_products<C: Float, const G: usize>(pairs: [(&[C], &[C]); G], sum: &mut [C]) {
     let n = sum.len();
-    let pairs = pairs.map(|(g, y)| (&g[..n], &y[..n]));
+    let pairs = each::<_, G>(|k| (&pairs[k].0[..n], &pairs[k].1[..n]));
     for i in 0..n {
         let mut total = C::ZERO;
         for (g, y) in pairs {
@@ -249,9 +250,9 @@ where
     fn run<const FMA: bool>(self) {
         let Join { kind, max, sum, other, part } = self;
         if matches!(kind, SoftmaxKind::SoftmaxGrad | SoftmaxKind::LogSoftmaxGrad) {
-            return sum.iter_mut().zip(part).for_each(|(sum, &part)| *sum = *sum + part);
+            return zip(&mut sum[..], part).for_each(|(sum, &part)| *sum = *sum + part);
         }
-        for ((max, sum), (&other, &part)) in max.iter_mut().zip(sum).zip(other.iter().zip(part)) {
+        for ((max, sum), (&other, &part)) in zip(zip(&mut max[..], sum), zip(other, part)) {
             let top = Max.join(*max, other);
             let shift = shift(top);
             *sum = *sum * (*max - shift).exp_nonpositive::<FMA>() + part * (other - shift).exp_nonpositive::<FMA>();
