@@ -243,7 +243,9 @@ fn a_tensor_that_a_file_lies_about_is_named() -> Outcome {
     let cases = [
         (one("BOOL", "3", "0,3"), 3, "a bool is 0 or 1, not 2"),
         (one("F8_E5M2", "3", "0,3"), 3, "there is no dtype F8_E5M2"),
-        (one("F33", "3", "0,3"), 3, "unknown variant `F33`"),
+        (one("F33", "3", "0,3"), 3, "there is no dtype F33"),
+        (r#"{"layer.x":{"dtype":"U8","shape":[1]}}"#.to_string(), 1, "it has no `data_offsets`"),
+        (r#"{"layer.x":[1]}"#.to_string(), 1, "invalid type: sequence"),
         (one("F32", "3", "0,3"), 3, "[3] elements of f32 take 12 bytes, and it has 3"),
         (one("U8", "3", "1,4"), 4, "its bytes begin at 1, those before it end at 0"),
         (one("U8", "3", "4,1"), 4, "its bytes begin at 4"),
@@ -259,7 +261,7 @@ fn a_tensor_that_a_file_lies_about_is_named() -> Outcome {
         (two("0,4", "8,12"), 12, "its bytes begin at 8, those before it end at 4"),
         (format!("{{{}}}", beyond.join(",")), 4, "its bytes are said to be"),
         (r#"{"layer.x":1}"#.to_string(), 0, "invalid type"),
-        (r#"{"layer.x":{}}"#.to_string(), 0, "missing field"),
+        (r#"{"layer.x":{}}"#.to_string(), 0, "it has no `dtype`"),
         (escape.to_string(), 4, "\\u{1b}[2J: [3] elements of u8 take 3 bytes, and it has 4"),
         (r#"{"__metadata__":{"layer.x":3}}"#.to_string(), 0, "__metadata__: invalid type"),
     ];
