@@ -7,7 +7,6 @@ use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use smallvec::SmallVec;
 
 /// The largest triangle that is solved without products of blocks.
 const SMALL: usize = 32;
@@ -50,7 +49,7 @@ pub(super) unsafe fn subtract<T: Scalar>(
     unsafe { T::product(op, &Product { m, n, k, a, b, out, width, start: Start::Out }, false) }
 }
 
-/// `c -= Σ a · bᴴ` over pairs of `n` by `k` matrices, of which the lower triangle is needed.
+/// `c -= a · aᴴ` for `a` of `n` by `k`, of which the lower triangle is needed.
 ///
 /// # Errors
 /// If memory runs out.
@@ -61,7 +60,7 @@ pub(super) unsafe fn subtract_lower<T: Scalar>(
     op: &'static str,
     c: Columns<T>,
     n: usize,
-    pairs: &[(Matrix<T>, Matrix<T>)],
+    a: Matrix<T>,
     k: usize,
 ) -> Result<()> {
     // The rows of the upper left part; the transposes of the parts lie row by row.
@@ -69,13 +68,10 @@ pub(super) unsafe fn subtract_lower<T: Scalar>(
     let low = if half == n { 0 } else { half };
     // SAFETY: the caller's promise, for parts of the matrices.
     unsafe {
-        for &(a, b) in pairs {
-            subtract(op, [half, n - low, k], (b, true), a.from(low, 0).t(), c.at(low, 0), c.ld)?;
-        }
+        subtract(op, [half, n - low, k], (a, true), a.from(low, 0).t(), c.at(low, 0), c.ld)?;
         if half < n {
-            let below: SmallVec<[_; 2]> = pairs.iter().map(|(a, b)| (a.from(half, 0), b.from(half, 0))).collect();
-            subtract_lower(op, c, half, pairs, k)?;
-            subtract_lower(op, c.from(half, half), n - half, &below, k)?;
+            subtract_lower(op, c, half, a, k)?;
+            subtract_lower(op, c.from(half, half), n - half, a.from(half, 0), k)?;
         }
     }
     Ok(())

@@ -1,11 +1,13 @@
 //! Matrices that lie column by column, and steps on their columns.
 
-use super::scalar::{Real, Scalar};
+use super::scalar::Scalar;
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
-use std::ops::Range;
+
+/// Elements that loops over padded vectors take at a time.
+pub(super) const TILE: usize = 16;
 
 /// A matrix in memory: its first element, and the step from one column to the next.
 #[derive(Clone, Copy)]
@@ -13,6 +15,9 @@ pub(crate) struct Columns<T> {
     pub ptr: *mut T,
     pub ld: usize,
 }
+
+// SAFETY: a pointer is only a number; the places that read or write through it keep threads off each other's elements.
+unsafe impl<T> Sync for Columns<T> {}
 
 impl<T: Scalar> Columns<T> {
     pub fn at(&self, i: usize, j: usize) -> *mut T {
@@ -60,6 +65,28 @@ pub(super) fn scalars<T: Scalar>(op: &'static str, from: Vec<T::Real>) -> Result
     let mut to = with_room(op, from.len())?;
     to.extend(from.into_iter().map(T::from_real));
     Ok(to)
+}
+
+/// The last elements, which are fewer than `LANES`, and others. Sums that are kept in vectors are never indexed by a variable:
+/// the compiler would keep them in memory.
+#[inline(always)]
+pub(super) fn padded<T: Scalar, const LANES: usize>(last: &[T], other: T) -> [T; LANES] {
+    let mut lanes = [other; LANES];
+    lanes[..last.len()].copy_from_slice(last);
+    lanes
+}
+
+/// The sum of a power of two of lanes.
+#[inline(always)]
+pub(super) fn total<T: Scalar, const LANES: usize>(mut sums: [T; LANES]) -> T {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] = sums[lane] + sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0]
 }
 
 struct Axpy<'a, T> {
@@ -111,31 +138,32 @@ struct Dot<'a, T> {
     y: &'a [T],
 }
 
-impl<T: Scalar> Job for Dot<'_, T> {
-    type Output = T;
+impl<T: Scalar> Dot<'_, T> {
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> T {
-        const LANES: usize = 32;
+    fn add<const FMA: bool, const LANES: usize>(self) -> T {
         let n = self.x.len().min(self.y.len());
-        let (x, y) = (&self.x[..n], &self.y[..n]);
+        let (x, last_x) = self.x[..n].as_chunks::<LANES>();
+        let (y, last_y) = self.y[..n].as_chunks::<LANES>();
         let mut sums = [T::ZERO; LANES];
-        let whole = n - n % LANES;
-        for (x, y) in x[..whole].chunks_exact(LANES).zip(y[..whole].chunks_exact(LANES)) {
+        for (x, y) in x.iter().zip(y) {
             for lane in 0..LANES {
                 sums[lane] = x[lane].conj().mul_add::<FMA>(y[lane], sums[lane]);
             }
         }
-        for lane in 0..n - whole {
-            sums[lane] = x[whole + lane].conj().mul_add::<FMA>(y[whole + lane], sums[lane]);
+        let (x, y) = (padded::<T, LANES>(last_x, T::ZERO), padded::<T, LANES>(last_y, T::ZERO));
+        for lane in 0..LANES {
+            sums[lane] = x[lane].conj().mul_add::<FMA>(y[lane], sums[lane]);
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                sums[lane] = sums[lane] + sums[lane + width];
-            }
-            width /= 2;
-        }
-        sums[0]
+        total(sums)
+    }
+}
+
+impl<T: Scalar> Job for Dot<'_, T> {
+    type Output = T;
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> T {
+        // Complex numbers take more registers.
+        if size_of::<T>() == size_of::<T::Real>() { self.add::<FMA, 32>() } else { self.add::<FMA, 8>() }
     }
 }
 
@@ -144,103 +172,100 @@ pub(super) fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
     dispatch(Dot { x, y })
 }
 
-pub(super) fn scale<T: Scalar>(x: &mut [T], by: T) {
-    x.iter_mut().for_each(|x| *x = *x * by);
+/// Vectors of `size` elements one after the other, from element `from` of each on.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub rows: &'a [T],
+    pub size: usize,
+    pub from: usize,
 }
 
-/// As [`Scalar::hermitian_product`] of real numbers, several columns at a time.
-pub(super) struct SymmetricProduct<'a, T> {
-    pub a: Columns<T>,
-    pub columns: Range<usize>,
-    pub v: &'a [T],
-    pub sums: &'a mut [T],
+impl<'a, T> Rows<'a, T> {
+    #[inline(always)]
+    pub fn row(&self, at: usize) -> &'a [T] {
+        &self.rows[at * self.size + self.from..(at + 1) * self.size]
+    }
 }
 
-impl<T: Real> Job for SymmetricProduct<'_, T> {
+struct Combine<'a, T> {
+    weights: &'a [T],
+    rows: Rows<'a, T>,
+    y: &'a mut [T],
+}
+
+impl<T: Scalar> Combine<'_, T> {
+    #[inline(always)]
+    fn lanes<const FMA: bool, const LANES: usize>(&mut self, at: usize) {
+        let mut sums = [T::ZERO; LANES];
+        let y = &mut self.y[at..at + LANES];
+        sums.copy_from_slice(y);
+        for (t, &weight) in self.weights.iter().enumerate() {
+            let x = &self.rows.row(t)[at..at + LANES];
+            for lane in 0..LANES {
+                sums[lane] = weight.mul_add::<FMA>(x[lane], sums[lane]);
+            }
+        }
+        y.copy_from_slice(&sums);
+    }
+}
+
+impl<T: Scalar> Job for Combine<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(mut self) {
+        const WIDE: usize = 64;
+        let (n, mut at) = (self.y.len(), 0);
+        while at + WIDE <= n {
+            self.lanes::<FMA, WIDE>(at);
+            at += WIDE;
+        }
+        while at + TILE <= n {
+            self.lanes::<FMA, TILE>(at);
+            at += TILE;
+        }
+    }
+}
+
+/// `y += Σ weight · row`, for as many elements as are a multiple of [`TILE`].
+pub(super) fn combine<T: Scalar>(weights: &[T], rows: Rows<'_, T>, y: &mut [T]) {
+    dispatch(Combine { weights, rows, y });
+}
+
+struct Dots<'a, T> {
+    rows: Rows<'a, T>,
+    y: &'a [T],
+    to: &'a mut [T],
+}
+
+impl<T: Scalar> Job for Dots<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        const LANES: usize = 16;
         const TOGETHER: usize = 4;
-        let SymmetricProduct { a, columns, v, sums } = self;
-        let n = v.len();
-        let mut first = columns.start;
-        while first < columns.end {
-            let count = TOGETHER.min(columns.end - first);
-            // The columns' own triangle.
-            for j in first..first + count {
-                // SAFETY: columns of the matrix, which are only read.
-                let column = unsafe { a.column(j, j, first + count - j) };
-                sums[j] = column[0].mul_add::<FMA>(v[j], sums[j]);
-                for (i, &x) in (j..).zip(&*column).skip(1) {
-                    sums[i] = x.mul_add::<FMA>(v[j], sums[i]);
-                    sums[j] = x.mul_add::<FMA>(v[i], sums[j]);
-                }
-            }
-            let start = first + count;
-            // Columns that are not there are read as others, and count nothing.
-            // SAFETY: as above.
-            let below: [&[T]; TOGETHER] = each(|c| unsafe { &*a.column(first + c.min(count - 1), start, n - start) });
-            let weights: [T; TOGETHER] = each(|c| if c < count { v[first + c] } else { T::ZERO });
-            let mut dots = [[T::ZERO; LANES]; TOGETHER];
-            let whole = (n - start) / LANES * LANES;
-            for at in (0..whole).step_by(LANES) {
-                let (x, to) = (&v[start + at..][..LANES], &mut sums[start + at..][..LANES]);
-                let parts: [&[T]; TOGETHER] = each(|c| &below[c][at..][..LANES]);
-                let mut sum = [T::ZERO; LANES];
-                sum.copy_from_slice(to);
-                for lane in 0..LANES {
-                    for c in 0..TOGETHER {
-                        sum[lane] = parts[c][lane].mul_add::<FMA>(weights[c], sum[lane]);
-                        dots[c][lane] = parts[c][lane].mul_add::<FMA>(x[lane], dots[c][lane]);
+        let (y, _) = self.y.as_chunks::<TILE>();
+        for (first, to) in (0..).step_by(TOGETHER).zip(self.to.chunks_mut(TOGETHER)) {
+            let rows: [&[[T; TILE]]; TOGETHER] =
+                each(|r| &self.rows.row(first + r.min(to.len() - 1)).as_chunks::<TILE>().0[..y.len()]);
+            let mut sums = [[T::ZERO; TILE]; TOGETHER];
+            for (at, y) in y.iter().enumerate() {
+                for r in 0..TOGETHER {
+                    let x = &rows[r][at];
+                    for lane in 0..TILE {
+                        sums[r][lane] = x[lane].conj().mul_add::<FMA>(y[lane], sums[r][lane]);
                     }
                 }
-                to.copy_from_slice(&sum);
             }
-            for at in whole..n - start {
-                for c in 0..TOGETHER {
-                    let x = below[c][at];
-                    sums[start + at] = x.mul_add::<FMA>(weights[c], sums[start + at]);
-                    dots[c][at - whole] = x.mul_add::<FMA>(v[start + at], dots[c][at - whole]);
-                }
-            }
-            for (c, dots) in dots[..count].iter().enumerate() {
-                sums[first + c] = dots.iter().fold(sums[first + c], |sum, &x| sum + x);
-            }
-            first += count;
+            let sums: [T; TOGETHER] = each(|r| total(sums[r]));
+            to.copy_from_slice(&sums[..to.len()]);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Complex;
+/// `to = Σ conj(row) · y`, for as many elements as are a multiple of [`TILE`].
+pub(super) fn dots<T: Scalar>(rows: Rows<'_, T>, y: &[T], to: &mut [T]) {
+    dispatch(Dots { rows, y, to });
+}
 
-    fn product_of_lower_triangle<T: Scalar + std::fmt::Debug>(number: impl Fn(usize) -> T) {
-        let not = T::from_real(T::Real::from_f64(f64::NAN));
-        for n in [1, 3, 4, 7, 16, 21, 50] {
-            let a: Vec<T> = (0..n * n).map(|at| if at % n >= at / n { number(at) } else { not }).collect();
-            let v: Vec<T> = (0..n).map(|i| number(3 * i + 1)).collect();
-            let at = |i: usize, j: usize| match i.cmp(&j) {
-                std::cmp::Ordering::Less => a[i * n + j].conj(),
-                std::cmp::Ordering::Equal => T::from_real(a[i * n + i].re()),
-                std::cmp::Ordering::Greater => a[j * n + i],
-            };
-            let row = |i: usize| (0..n).fold(T::ZERO, |sum, j| sum + at(i, j) * v[j]);
-            let mut sums = vec![T::ZERO; n];
-            for columns in [0..n / 3, n / 3..n] {
-                let a = Columns { ptr: a.as_ptr().cast_mut(), ld: n };
-                // SAFETY: the matrix is `n` by `n`.
-                unsafe { T::hermitian_product(a, columns, &v, &mut sums) };
-            }
-            assert_eq!(sums, (0..n).map(row).collect::<Vec<T>>(), "{n}");
-        }
-    }
-
-    #[test]
-    fn a_hermitian_product_reads_the_lower_triangle() {
-        product_of_lower_triangle(|at| (at % 17) as f64 - 3.0);
-        product_of_lower_triangle(|at| Complex::new((at % 17) as f64 - 3.0, (at % 13) as f64 - 5.0));
-    }
+pub(super) fn scale<T: Scalar>(x: &mut [T], by: T) {
+    x.iter_mut().for_each(|x| *x = *x * by);
 }

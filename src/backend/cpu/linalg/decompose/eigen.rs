@@ -1,23 +1,15 @@
 //! Eigenvalues and eigenvectors of Hermitian matrices: to a tridiagonal matrix by reflections, and from there to a diagonal
 //! one by rotations or, for the vectors of a large one, by divide and conquer.
 
-use super::blocks::subtract_lower;
-use super::columns::{Columns, axpy, axpy2, dot, scalars, scale};
+use super::columns::{Columns, scalars, scale};
 use super::conquer;
-use super::reflect::{reflect, reflection, reflections};
+use super::reflect::{reflect, reflections};
 use super::rotations::Rotated;
 use super::scalar::{Real, Scalar};
+use super::tridiagonal::Tiled;
 use crate::Result;
-use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::filled;
-use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::error::bail;
-
-/// Reflections that are applied to the rest of a matrix as one. With more of them, what is read has more to be added to it.
-const BLOCK: usize = 16;
-
-/// Columns whose sums are made together, whatever the number of threads.
-const CHUNK: usize = 64;
 
 /// The eigenvalues of a Hermitian matrix, of which the lower triangle is read, in ascending order into `values`, and the
 /// eigenvectors in place of the matrix, if they are wanted. All elements are finite.
@@ -53,15 +45,17 @@ pub(super) unsafe fn eigh<T: Scalar>(
     }
     let (mut off, mut taus) = (filled(op, zero, n)?, filled(op, T::ZERO, n.saturating_sub(1))?);
     // SAFETY: the caller's promise.
-    unsafe { tridiagonal(op, a, n, values, &mut off, &mut taus)? };
+    let mut tiled = unsafe { Tiled::new(op, a, n)? };
+    tiled.reduce(op, values, &mut off, &mut taus)?;
+    let reduced = tiled.columns();
     let q = if vectors && n >= conquer::LARGE {
         let mut q = scalars(op, conquer::tridiagonal(op, values, &off)?)?;
         // SAFETY: the caller's promise; the other matrix is `n` by `n`, too.
-        unsafe { reflect(op, a, n, 1, &taus, (Columns { ptr: q.as_mut_ptr(), ld: n }, n), false)? };
+        unsafe { reflect(op, reduced, n, 1, &taus, (Columns { ptr: q.as_mut_ptr(), ld: n }, n), false)? };
         q
     } else {
         // SAFETY: the caller's promise.
-        let mut q = unsafe { reflections(op, a, n, 1, &taus, vectors)? };
+        let mut q = unsafe { reflections(op, reduced, n, 1, &taus, vectors)? };
         let mut z = Rotated::new(op, n, &mut q)?;
         diagonalize(op, values, &mut off, &mut z)?;
         z.finish(&mut q);
@@ -78,81 +72,6 @@ pub(super) unsafe fn eigh<T: Scalar>(
     }
     if unusual {
         scale(values, largest);
-    }
-    Ok(())
-}
-
-/// Reflections from both sides make a Hermitian matrix tridiagonal and real: `diagonal`, and `off[k]` beside `k` and `k + 1`. The
-/// vectors stay below the subdiagonal.
-///
-/// # Safety
-/// As [`eigh`].
-unsafe fn tridiagonal<T: Scalar>(
-    op: &'static str,
-    a: Columns<T>,
-    n: usize,
-    diagonal: &mut [T::Real],
-    off: &mut [T::Real],
-    taus: &mut [T],
-) -> Result<()> {
-    // Reflections change the matrix to `a - v · wᴴ - w · vᴴ`: that is done for a whole block of them at once, and until then for
-    // what is read.
-    let (mut vs, mut ws) = (filled(op, T::ZERO, n * BLOCK)?, filled(op, T::ZERO, n * BLOCK)?);
-    let (mut product, mut partial) = (filled(op, T::ZERO, n)?, filled(op, T::ZERO, n * n.div_ceil(CHUNK))?);
-    for start in (0..n).step_by(BLOCK) {
-        let end = n.min(start + BLOCK);
-        for k in start..end {
-            let (earlier, v) = vs.split_at_mut((k - start) * n);
-            let (earlier_w, w) = ws.split_at_mut((k - start) * n);
-            let pairs = || earlier.chunks_exact(n).zip(earlier_w.chunks_exact(n));
-            let (v, w, first) = (&mut v[..n], &mut w[..n], k + 1);
-            // SAFETY: the caller's promise, for a column of the matrix.
-            let column = unsafe { a.column(k, k, n - k) };
-            for (v, w) in pairs() {
-                axpy2(-w[k].conj(), &v[k..], -v[k].conj(), &w[k..], column);
-            }
-            diagonal[k] = column[0].re();
-            if first == n {
-                return Ok(());
-            }
-            let (tau, beta) = reflection(&mut column[1..]);
-            (off[k], taus[k]) = (beta, tau);
-            v[first] = T::ONE;
-            v[first + 1..].copy_from_slice(&column[2..]);
-            let (sums, matrix, v) = (Ptr::new(partial.as_mut_ptr()), Ptr::new(a.ptr), &v[first..]);
-            let (size, product) = (n - first, &mut product[first..]);
-            let chunks = size.div_ceil(CHUNK);
-            parallel(chunks, (GRAIN / (CHUNK * size)).max(1), |range| {
-                let a = Columns { ptr: matrix.get(), ld: a.ld }.from(first, first);
-                for chunk in range {
-                    let columns = chunk * CHUNK..size.min((chunk + 1) * CHUNK);
-                    // SAFETY: the caller's promise; each chunk's sums are one thread's.
-                    unsafe {
-                        let sums = std::slice::from_raw_parts_mut(sums.get().add(chunk * n), size);
-                        sums[columns.start..].fill(T::ZERO);
-                        T::hermitian_product(a, columns, v, sums);
-                    }
-                }
-            });
-            product.fill(T::ZERO);
-            for chunk in 0..chunks {
-                let from = chunk * CHUNK;
-                axpy(T::ONE, &partial[chunk * n + from..chunk * n + size], &mut product[from..]);
-            }
-            for (earlier, earlier_w) in pairs() {
-                let (earlier, earlier_w) = (&earlier[first..], &earlier_w[first..]);
-                axpy2(-dot(earlier_w, v), earlier, -dot(earlier, v), earlier_w, product);
-            }
-            scale(product, tau);
-            let half = T::from_real(T::Real::from_f64(-0.5)) * tau * dot(product, v);
-            for ((w, &p), &v) in w[first..].iter_mut().zip(&*product).zip(v) {
-                *w = p + half * v;
-            }
-        }
-        let panel = |panel: &[T]| Matrix { ptr: panel.as_ptr().wrapping_add(end), row: 1, col: n as isize };
-        let (v, w) = (panel(&vs), panel(&ws));
-        // SAFETY: the caller's promise; the vectors have `n` elements each.
-        unsafe { subtract_lower(op, a.from(end, end), n - end, &[(v, w), (w, v)], end - start)? };
     }
     Ok(())
 }

@@ -163,7 +163,7 @@ pub(super) unsafe fn cholesky<T: Scalar>(op: &'static str, a: Columns<T>, n: usi
         }
         let (below, rest) = (a.from(half, 0), a.from(half, half));
         solve_right(op, n - half, half, a, below)?;
-        subtract_lower(op, rest, n - half, &[(below.matrix(), below.matrix())], half)?;
+        subtract_lower(op, rest, n - half, below.matrix(), half)?;
         let info = cholesky(op, rest, n - half)?;
         Ok(if info > 0 { info + half as i32 } else { 0 })
     }

@@ -16,6 +16,7 @@ mod reflect;
 mod rotations;
 mod scalar;
 mod singular;
+mod tridiagonal;
 
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::threads::{Ptr, num_threads, try_parallel};

@@ -1,12 +1,12 @@
 //! The types that matrices are factored in.
 
-use super::columns::{Columns, SymmetricProduct, axpy, dot};
+use super::columns::{Columns, axpy, dot};
 use super::general;
+use super::tridiagonal::symmetric_product;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::scratch::filled;
-use crate::backend::cpu::runtime::simd::dispatch;
 use crate::{Complex, Element, Result};
-use std::ops::{Add, Div, Mul, Neg, Range, Sub};
+use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// A type that matrices are factored in: real or complex numbers.
 pub(crate) trait Scalar:
@@ -60,13 +60,14 @@ pub(crate) trait Scalar:
     /// As [`gemm`].
     unsafe fn product(op: &'static str, product: &Product<Self>, conjugate_b: bool) -> Result<()>;
 
-    /// Adds to `sums` what some columns of the lower triangle of a Hermitian matrix, and the rows that mirror them, add to its
-    /// product with `v`.
+    /// Adds to `sums` what the first columns of the lower triangle of a Hermitian matrix, and the rows that mirror them, add to
+    /// its product with `v`. Of the tiles on the diagonal all may be read.
     ///
     /// # Safety
-    /// The matrix has as many rows as `v` has elements, all of them inside the buffer, and nobody writes it.
-    unsafe fn hermitian_product(a: Columns<Self>, columns: Range<usize>, v: &[Self], sums: &mut [Self]) {
-        for j in columns {
+    /// The matrix has as many rows as `v` has elements, all of them inside the buffer, and nobody writes it. Both are multiples
+    /// of [`TILE`](super::columns::TILE), as is the number of columns.
+    unsafe fn hermitian_product(a: Columns<Self>, columns: usize, v: &[Self], sums: &mut [Self]) {
+        for j in 0..columns {
             // SAFETY: the caller's promise.
             let column = unsafe { a.column(j, j, v.len() - j) };
             sums[j] = sums[j] + Self::from_real(column[0].re()) * v[j] + dot(&column[1..], &v[j + 1..]);
@@ -142,8 +143,9 @@ macro_rules! scalars {
                 // SAFETY: the caller's promise.
                 unsafe { gemm(op, product) }
             }
-            unsafe fn hermitian_product(a: Columns<$t>, columns: Range<usize>, v: &[$t], sums: &mut [$t]) {
-                dispatch(SymmetricProduct { a, columns, v, sums });
+            unsafe fn hermitian_product(a: Columns<$t>, columns: usize, v: &[$t], sums: &mut [$t]) {
+                // SAFETY: the caller's promise.
+                unsafe { symmetric_product(a, columns, v, sums) };
             }
         }
 
@@ -233,7 +235,13 @@ macro_rules! scalars {
     )+};
 }
 // Squares of f32 neither overflow in f64 nor are they rounded.
-scalars!(f32 1e-12 |a, b| (f64::from(a) * f64::from(a) + f64::from(b) * f64::from(b)).sqrt() as f32, f64 1e-100 f64::hypot);
+scalars!(f32 1e-12 |a, b| (f64::from(a) * f64::from(a) + f64::from(b) * f64::from(b)).sqrt() as f32, f64 1e-100 fast_hypot);
+
+/// Without the care that the library function takes, where no square overflows or underflows: in a third of the time.
+fn fast_hypot(a: f64, b: f64) -> f64 {
+    let squares = a * a + b * b;
+    if squares > 1e-280 && squares < 1e280 { squares.sqrt() } else { a.hypot(b) }
+}
 
 /// A product of complex matrices, from those of their parts. The parts of a matrix are matrices of twice its steps.
 ///

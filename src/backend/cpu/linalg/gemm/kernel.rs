@@ -67,6 +67,7 @@ pub(crate) struct Kernels<T: 'static> {
     pub(super) lanes: usize,
     pub(super) tiles: &'static [&'static [Kernel<T>]],
     pub(super) dots: [[unsafe fn(&Dots<T>); 2]; OTHERS],
+    pub(super) mirrored: unsafe fn(&Mirrored<T>),
 }
 
 impl<T> Kernels<T> {
@@ -209,6 +210,62 @@ unsafe fn dots<V: Vector, const R: usize, const X: usize, const H: usize>(of: &D
     }
 }
 
+/// Columns of a symmetric matrix that are read once for both of their parts in its product with a vector.
+pub(in crate::backend::cpu::linalg) struct Mirrored<T> {
+    /// Rows: a multiple of [`LANES`].
+    pub rows: usize,
+    /// The first of [`MIRRORED`] columns, and the step to the next.
+    pub columns: *const T,
+    pub column: usize,
+    /// The elements of the vector for these columns, and for the rows.
+    pub weights: *const T,
+    pub x: *const T,
+    /// What each row adds up to.
+    pub sums: *mut T,
+    /// What each column's product with `x` is added to.
+    pub dots: *mut T,
+}
+
+/// Columns of [`Mirrored`].
+pub(in crate::backend::cpu::linalg) const MIRRORED: usize = 4;
+
+/// # Safety
+/// The CPU has `V`'s instructions; all that `of` points at is there, and nobody else uses what is written.
+#[inline(always)]
+unsafe fn mirrored<V: Vector<Item: std::ops::Add<Output = V::Item>>>(of: &Mirrored<V::Item>, zero: V::Item) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut weights = [V::splat(zero); MIRRORED];
+        let mut dots = [V::splat(zero); MIRRORED];
+        for (c, weight) in weights.iter_mut().enumerate() {
+            *weight = V::splat(of.weights.add(c).read());
+        }
+        for row in (0..of.rows).step_by(V::LANES) {
+            let (x, to) = (V::load(of.x.add(row)), of.sums.add(row));
+            let mut sum = V::load(to);
+            for c in 0..MIRRORED {
+                let part = V::load(of.columns.add(c * of.column + row));
+                sum = part.mul_add(weights[c], sum);
+                dots[c] = part.mul_add(x, dots[c]);
+            }
+            sum.store(to);
+        }
+        for (c, dot) in dots.into_iter().enumerate() {
+            let mut lanes = [zero; LANES];
+            dot.store(lanes.as_mut_ptr());
+            let mut width = V::LANES / 2;
+            while width > 0 {
+                for lane in 0..width {
+                    lanes[lane] = lanes[lane] + lanes[lane + width];
+                }
+                width /= 2;
+            }
+            let to = of.dots.add(c);
+            to.write(to.read() + lanes[0]);
+        }
+    }
+}
+
 macro_rules! kernels {
     ($name:ident, $t:ty, $vector:ty, $(#[$feature:meta])?, [$($m:literal)+], $vectors:tt) => {
         pub(in crate::backend::cpu::linalg::gemm) mod $name {
@@ -231,6 +288,14 @@ macro_rules! kernels {
                 unsafe { dots::<$vector, R, X, H>(of, 0.0) }
             }
 
+            /// # Safety
+            /// As `mirrored`.
+            $(#[$feature])?
+            unsafe fn both(of: &Mirrored<$t>) {
+                // SAFETY: the caller's promise.
+                unsafe { mirrored::<$vector>(of, 0.0) }
+            }
+
             pub(in crate::backend::cpu::linalg::gemm) static KERNELS: Kernels<$t> = Kernels {
                 lanes: <$vector as Vector>::LANES,
                 tiles: &[$(kernels!(@row $m $vectors)),+],
@@ -240,6 +305,7 @@ macro_rules! kernels {
                     [dot::<1, 3, 1>, dot::<ROWS, 3, 1>],
                     [dot::<1, OTHERS, 1>, dot::<ROWS, OTHERS, 1>],
                 ],
+                mirrored: both,
             };
         }
     };
@@ -248,7 +314,7 @@ macro_rules! kernels {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
-    use super::{Dots, Kernels, OTHERS, ROWS, Tile, Vector, dots, tile};
+    use super::{Dots, Kernels, Mirrored, OTHERS, ROWS, Tile, Vector, dots, mirrored, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
     // 24 registers of sums, and some for the operands, of 32; with AVX2 12 of 16.

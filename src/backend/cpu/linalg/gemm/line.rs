@@ -171,7 +171,7 @@ fn add<T: Number, const N: usize>(out: &mut [T], columns: [&[T]; N], factors: &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::kernel;
+    use super::super::kernel::{self, MIRRORED, Mirrored};
     use super::*;
     use crate::{Generator, Result};
 
@@ -188,6 +188,35 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn every_instruction_set_reads_mirrored_columns() {
+        let number = |at: usize| (at * 7 % 23) as f32 - 9.0;
+        for rows in [0, 16, 32, 80] {
+            let column = rows + 3;
+            let a: Vec<f32> = (0..column * MIRRORED).map(number).collect();
+            let (weights, x): (Vec<f32>, Vec<f32>) =
+                ((0..MIRRORED).map(number).collect(), (5..5 + rows).map(number).collect());
+            for kernels in all_kernels() {
+                let (mut sums, mut dots) = (vec![1.0; rows], [2.0; MIRRORED]);
+                let of = Mirrored {
+                    rows,
+                    columns: a.as_ptr(),
+                    column,
+                    weights: weights.as_ptr(),
+                    x: x.as_ptr(),
+                    sums: sums.as_mut_ptr(),
+                    dots: dots.as_mut_ptr(),
+                };
+                // SAFETY: there are as many rows and columns; the kernels are for this CPU.
+                unsafe { (kernels.mirrored)(&of) };
+                let sum = |i: usize| (0..MIRRORED).fold(1.0, |sum, c| sum + a[c * column + i] * weights[c]);
+                assert!(sums.into_iter().eq((0..rows).map(sum)), "{rows} rows in {} lanes", kernels.lanes);
+                let dot = |c: usize| (0..rows).fold(2.0, |sum, i| sum + a[c * column + i] * x[i]);
+                assert!(dots.into_iter().eq((0..MIRRORED).map(dot)), "{rows} rows in {} lanes", kernels.lanes);
+            }
+        }
     }
 
     #[test]

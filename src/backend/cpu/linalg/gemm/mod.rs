@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 pub(crate) use kernel::Start;
+pub(super) use kernel::{MIRRORED, Mirrored};
 pub(crate) use pack::transposed as pack_transposed;
 pub(crate) use vector::Vector;
 
@@ -164,6 +165,15 @@ macro_rules! numbers {
     (@turn f64) => { None };
 }
 numbers!(f32 avx512_f32 avx2_f32 plain_f32, f64 avx512_f64 avx2_f64 plain_f64);
+
+/// Runs the kernel for columns of a symmetric matrix.
+///
+/// # Safety
+/// All that `of` points at is there, and nobody else uses the sums.
+pub(super) unsafe fn mirrored<T: Number>(of: &Mirrored<T>) {
+    // SAFETY: the caller's promise; the kernels are for this CPU.
+    unsafe { (T::kernels().mirrored)(of) };
+}
 
 /// # Errors
 /// If there is no memory for the packed operands.
