@@ -5,9 +5,19 @@ use super::scalar::{Real, Scalar};
 use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::threads::{parallel_map, try_parallel};
 
-/// Reflections that are applied as one.
+/// Reflections that are found one by one before they are applied to the rest of a matrix as one.
 const BLOCK: usize = 32;
+
+/// The most reflections that are applied as one. More of them are fewer passes over a matrix, but take longer to bring together.
+const APPLIED: usize = 64;
+
+/// The most rows that reflections are applied to one by one.
+const SMALL: usize = 8;
+
+/// Columns that reflections are applied to at a time: few enough to stay in the second cache for all blocks.
+const STRIP: usize = 128;
 
 /// Makes the reflection `h` with `hᴴ · x` a real multiple of the first unit vector, as LAPACK does: returns `tau` and that
 /// multiple. `x` becomes `v`, but for its first element, which is 1 and stays unwritten.
@@ -23,6 +33,13 @@ pub(super) fn reflection<T: Scalar>(x: &mut [T]) -> (T, T::Real) {
     let apart = *first - T::from_real(beta);
     scale(rest, T::ONE / apart);
     (-apart / T::from_real(beta), beta)
+}
+
+/// `x -= tau · v · vᴴ · x`, where the first element of `v` is 1 and unwritten.
+fn reflect_one<T: Scalar>(v: &[T], tau: T, x: &mut [T]) {
+    let weight = tau * (x[0] + dot(&v[1..], &x[1..]));
+    x[0] = x[0] - weight;
+    axpy(-weight, &v[1..], &mut x[1..]);
 }
 
 /// The QR factorization of an `m` by `n` matrix: R on and above the diagonal, the vectors of the reflections below it.
@@ -41,17 +58,12 @@ pub(super) unsafe fn qr<T: Scalar>(op: &'static str, a: Columns<T>, m: usize, n:
             for (j, factor) in taus.iter_mut().enumerate().take(end).skip(start) {
                 let v = a.column(j, j, m - j);
                 let (tau, beta) = reflection(v);
-                for c in j + 1..end {
-                    let column = a.column(c, j, m - j);
-                    let weight = tau.conj() * (column[0] + dot(&v[1..], &column[1..]));
-                    column[0] = column[0] - weight;
-                    axpy(-weight, &v[1..], &mut column[1..]);
-                }
+                (j + 1..end).for_each(|c| reflect_one(v, tau.conj(), a.column(c, j, m - j)));
                 v[0] = T::from_real(beta);
                 *factor = tau;
             }
-            let block = Block::new(op, a, start..end, m, 0, taus)?;
-            block.apply(op, true, a.from(start, end), n - end)?;
+            let block = Block::new(op, a, start..end, m, 0, taus, true)?;
+            block.apply(op, a.from(start, end), n - end)?;
         }
     }
     Ok(())
@@ -80,17 +92,39 @@ pub(super) unsafe fn reflect<T: Scalar>(
         column.fill(T::ZERO);
         column[j] = T::ONE;
     }
-    for start in (0..taus.len()).step_by(BLOCK).rev() {
-        let end = taus.len().min(start + BLOCK);
-        // The later reflections leave the columns of the identity before theirs as they are: zero where this block begins.
-        let first = if identity { columns.min(start + below) } else { 0 };
-        // SAFETY: the caller's promise.
-        unsafe {
-            let block = Block::new(op, a, start..end, m, below, taus)?;
-            block.apply(op, false, q.from(start + below, first), columns - first)?;
+    if m <= SMALL {
+        for (j, &tau) in taus.iter().enumerate().rev() {
+            let row = j + below;
+            for c in if identity { row } else { 0 }..columns {
+                // SAFETY: the caller's promise.
+                let (v, column) = unsafe { (a.column(j, row, m - row), q.column(c, row, m - row)) };
+                reflect_one(v, tau, column);
+            }
         }
+        return Ok(());
     }
-    Ok(())
+    let size = if m < 512 { APPLIED / 2 } else { APPLIED };
+    let starts = (0..taus.len()).step_by(size).collect();
+    let blocks = parallel_map(starts, |start: usize| {
+        let range = start..taus.len().min(start + size);
+        // SAFETY: the caller's promise.
+        unsafe { Block::new(op, a, range, m, below, taus, false) }
+    });
+    let blocks = blocks.into_iter().collect::<Result<Vec<Block<T>>>>()?;
+    try_parallel(columns.div_ceil(STRIP), 1, |mut range| {
+        range.try_for_each(|strip| {
+            let (start, end) = (strip * STRIP, columns.min((strip + 1) * STRIP));
+            for (at, block) in blocks.iter().enumerate().rev() {
+                let row = at * size + below;
+                // The later reflections leave the columns of the identity before theirs as they are: zero where this block
+                // begins.
+                let first = if identity { start.max(row).min(end) } else { start };
+                // SAFETY: the caller's promise; the columns are this thread's.
+                unsafe { block.apply(op, q.from(row, first), end - first)? };
+            }
+            Ok(())
+        })
+    })
 }
 
 /// The product of reflections as [`reflect`] takes them: a square matrix of size `n`, by columns; or nothing, if it is not
@@ -117,12 +151,12 @@ pub(super) unsafe fn reflections<T: Scalar>(
     Ok(q)
 }
 
-/// Some reflections as one: `1 + v · t · vᴴ`.
+/// Some reflections as one: `1 + v · t · vᴴ`, or its conjugate transpose, for matrices from the left.
 struct Block<T> {
-    /// `rows` by `count`.
+    /// The conjugate of `v`: `rows` by `count`, by rows.
     v: Vec<T>,
-    /// An upper triangle of `count` by `count`, by columns.
-    t: Vec<T>,
+    /// The transpose of `v · t`: `count` by `rows`, by rows.
+    vt: Vec<T>,
     rows: usize,
     count: usize,
 }
@@ -137,74 +171,95 @@ impl<T: Scalar> Block<T> {
         m: usize,
         below: usize,
         taus: &[T],
+        transposed: bool,
     ) -> Result<Block<T>> {
         let (first, count) = (range.start, range.len());
         let rows = m - first - below;
-        let (mut v, mut t) = (filled(op, T::ZERO, rows * count)?, filled(op, T::ZERO, count * count)?);
+        let (mut across, mut v) = (filled(op, T::ZERO, rows * count)?, filled(op, T::ZERO, rows * count)?);
         for (at, j) in range.enumerate() {
-            let column = &mut v[at * rows..(at + 1) * rows];
+            let column = &mut across[at * rows..(at + 1) * rows];
             column[at] = T::ONE;
             // SAFETY: the caller's promise.
             column[at + 1..].copy_from_slice(unsafe { a.column(j, j + below + 1, rows - at - 1) });
         }
-        for at in 0..count {
-            let tau = taus[first + at];
-            let own = &v[at * rows..(at + 1) * rows];
-            let mut weights = [T::ZERO; BLOCK];
-            for (weight, other) in weights[..at].iter_mut().zip(v.chunks_exact(rows)) {
-                *weight = -tau * dot(&other[at..], &own[at..]);
-            }
-            for i in 0..at {
-                let sum = (i..at).fold(T::ZERO, |sum, j| sum + t[j * count + i] * weights[j]);
-                t[at * count + i] = sum;
-            }
-            t[at * count + at] = tau;
+        for (i, row) in v.chunks_exact_mut(count).enumerate() {
+            row.iter_mut().zip(across[i..].iter().step_by(rows)).for_each(|(to, x)| *to = x.conj());
         }
-        t.iter_mut().for_each(|t| *t = -*t);
-        Ok(Block { v, t, rows, count })
-    }
-
-    /// `c += v · t · vᴴ · c`, or with the conjugate transpose of `t`.
-    ///
-    /// # Safety
-    /// As [`reflect`].
-    unsafe fn apply(&self, op: &'static str, transposed: bool, c: Columns<T>, columns: usize) -> Result<()> {
-        let &Block { ref v, ref t, rows, count } = self;
-        if rows == 0 || columns == 0 || count == 0 {
-            return Ok(());
-        }
-        let mut w = filled(op, T::ZERO, count * columns)?;
-        let v = Matrix { ptr: v.as_ptr(), row: 1, col: rows as isize };
-        let across = Matrix { ptr: c.ptr.cast_const(), row: c.ld as isize, col: 1 };
+        let by_rows = |of: &[T], width: usize| Matrix { ptr: of.as_ptr(), row: width as isize, col: 1 };
+        let mut dots = filled(op, T::ZERO, count * count)?;
         let product = Product {
-            m: columns,
+            m: count,
             n: count,
             k: rows,
-            a: across,
-            b: v,
-            out: w.as_mut_ptr(),
-            width: count,
-            start: Start::Zero,
-        };
-        // SAFETY: the caller's promise; `w` has as many elements.
-        unsafe { T::product(op, &product, true)? };
-        let t = Matrix { ptr: t.as_ptr(), row: 1, col: count as isize };
-        let (from, mut w) = (w, filled(op, T::ZERO, count * columns)?);
-        let product = Product {
-            m: columns,
-            n: count,
-            k: count,
-            a: Matrix { ptr: from.as_ptr(), row: count as isize, col: 1 },
-            b: if transposed { t } else { t.t() },
-            out: w.as_mut_ptr(),
+            a: by_rows(&across, rows),
+            b: by_rows(&v, count),
+            out: dots.as_mut_ptr(),
             width: count,
             start: Start::Zero,
         };
         // SAFETY: all three have as many elements.
-        unsafe { T::product(op, &product, transposed)? };
-        let weights = Matrix { ptr: w.as_ptr(), row: count as isize, col: 1 };
-        let product =
-            Product { m: columns, n: rows, k: count, a: weights, b: v.t(), out: c.ptr, width: c.ld, start: Start::Out };
+        unsafe { T::product(op, &product, false)? };
+        // An upper triangle, by columns.
+        let mut t = filled(op, T::ZERO, count * count)?;
+        for at in 0..count {
+            let tau = taus[first + at];
+            let (known, column) = t.split_at_mut(at * count);
+            for (j, known) in known.chunks_exact(count).enumerate() {
+                axpy(-tau * dots[at * count + j], &known[..=j], &mut column[..=j]);
+            }
+            column[at] = tau;
+        }
+        t.iter_mut().for_each(|t| *t = if transposed { -t.conj() } else { -*t });
+        let t = by_rows(&t, count);
+        let mut vt = filled(op, T::ZERO, rows * count)?;
+        let product = Product {
+            m: count,
+            n: rows,
+            k: count,
+            a: if transposed { t.t() } else { t },
+            b: by_rows(&across, rows),
+            out: vt.as_mut_ptr(),
+            width: rows,
+            start: Start::Zero,
+        };
+        // SAFETY: all three have as many elements.
+        unsafe { T::product(op, &product, false)? };
+        Ok(Block { v, vt, rows, count })
+    }
+
+    /// Replaces `c`, some columns of `rows` elements, with its product.
+    ///
+    /// # Safety
+    /// As [`reflect`].
+    unsafe fn apply(&self, op: &'static str, c: Columns<T>, columns: usize) -> Result<()> {
+        let &Block { ref v, ref vt, rows, count } = self;
+        if rows == 0 || columns == 0 || count == 0 {
+            return Ok(());
+        }
+        // The transposes, which lie row by row.
+        let mut weights = filled(op, T::ZERO, count * columns)?;
+        let product = Product {
+            m: columns,
+            n: count,
+            k: rows,
+            a: Matrix { ptr: c.ptr.cast_const(), row: c.ld as isize, col: 1 },
+            b: Matrix { ptr: v.as_ptr(), row: count as isize, col: 1 },
+            out: weights.as_mut_ptr(),
+            width: count,
+            start: Start::Zero,
+        };
+        // SAFETY: the caller's promise; there are as many weights.
+        unsafe { T::product(op, &product, false)? };
+        let product = Product {
+            m: columns,
+            n: rows,
+            k: count,
+            a: Matrix { ptr: weights.as_ptr(), row: count as isize, col: 1 },
+            b: Matrix { ptr: vt.as_ptr(), row: rows as isize, col: 1 },
+            out: c.ptr,
+            width: c.ld,
+            start: Start::Out,
+        };
         // SAFETY: the caller's promise.
         unsafe { T::product(op, &product, false) }
     }
