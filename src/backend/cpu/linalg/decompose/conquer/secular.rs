@@ -5,9 +5,11 @@
 //! vectors are those of the `z` that has exactly the roots that were found (Gu and Eisenstat): they are orthogonal, however
 //! close roots and poles are.
 
+use super::largest;
 use crate::Result;
-use crate::backend::cpu::runtime::scratch::{filled, with_room};
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
+use crate::backend::cpu::linalg::decompose::columns::{padded, total};
+use crate::backend::cpu::runtime::scratch::filled;
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 
 /// Steps after which the best known approximation is taken. A few are usual.
@@ -15,6 +17,12 @@ const STEPS: usize = 100;
 
 /// Numbers side by side in vectors.
 const LANES: usize = 16;
+
+/// Poles that share a division, which takes as long as several multiplications.
+const SHARED: usize = 4;
+
+/// A pole far behind all others, which fills up vectors with a weight of 0.
+const FAR: f64 = 1e18;
 
 /// An equation whose poles are some numbers, or their squares.
 pub(super) struct Secular {
@@ -34,15 +42,6 @@ struct Root {
     shift: f64,
 }
 
-/// Sums of terms of the equation and of its derivative, at a root.
-#[derive(Clone, Copy)]
-struct Sums<'a> {
-    d: &'a [f64],
-    z: &'a [f64],
-    root: Root,
-    squared: bool,
-}
-
 /// A pole less a root.
 #[inline(always)]
 fn apart<const SQUARED: bool>(d: f64, root: Root) -> f64 {
@@ -50,33 +49,76 @@ fn apart<const SQUARED: bool>(d: f64, root: Root) -> f64 {
     if SQUARED { apart * ((d + root.origin) + root.shift) } else { apart }
 }
 
-impl Sums<'_> {
+/// `to = z / (p - root)`. The length is a multiple of [`SHARED`], and the largest of `d` about 1: so no product underflows.
+struct Terms<'a> {
+    d: &'a [f64],
+    z: &'a [f64],
+    root: Root,
+    squared: bool,
+    to: &'a mut [f64],
+}
+
+/// Parts of one length.
+#[inline(always)]
+fn quarters(x: &[f64], len: usize) -> [&[f64]; SHARED] {
+    each(|part| &x[part * len..][..len])
+}
+
+impl Terms<'_> {
     #[inline(always)]
-    fn add<const SQUARED: bool>(self) -> (f64, f64) {
-        let (mut value, mut slope) = ([0.0; LANES], [0.0; LANES]);
-        let (d, last_d) = self.d.as_chunks::<LANES>();
-        let (z, last_z) = self.z.as_chunks::<LANES>();
-        for (d, z) in d.iter().zip(z) {
-            for lane in 0..LANES {
-                let term = z[lane] / apart::<SQUARED>(d[lane], self.root);
-                value[lane] += z[lane] * term;
-                slope[lane] += term * term;
-            }
+    fn divide<const SQUARED: bool>(self) {
+        let (len, root) = (self.to.len() / SHARED, self.root);
+        let ([d0, d1, d2, d3], [z0, z1, z2, z3]) = (quarters(self.d, len), quarters(self.z, len));
+        let (first, second) = self.to.split_at_mut(2 * len);
+        let ((to0, to1), (to2, to3)) = (first.split_at_mut(len), second.split_at_mut(len));
+        let (to2, to3) = (&mut to2[..len], &mut to3[..len]);
+        for i in 0..len {
+            let (a, b) = (apart::<SQUARED>(d0[i], root), apart::<SQUARED>(d1[i], root));
+            let (c, d) = (apart::<SQUARED>(d2[i], root), apart::<SQUARED>(d3[i], root));
+            let (ab, cd) = (a * b, c * d);
+            let inverse = 1.0 / (ab * cd);
+            let (ab, cd) = (cd * inverse, ab * inverse);
+            to0[i] = z0[i] * (b * ab);
+            to1[i] = z1[i] * (a * ab);
+            to2[i] = z2[i] * (d * cd);
+            to3[i] = z3[i] * (c * cd);
         }
-        for (lane, (&d, &z)) in last_d.iter().zip(last_z).enumerate() {
-            let term = z / apart::<SQUARED>(d, self.root);
-            value[lane] += z * term;
-            slope[lane] += term * term;
-        }
-        (value.iter().sum(), slope.iter().sum())
     }
+}
+
+impl Job for Terms<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        if self.squared { self.divide::<true>() } else { self.divide::<false>() }
+    }
+}
+
+/// `Σ z · term` and `Σ term²`: sums of the equation and of its derivative.
+struct Sums<'a> {
+    z: &'a [f64],
+    terms: &'a [f64],
 }
 
 impl Job for Sums<'_> {
     type Output = (f64, f64);
     #[inline(always)]
     fn run<const FMA: bool>(self) -> (f64, f64) {
-        if self.squared { self.add::<true>() } else { self.add::<false>() }
+        let (mut value, mut slope) = ([0.0; LANES], [0.0; LANES]);
+        let (z, last_z) = self.z.as_chunks::<LANES>();
+        let (terms, last_terms) = self.terms.as_chunks::<LANES>();
+        let last = (padded::<f64, LANES>(last_z, 0.0), padded::<f64, LANES>(last_terms, 0.0));
+        for (z, term) in z.iter().zip(terms) {
+            for lane in 0..LANES {
+                value[lane] += z[lane] * term[lane];
+                slope[lane] += term[lane] * term[lane];
+            }
+        }
+        for lane in 0..LANES {
+            value[lane] += last.0[lane] * last.1[lane];
+            slope[lane] += last.1[lane] * last.1[lane];
+        }
+        (total(value), total(slope))
     }
 }
 
@@ -94,23 +136,26 @@ impl Weight<'_> {
     fn multiply<const SQUARED: bool>(self) -> f64 {
         let Weight { d, origins, shifts, i, .. } = self;
         let own = d[i];
-        let ratio = |d: f64, origin: f64, shift: f64| {
-            apart::<SQUARED>(own, Root { origin, shift }) / apart::<SQUARED>(own, Root { origin: d, shift: 0.0 })
+        // Two ratios share a division.
+        let mut products = [1.0; LANES / 2];
+        let mut multiply = |d: &[f64; LANES], origins: &[f64; LANES], shifts: &[f64; LANES]| {
+            for (lane, product) in products.iter_mut().enumerate() {
+                let other = lane + LANES / 2;
+                let from_root = |at: usize| apart::<SQUARED>(own, Root { origin: origins[at], shift: shifts[at] });
+                let from_pole = |at: usize| apart::<SQUARED>(own, Root { origin: d[at], shift: 0.0 });
+                *product *= (from_root(lane) * from_root(other)) / (from_pole(lane) * from_pole(other));
+            }
         };
-        let mut products = [1.0; LANES];
         for range in [0..i, i + 1..d.len()] {
-            let (origins, shifts) = (&origins[range.clone()], &shifts[range.clone()]);
-            let whole = range.len() / LANES * LANES;
-            let d = &d[range];
-            for at in (0..whole).step_by(LANES) {
-                let (d, origins, shifts) = (&d[at..][..LANES], &origins[at..][..LANES], &shifts[at..][..LANES]);
-                for lane in 0..LANES {
-                    products[lane] *= ratio(d[lane], origins[lane], shifts[lane]);
-                }
+            let (d, last_d) = d[range.clone()].as_chunks::<LANES>();
+            let (origins, last_origins) = origins[range.clone()].as_chunks::<LANES>();
+            let (shifts, last_shifts) = shifts[range].as_chunks::<LANES>();
+            for ((d, origins), shifts) in d.iter().zip(origins).zip(shifts) {
+                multiply(d, origins, shifts);
             }
-            for at in whole..d.len() {
-                products[at - whole] *= ratio(d[at], origins[at], shifts[at]);
-            }
+            // What is missing has a ratio of 1.
+            let other = own + 1.0;
+            multiply(&padded(last_d, other), &padded(last_origins, other), &padded(last_shifts, 0.0));
         }
         let own = apart::<SQUARED>(own, Root { origin: origins[i], shift: shifts[i] });
         products.iter().fold(own, |all, x| all * x).abs().sqrt()
@@ -122,32 +167,6 @@ impl Job for Weight<'_> {
     #[inline(always)]
     fn run<const FMA: bool>(self) -> f64 {
         if self.squared { self.multiply::<true>() } else { self.multiply::<false>() }
-    }
-}
-
-/// `to = z / (p - root)`.
-struct Vector<'a> {
-    d: &'a [f64],
-    z: &'a [f64],
-    root: Root,
-    squared: bool,
-    to: &'a mut [f64],
-}
-
-impl Vector<'_> {
-    #[inline(always)]
-    fn divide<const SQUARED: bool>(self) {
-        for ((to, &d), &z) in self.to.iter_mut().zip(self.d).zip(self.z) {
-            *to = z / apart::<SQUARED>(d, self.root);
-        }
-    }
-}
-
-impl Job for Vector<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        if self.squared { self.divide::<true>() } else { self.divide::<false>() }
     }
 }
 
@@ -163,7 +182,34 @@ fn behind(a: f64, b: f64, c: f64) -> f64 {
     if a >= 0.0 { (a + root) / (2.0 * c) } else { 2.0 * b / (a - root) }
 }
 
-impl Secular {
+/// A [`Secular`] equation in units of its largest number, filled up to whole vectors.
+struct Equation {
+    d: Vec<f64>,
+    z: Vec<f64>,
+    rho: f64,
+    squared: bool,
+    /// The number of poles.
+    n: usize,
+    unit: f64,
+}
+
+impl Equation {
+    fn new(op: &'static str, from: &Secular) -> Result<Equation> {
+        let &Secular { ref d, ref z, rho, squared } = from;
+        let (n, most) = (d.len(), largest(d.iter().copied()));
+        let most = if squared { most.max(largest(z.iter().copied())) } else { most.max(rho) };
+        // A power of two, by which nothing is rounded.
+        let power = f64::from_bits(most.to_bits() & f64::INFINITY.to_bits());
+        let unit = if power.is_normal() { power } else { 1.0 };
+        let of_z = if squared { unit } else { 1.0 };
+        let room = n.next_multiple_of(SHARED * 8);
+        let (mut all_d, mut all_z) = (filled(op, FAR, room)?, filled(op, 0.0, room)?);
+        all_d.iter_mut().zip(d).for_each(|(to, x)| *to = x / unit);
+        all_z.iter_mut().zip(z).for_each(|(to, x)| *to = x / of_z);
+        let rho = if squared { rho } else { rho / unit };
+        Ok(Equation { d: all_d, z: all_z, rho, squared, n, unit })
+    }
+
     fn pole_apart(&self, i: usize, j: usize) -> f64 {
         let (a, b) = (self.d[i], self.d[j]);
         if self.squared { (a - b) * (a + b) } else { a - b }
@@ -180,15 +226,16 @@ impl Secular {
     }
 
     /// The sums of the terms up to pole `split`, and of those after it.
-    fn sums(&self, root: Root, split: usize) -> [(f64, f64); 2] {
-        [0..split + 1, split + 1..self.d.len()]
-            .map(|range| dispatch(Sums { d: &self.d[range.clone()], z: &self.z[range], root, squared: self.squared }))
+    fn sums(&self, root: Root, split: usize, terms: &mut [f64]) -> [(f64, f64); 2] {
+        dispatch(Terms { d: &self.d, z: &self.z, root, squared: self.squared, to: &mut *terms });
+        [0..split + 1, split + 1..self.n]
+            .map(|range| dispatch(Sums { z: &self.z[range.clone()], terms: &terms[range] }))
     }
 
     /// The root behind pole `j`, by the "middle way": sums of the terms before and after it are each replaced with one fraction
     /// and a constant, which have the same value and slope.
-    fn root(&self, j: usize) -> Root {
-        let (n, constant) = (self.d.len(), 1.0 / self.rho);
+    fn root(&self, j: usize, terms: &mut [f64]) -> Root {
+        let (n, constant) = (self.n, 1.0 / self.rho);
         let squares = |i: usize| self.z[i] * self.z[i];
         if n == 1 {
             return self.root_at(0, self.rho * squares(0));
@@ -200,7 +247,7 @@ impl Secular {
         let (below, above) = (squares(split), squares(split + 1));
         // First as if all other terms were those in the middle.
         let middle = if last { 0.5 * self.rho * self.z.iter().map(|z| z * z).sum::<f64>() } else { 0.5 * gap };
-        let [before, after] = self.sums(self.root_at(j, middle), split);
+        let [before, after] = self.sums(self.root_at(j, middle), split, terms);
         let value = constant + before.0 + after.0;
         let near =
             if last { below / (-gap - middle) + above / -middle } else { below / -middle + above / (gap - middle) };
@@ -221,7 +268,7 @@ impl Secular {
         }
         for _ in 0..STEPS {
             let root = self.root_at(origin, x);
-            let [before, after] = self.sums(root, split);
+            let [before, after] = self.sums(root, split, terms);
             let (value, slope) = (constant + before.0 + after.0, before.1 + after.1);
             let rounding = 8.0 * (before.0.abs() + after.0.abs()) + constant + x.abs() * slope;
             if value.abs() <= 0.5 * f64::EPSILON * rounding {
@@ -249,7 +296,9 @@ impl Secular {
         }
         self.root_at(origin, x)
     }
+}
 
+impl Secular {
     /// Solves the equation.
     ///
     /// # Errors
@@ -257,12 +306,14 @@ impl Secular {
     pub fn solve(self, op: &'static str) -> Result<Solved> {
         let n = self.d.len();
         let (mut origins, mut shifts) = (filled(op, 0.0, n)?, filled(op, 0.0, n)?);
-        let mut weights = filled(op, 0.0, n)?;
+        let mut equation = Equation::new(op, &self)?;
+        let mut weights = filled(op, 0.0, equation.z.len())?;
         let grain = (GRAIN / (8 * n.max(1))).max(1);
         let (first_origin, first_shift) = (Ptr::new(origins.as_mut_ptr()), Ptr::new(shifts.as_mut_ptr()));
         parallel(n, grain, |range| {
+            let mut terms = vec![0.0; equation.d.len()];
             for j in range {
-                let root = self.root(j);
+                let root = equation.root(j, &mut terms);
                 // SAFETY: there are `n` of both, and each is one thread's.
                 unsafe {
                     first_origin.get().add(j).write(root.origin);
@@ -274,18 +325,25 @@ impl Secular {
         let (known_origins, known_shifts) = (&origins, &shifts);
         parallel(n, grain, |range| {
             for i in range {
-                let of = Weight { d: &self.d, origins: known_origins, shifts: known_shifts, i, squared: self.squared };
+                let of = Weight {
+                    d: &equation.d[..n],
+                    origins: known_origins,
+                    shifts: known_shifts,
+                    i,
+                    squared: self.squared,
+                };
                 // SAFETY: as above.
                 unsafe { first_weight.get().add(i).write(dispatch(of).copysign(self.z[i])) };
             }
         });
-        Ok(Solved { equation: Secular { z: weights, ..self }, origins, shifts })
+        equation.z = weights;
+        Ok(Solved { equation, origins, shifts })
     }
 }
 
 /// The roots of an equation, with the `z` that has exactly these.
 pub(super) struct Solved {
-    equation: Secular,
+    equation: Equation,
     origins: Vec<f64>,
     shifts: Vec<f64>,
 }
@@ -293,27 +351,26 @@ pub(super) struct Solved {
 impl Solved {
     /// The roots, or what they are the squares of, in ascending order.
     pub fn roots(&self) -> impl Iterator<Item = f64> {
-        self.origins.iter().zip(&self.shifts).map(|(origin, shift)| origin + shift)
+        self.origins.iter().zip(&self.shifts).map(|(origin, shift)| (origin + shift) * self.equation.unit)
     }
 
     /// Calls `f` on the threads with the number of every root, and with what the poles are made of and the vector `z / (p - root)`,
-    /// which has any length, both in the order that `places` gives.
+    /// which have any length, both in the order that `places` gives.
     ///
     /// # Errors
     /// If memory runs out.
     pub fn vectors(&self, op: &'static str, places: &[usize], f: impl Fn(usize, &[f64], &[f64]) + Sync) -> Result<()> {
-        let Secular { d, z, squared, .. } = &self.equation;
-        let n = d.len();
-        let (mut ordered_d, mut ordered_z) = (with_room(op, n)?, with_room(op, n)?);
-        ordered_d.extend(places.iter().map(|&at| d[at]));
-        ordered_z.extend(places.iter().map(|&at| z[at]));
+        let &Equation { ref d, ref z, squared, n, .. } = &self.equation;
+        let (mut ordered_d, mut ordered_z) = (filled(op, FAR, d.len())?, filled(op, 0.0, d.len())?);
+        ordered_d.iter_mut().zip(places).for_each(|(to, &at)| *to = d[at]);
+        ordered_z.iter_mut().zip(places).for_each(|(to, &at)| *to = z[at]);
         let (d, z) = (&ordered_d[..], &ordered_z[..]);
         parallel(n, (GRAIN / (2 * n.max(1))).max(1), |range| {
-            let mut to = vec![0.0; n];
+            let mut to = vec![0.0; d.len()];
             for j in range {
                 let root = Root { origin: self.origins[j], shift: self.shifts[j] };
-                dispatch(Vector { d, z, root, squared: *squared, to: &mut to });
-                f(j, d, &to);
+                dispatch(Terms { d, z, root, squared, to: &mut to });
+                f(j, &d[..n], &to[..n]);
             }
         });
         Ok(())

@@ -3,7 +3,7 @@
 use super::secular::Secular;
 use super::{Columnwise, Kind, Part, ascending, conquer, largest, rotate};
 use crate::Result;
-use crate::backend::cpu::linalg::decompose::columns::Columns;
+use crate::backend::cpu::linalg::decompose::columns::{Columns, dot};
 use crate::backend::cpu::linalg::decompose::rotations::Rotated;
 use crate::backend::cpu::linalg::decompose::scalar::Real;
 use crate::backend::cpu::linalg::decompose::singular::diagonalize;
@@ -190,7 +190,7 @@ unsafe fn join<T: Real>(
             unsafe { std::slice::from_raw_parts_mut(first.get().add(j * count), count) }
         };
         let (left, right) = (column(&first_left), column(&first_right));
-        let scale = 1.0 / vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let scale = 1.0 / dot(vector, vector).sqrt();
         right.iter_mut().zip(vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
         // The left vector is the right one by the values, and -1 for the row itself: that comes last.
         let products = || vector.iter().zip(poles).map(|(x, d)| x * d);

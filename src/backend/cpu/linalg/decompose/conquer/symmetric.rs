@@ -3,7 +3,7 @@
 use super::secular::Secular;
 use super::{Columnwise, Kind, Part, ascending, conquer, largest, rotate};
 use crate::Result;
-use crate::backend::cpu::linalg::decompose::columns::Columns;
+use crate::backend::cpu::linalg::decompose::columns::{Columns, dot};
 use crate::backend::cpu::linalg::decompose::eigen::diagonalize;
 use crate::backend::cpu::linalg::decompose::rotations::Rotated;
 use crate::backend::cpu::linalg::decompose::scalar::Real;
@@ -120,7 +120,7 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
     changed.iter().enumerate().for_each(|(number_of, &column)| number[column] = number_of);
     let places: Vec<usize> = columns.multiplied.iter().map(|&column| number[column]).collect();
     solved.vectors(op, &places, |j, _, vector| {
-        let scale = 1.0 / vector.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let scale = 1.0 / dot(vector, vector).sqrt();
         // SAFETY: there are `count` columns of as many elements, and each is one thread's.
         let to = unsafe { std::slice::from_raw_parts_mut(first.get().add(j * count), count) };
         to.iter_mut().zip(vector).for_each(|(to, x)| *to = T::from_f64(x * scale));

@@ -20,6 +20,7 @@ fn hard(n: usize) -> Vec<(&'static str, Vec<f64>, Vec<f64>)> {
     let ones = vec![1.0; n];
     let wilkinson = |size: usize| make(&mut |i| (i % size).abs_diff(size / 2) as f64);
     let graded = make(&mut |i| 0.5_f64.powi((i * 90 / n) as i32));
+    let scales = make(&mut |i| if i < n / 2 { 1.0 } else { 1e-80 });
     let mut numbers = || make(&mut |_| random());
     vec![
         ("random", numbers(), numbers()),
@@ -35,6 +36,7 @@ fn hard(n: usize) -> Vec<(&'static str, Vec<f64>, Vec<f64>)> {
         ("close together", make(&mut |i| 1.0 + i as f64 * 1e-15), vec![1e-15; n]),
         ("graded", graded.clone(), graded.iter().map(|x| 0.3 * x).collect()),
         ("graded upwards", graded.iter().rev().copied().collect(), graded.iter().rev().copied().collect()),
+        ("two scales", numbers().into_iter().zip(&scales).map(|(x, scale)| x * scale).collect(), scales.clone()),
         ("some zeros", numbers(), make(&mut |i| if i % 5 == 0 { 0.0 } else { 1.0 })),
         ("one large", make(&mut |i| if i == n / 2 { 1e8 } else { 1.0 }), ones),
         ("large", vec![3e18; n], numbers().iter().map(|x| 1e18 * x).collect()),
