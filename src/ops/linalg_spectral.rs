@@ -2,7 +2,7 @@
 
 use super::arg::choices;
 use super::linalg::{
-    any, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, refuse_non_finite, sizes, square, with,
+    any, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, mt, refuse_non_finite, sizes, square, with,
 };
 use super::linalg_cholesky::positive;
 use super::linalg_lu::matrix_errors;
@@ -107,13 +107,19 @@ pub(super) fn turned(first: &Tensor, others: &[&Tensor]) -> Result<Vec<Tensor>> 
         let large = size.ge(&size.max(keepdim(-2))?.mul(0.999)?)?.to_dtype(DType::I64)?;
         first.gather(-2, &large.argmax(keepdim(-2))?)?.sgn()?.conj()?
     } else {
-        let largest = first.gather(-2, &first.abs()?.argmax(keepdim(-2))?)?;
+        // Along the vectors: the CPU has them one after the other in memory.
+        let vectors = mt(first)?;
+        let largest = mt(&vectors.gather(-1, &vectors.abs()?.argmax(keepdim(-1))?)?)?;
         largest.lt(0)?.to_dtype(first.dtype())?.mul(-2.0)?.add(1.0)?
     };
     let width = sign.shape()[sign.rank() - 1];
     let turn = |x: Tensor| {
         let columns = x.shape()[x.rank() - 1];
-        let turned = x.narrow(-1, 0, width.min(columns))?.mul(&sign.narrow(-1, 0, width.min(columns))?)?;
+        let (part, sign) = (x.narrow(-1, 0, width.min(columns))?, sign.narrow(-1, 0, width.min(columns))?);
+        // Elements far apart are slow to multiply: vectors that lie one after the other are transposed afterwards.
+        let vectors = mt(&part)?;
+        let turned =
+            if vectors.is_contiguous() { mt(&vectors.mul(&mt(&sign)?)?)?.contiguous()? } else { part.mul(&sign)? };
         if columns > width { Tensor::cat(&[turned, x.narrow(-1, width, columns - width)?], -1) } else { Ok(turned) }
     };
     all.into_iter().map(turn).collect()
