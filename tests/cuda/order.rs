@@ -83,6 +83,34 @@ fn long_sorts_and_what_is_made_of_them() -> Result<()> {
 }
 
 #[test]
+fn places_in_the_order_of_long_lanes() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::I64, DType::I8, DType::U8] {
+        for (shape, dim) in [(vec![40_000], 0), (vec![3, 70_001], 1), (vec![2, 33_000, 3], 1), (vec![1_000_003], 0)] {
+            let (n, x) = (shape[dim], mixed(&shape, dtype)?);
+            let dim = dim as i64;
+            let there = x.to_device(GPU)?;
+            for k in [1, n / 3, n] {
+                let found = there.kthvalue(k, dim)?.1;
+                assert!(found.equal(&x.kthvalue(k, dim)?.1)?, "{k} of {shape:?} of {dtype}");
+            }
+            let medians = |x: &Tensor| {
+                Ok::<_, cotangent::Error>([x.median_with_indices(dim)?.1, x.nanmedian_with_indices(dim)?.1])
+            };
+            for (found, own) in medians(&there)?.iter().zip(&medians(&x)?) {
+                assert!(found.equal(own)?, "medians of {shape:?} of {dtype}");
+            }
+        }
+    }
+    let same = Tensor::full([70_000], 2.5)?.to_device(GPU)?;
+    assert_eq!(same.kthvalue(69_999, 0)?.1.item::<i64>()?, 69_998, "all alike");
+    Ok(())
+}
+
+#[test]
 fn places_of_true_elements() -> Result<()> {
     if !gpu() {
         return Ok(());

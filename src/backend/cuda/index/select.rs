@@ -3,7 +3,7 @@
 use super::{ORDER, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
-use crate::backend::cuda::runtime::gpu::gpu;
+use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::spec::Rank;
 use crate::backend::{View, ViewMut};
 use crate::layout::Layout;
@@ -11,21 +11,32 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[ORDER, include_str!("select.cu")];
+const LONG_FILES: &[&str] = &[ORDER, include_str!("select.cu"), include_str!("select_long.cu")];
+
+/// Bits of a key that are found at a time in long lanes, as `select_long.cu` has it, and the bytes of what it knows of a lane.
+const DIGIT: usize = 11;
+const SEARCH: usize = 24 + (4 << DIGIT);
+/// Elements that are worth a block, and the blocks of a lane at most.
+const PIECE: usize = 4096;
+const MOST_BLOCKS: usize = 1024;
 
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
-    DType::REAL.map(source).into()
+    DType::REAL.into_iter().flat_map(|dtype| [source(dtype), long_source(dtype)]).collect()
 }
 
 fn source(dtype: DType) -> KernelSource {
     with_order(KernelSource::new(FILES, DType::I64, true), dtype)
 }
 
-/// Whether a sort takes less: of lanes that a block sorts in its shared memory, or where a block for each lane would leave most
-/// of the GPU without work for long.
-fn better_sorted(dtype: DType, lanes: usize, len: usize) -> bool {
-    super::sort::in_shared_memory(dtype, len) || (lanes < 64 && len >= 1 << 15)
+fn long_source(dtype: DType) -> KernelSource {
+    with_order(KernelSource::new(LONG_FILES, DType::I64, true), dtype)
+}
+
+/// Whether a block for each lane would leave most of the GPU without work for long.
+fn few_long(lanes: usize, len: usize) -> bool {
+    lanes < 64 && len >= 1 << 15
 }
 
 /// The places of the elements along a dimension in order, laid out as these.
@@ -58,15 +69,18 @@ pub(crate) fn kth(
         Rank::Median => (1, 0),
         Rank::NanMedian => (2, 0),
     };
-    let from = InOrder::new(op, ordinal, x)?;
-    if better_sorted(x.dtype, lanes, shape[dim]) {
+    let (from, len, inner) = (InOrder::new(op, ordinal, x)?, shape[dim], shape[dim + 1..].iter().product::<usize>());
+    if few_long(lanes, len) && len < u32::MAX as usize {
+        return kth_of_long(op, gpu, (from.first, x.dtype), [lanes, len, inner], (kind, k), indices);
+    }
+    if super::sort::in_shared_memory(x.dtype, len) || few_long(lanes, len) {
         let order = order(op, ordinal, x, dim, false)?;
         let arguments = Arguments::new()
             .at(from.first)
             .at(order.as_ptr())
             .size(lanes)
-            .size(shape[dim])
-            .size(shape[dim + 1..].iter().product())
+            .size(len)
+            .size(inner)
             .word(kind)
             .size(k)
             .at(indices.first().cast_const());
@@ -77,14 +91,44 @@ pub(crate) fn kth(
     let arguments = Arguments::new()
         .at(from.first)
         .size(lanes)
-        .size(shape[dim])
-        .size(shape[dim + 1..].iter().product())
+        .size(len)
+        .size(inner)
         .word(kind)
         .size(k)
         .at(indices.first().cast_const());
     let function = source(x.dtype).function(op, gpu, "kth")?;
     // SAFETY: the elements lie in order; there is a place for the index of every lane.
     unsafe { arguments.launch(op, gpu, function, Grid::over(lanes, 1, 256)) }
+}
+
+/// As [`kth`], for a few lanes that all of the GPU looks through, once for each digit of the keys.
+fn kth_of_long(
+    op: &'static str,
+    gpu: &Gpu,
+    (from, dtype): (*const u8, DType),
+    [lanes, len, inner]: [usize; 3],
+    (kind, k): (u64, usize),
+    indices: &mut ViewMut<'_>,
+) -> Result<()> {
+    let blocks = (2 * gpu.processors as usize / lanes).clamp(1, MOST_BLOCKS.min(len.div_ceil(PIECE)));
+    let piece = len.div_ceil(blocks).next_multiple_of(256);
+    let (blocks, bits) = (len.div_ceil(piece), dtype.size() * 8);
+    let memory = |bytes: usize| Storage::new(op, Device::Cuda(gpu.ordinal), bytes);
+    let (searches, alike) = (memory(lanes * SEARCH)?, memory(lanes * blocks * size_of::<u32>())?);
+    let (source, grid) = (long_source(dtype), Grid { blocks: [blocks, lanes], threads: [256, 1], shared: 0 });
+    let lane = || Arguments::new().at(from).size(len).size(inner);
+    let (digit, place) = (source.function(op, gpu, "long_digit")?, source.function(op, gpu, "long_place")?);
+    // SAFETY: the elements lie in order; there is memory for what is known of every lane, a number for every piece, and an index
+    // for every lane.
+    unsafe {
+        gpu.clear(op, searches.as_ptr().cast_mut(), lanes * SEARCH)?;
+        for top in (1..=bits).rev().step_by(DIGIT) {
+            let arguments = lane().word(kind).size(k).size(piece).size(top).word(u64::from(top == bits));
+            arguments.at(searches.as_ptr()).launch(op, gpu, digit, grid)?;
+        }
+        let arguments = lane().size(piece).at(searches.as_ptr()).at(alike.as_ptr());
+        arguments.at(indices.first().cast_const()).launch(op, gpu, place, grid)
+    }
 }
 
 /// As the CPU's [`first_in_order`](crate::backend::cpu::index::select::first_in_order).
@@ -105,7 +149,8 @@ pub(crate) fn first_in_order(
     }
     let (k, inner) = (indices.layout.shape()[dim], shape[dim + 1..].iter().product::<usize>());
     let (lanes, device) = (n / k, Device::Cuda(ordinal));
-    if better_sorted(x.dtype, lanes, shape[dim]) {
+    // A sort takes less, too, of lanes that a block sorts in its shared memory.
+    if super::sort::in_shared_memory(x.dtype, shape[dim]) || few_long(lanes, shape[dim]) {
         let order = order(op, ordinal, x, dim, descending)?;
         let arguments = Arguments::new()
             .at(order.as_ptr())
