@@ -7,6 +7,7 @@ use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::zip::zip;
 
 /// The largest triangle that is solved without products of blocks.
 const SMALL: usize = 32;
@@ -100,7 +101,7 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
             // SAFETY: the promise of `solve`, which makes this.
             let columns = || (first..count).take(TOGETHER).map(|c| unsafe { b.column(c, 0, n) }).enumerate();
             for (c, column) in columns() {
-                x.iter_mut().zip(&*column).for_each(|(x, &from)| x[c] = from);
+                zip(&mut x[..], &*column).for_each(|(x, &from)| x[c] = from);
             }
             for step in 0..n {
                 let i = if upper { n - 1 - step } else { step };
@@ -114,7 +115,7 @@ impl<T: Scalar> Job for SmallSolve<'_, T> {
                 x[i] = each(|c| sums[c] * inverses[i]);
             }
             for (c, column) in columns() {
-                x.iter().zip(column).for_each(|(x, to)| *to = x[c]);
+                zip(&x[..], column).for_each(|(x, to)| *to = x[c]);
             }
         }
     }

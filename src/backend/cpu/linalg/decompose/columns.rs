@@ -5,6 +5,7 @@ use crate::Result;
 use crate::backend::cpu::linalg::gemm::Matrix;
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
+use crate::zip::zip;
 
 /// Elements that loops over padded vectors take at a time.
 pub(super) const TILE: usize = 16;
@@ -99,7 +100,7 @@ impl<T: Scalar> Job for Axpy<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
+        for (y, &x) in zip(&mut self.y[..], self.x) {
             *y = self.a.mul_add::<FMA>(x, *y);
         }
     }
@@ -122,7 +123,7 @@ impl<T: Scalar> Job for Axpy2<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for ((y, &x), &z) in self.y.iter_mut().zip(self.x).zip(self.z) {
+        for ((y, &x), &z) in zip(zip(&mut self.y[..], self.x), self.z) {
             *y = self.a.mul_add::<FMA>(x, self.b.mul_add::<FMA>(z, *y));
         }
     }
@@ -145,7 +146,7 @@ impl<T: Scalar> Dot<'_, T> {
         let (x, last_x) = self.x[..n].as_chunks::<LANES>();
         let (y, last_y) = self.y[..n].as_chunks::<LANES>();
         let mut sums = [T::ZERO; LANES];
-        for (x, y) in x.iter().zip(y) {
+        for (x, y) in zip(x, y) {
             for lane in 0..LANES {
                 sums[lane] = x[lane].conj().mul_add::<FMA>(y[lane], sums[lane]);
             }

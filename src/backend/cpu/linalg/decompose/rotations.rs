@@ -6,6 +6,7 @@ use crate::Result;
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::zip::zip;
 use smallvec::SmallVec;
 
 /// Rows that rotations are applied to at a time: those of all columns stay in the second cache, and those of the columns that
@@ -146,7 +147,7 @@ impl<T: Real> Job for Rotations<'_, T> {
         for &Rotation { x, y, c, s } in self.list {
             // SAFETY: two columns of a strip that `Rotated` has, which is this thread's.
             let (x, y) = unsafe { (self.z.column(x, 0, self.rows), self.z.column(y, 0, self.rows)) };
-            for (x, y) in x.iter_mut().zip(y) {
+            for (x, y) in zip(&mut x[..], y) {
                 (*x, *y) = (c.mul_add::<FMA>(*x, s * *y), c.mul_add::<FMA>(*y, -(s * *x)));
             }
         }

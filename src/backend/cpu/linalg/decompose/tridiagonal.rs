@@ -10,6 +10,7 @@ use crate::Result;
 use crate::backend::cpu::linalg::gemm::{MIRRORED, Matrix, Mirrored, Number, Product, Start, mirrored};
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, num_threads, try_parallel};
+use crate::zip::zip;
 use std::ops::Range;
 
 /// Reflections that are applied to the rest of a matrix as one: a multiple of [`TILE`]. With more of them, what is read has more to
@@ -105,7 +106,7 @@ impl<T: Scalar> Tiled<T> {
                 combine(weights, earlier(tile), product);
                 scale(product, tau);
                 let half = T::from_real(T::Real::from_f64(-0.5)) * tau * dot(product, v);
-                for ((w, &p), &v) in w[tile..].iter_mut().zip(&*product).zip(v).skip(first - tile) {
+                for ((w, &p), &v) in zip(zip(&mut w[tile..], &*product), v).skip(first - tile) {
                     *w = p + half * v;
                 }
             }
@@ -239,7 +240,7 @@ pub(super) unsafe fn symmetric_product<T: Real + Number>(a: Columns<T>, columns:
         for (j, &weight) in (first..).zip(&v[first..first + MIRRORED]) {
             // SAFETY: the caller's promise.
             let column: &[T] = unsafe { a.column(j, tile, TILE) };
-            sums[tile..below].iter_mut().zip(column).for_each(|(sum, &x)| *sum = *sum + x * weight);
+            zip(&mut sums[tile..below], column).for_each(|(sum, &x)| *sum = *sum + x * weight);
         }
         let (own, others) = sums.split_at_mut(below);
         if others.is_empty() {

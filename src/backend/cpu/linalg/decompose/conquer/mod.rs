@@ -17,6 +17,7 @@ use crate::Result;
 use crate::backend::cpu::linalg::gemm::{Matrix, Product, Start};
 use crate::backend::cpu::runtime::scratch::with_room;
 use crate::backend::cpu::runtime::threads::{num_threads, try_parallel};
+use crate::zip::zip;
 use std::ops::Range;
 
 /// The size from which on divide and conquer is faster than rotations.
@@ -133,7 +134,7 @@ impl Columnwise {
             copy(&self.multiplied[below.0.clone()], below.1.clone())?,
         ];
         let kept = copy(&self.kept, 0..rows)?;
-        for ((columns, part), copies) in sides.iter().zip(&copies) {
+        for ((columns, part), copies) in zip(&sides[..], &copies) {
             if part.is_empty() {
                 continue;
             }
@@ -167,7 +168,7 @@ impl Columnwise {
 /// `x, y = c · x + s · y, c · y - s · x`.
 fn rotate<T: Real>(x: &mut [T], y: &mut [T], c: f64, s: f64) {
     let (c, s) = (T::from_f64(c), T::from_f64(s));
-    for (x, y) in x.iter_mut().zip(y) {
+    for (x, y) in zip(&mut x[..], y) {
         (*x, *y) = (c * *x + s * *y, c * *y - s * *x);
     }
 }

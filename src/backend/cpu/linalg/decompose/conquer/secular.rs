@@ -11,6 +11,7 @@ use crate::backend::cpu::linalg::decompose::columns::{padded, total};
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
+use crate::zip::zip;
 
 /// Steps after which the best known approximation is taken. A few are usual.
 const STEPS: usize = 100;
@@ -108,7 +109,7 @@ impl Job for Sums<'_> {
         let (z, last_z) = self.z.as_chunks::<LANES>();
         let (terms, last_terms) = self.terms.as_chunks::<LANES>();
         let last = (padded::<f64, LANES>(last_z, 0.0), padded::<f64, LANES>(last_terms, 0.0));
-        for (z, term) in z.iter().zip(terms) {
+        for (z, term) in zip(z, terms) {
             for lane in 0..LANES {
                 value[lane] += z[lane] * term[lane];
                 slope[lane] += term[lane] * term[lane];
@@ -150,7 +151,7 @@ impl Weight<'_> {
             let (d, last_d) = d[range.clone()].as_chunks::<LANES>();
             let (origins, last_origins) = origins[range.clone()].as_chunks::<LANES>();
             let (shifts, last_shifts) = shifts[range].as_chunks::<LANES>();
-            for ((d, origins), shifts) in d.iter().zip(origins).zip(shifts) {
+            for ((d, origins), shifts) in zip(zip(d, origins), shifts) {
                 multiply(d, origins, shifts);
             }
             // What is missing has a ratio of 1.
@@ -204,8 +205,8 @@ impl Equation {
         let of_z = if squared { unit } else { 1.0 };
         let room = n.next_multiple_of(SHARED * 8);
         let (mut all_d, mut all_z) = (filled(op, FAR, room)?, filled(op, 0.0, room)?);
-        all_d.iter_mut().zip(d).for_each(|(to, x)| *to = x / unit);
-        all_z.iter_mut().zip(z).for_each(|(to, x)| *to = x / of_z);
+        zip(&mut all_d[..], d).for_each(|(to, x)| *to = x / unit);
+        zip(&mut all_z[..], z).for_each(|(to, x)| *to = x / of_z);
         let rho = if squared { rho } else { rho / unit };
         Ok(Equation { d: all_d, z: all_z, rho, squared, n, unit })
     }
@@ -351,7 +352,7 @@ pub(super) struct Solved {
 impl Solved {
     /// The roots, or what they are the squares of, in ascending order.
     pub fn roots(&self) -> impl Iterator<Item = f64> {
-        self.origins.iter().zip(&self.shifts).map(|(origin, shift)| (origin + shift) * self.equation.unit)
+        zip(&self.origins[..], &self.shifts).map(|(origin, shift)| (origin + shift) * self.equation.unit)
     }
 
     /// Calls `f` on the threads with the number of every root, and with what the poles are made of and the vector `z / (p - root)`,
@@ -362,8 +363,8 @@ impl Solved {
     pub fn vectors(&self, op: &'static str, places: &[usize], f: impl Fn(usize, &[f64], &[f64]) + Sync) -> Result<()> {
         let &Equation { ref d, ref z, squared, n, .. } = &self.equation;
         let (mut ordered_d, mut ordered_z) = (filled(op, FAR, d.len())?, filled(op, 0.0, d.len())?);
-        ordered_d.iter_mut().zip(places).for_each(|(to, &at)| *to = d[at]);
-        ordered_z.iter_mut().zip(places).for_each(|(to, &at)| *to = z[at]);
+        zip(&mut ordered_d[..], places).for_each(|(to, &at)| *to = d[at]);
+        zip(&mut ordered_z[..], places).for_each(|(to, &at)| *to = z[at]);
         let (d, z) = (&ordered_d[..], &ordered_z[..]);
         parallel(n, (GRAIN / (2 * n.max(1))).max(1), |range| {
             let mut to = vec![0.0; d.len()];

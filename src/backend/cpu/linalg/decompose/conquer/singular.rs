@@ -9,6 +9,7 @@ use crate::backend::cpu::linalg::decompose::scalar::Real;
 use crate::backend::cpu::linalg::decompose::singular::diagonalize;
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::Ptr;
+use crate::zip::zip;
 
 /// The singular values of a square bidiagonal matrix, in any order, in place of its diagonal, and the left and right vectors, by
 /// columns; `off` is what is above the diagonal.
@@ -25,8 +26,8 @@ pub(in super::super) fn bidiagonal<T: Real>(
     let unit = if unit > 0.0 { unit } else { 1.0 };
     // The diagonal is read where the values are written.
     let (mut d, mut e) = (filled(op, 0.0, n)?, filled(op, 0.0, n)?);
-    d.iter_mut().zip(&*diagonal).for_each(|(d, x)| *d = x.to_f64() / unit);
-    e.iter_mut().zip(&off[..n - 1]).for_each(|(e, x)| *e = x.to_f64() / unit);
+    zip(&mut d[..], &*diagonal).for_each(|(d, x)| *d = x.to_f64() / unit);
+    zip(&mut e[..], &off[..n - 1]).for_each(|(e, x)| *e = x.to_f64() / unit);
     let (mut u, mut v) = (filled(op, T::ZERO, n * n)?, filled(op, T::ZERO, n * n)?);
     let (u_ptr, v_ptr, d_ptr) = (Ptr::new(u.as_mut_ptr()), Ptr::new(v.as_mut_ptr()), Ptr::new(d.as_mut_ptr()));
     let e = &e;
@@ -46,7 +47,7 @@ pub(in super::super) fn bidiagonal<T: Real>(
         // SAFETY: as above.
         unsafe { join(op, values, joint, first.len, part.open, vectors(part)) }
     })?;
-    diagonal.iter_mut().zip(&d).for_each(|(to, d)| *to = T::from_f64(d * unit));
+    zip(&mut diagonal[..], &d).for_each(|(to, d)| *to = T::from_f64(d * unit));
     Ok((u, v))
 }
 
@@ -77,14 +78,14 @@ unsafe fn by_rotations<T: Real>(
     for (j, from) in u.chunks_exact(n).take(len).enumerate() {
         // SAFETY: the caller's promise; so below.
         let to = unsafe { vectors[0].column(j, 0, len) };
-        to.iter_mut().zip(from).for_each(|(to, &x)| *to = T::from_f64(x));
+        zip(&mut to[..], from).for_each(|(to, &x)| *to = T::from_f64(x));
     }
     for (j, from) in v.chunks_exact(n).enumerate() {
         // No singular value is negative.
         let sign = if values[j] < 0.0 { -1.0 } else { 1.0 };
         // SAFETY: as above.
         let to = unsafe { vectors[1].column(j, 0, n) };
-        to.iter_mut().zip(from).for_each(|(to, &x)| *to = T::from_f64(sign * x));
+        zip(&mut to[..], from).for_each(|(to, &x)| *to = T::from_f64(sign * x));
     }
     d.iter_mut().zip(values).for_each(|(d, value)| *d = value.abs());
     Ok(())
@@ -191,9 +192,9 @@ unsafe fn join<T: Real>(
         };
         let (left, right) = (column(&first_left), column(&first_right));
         let scale = 1.0 / dot(vector, vector).sqrt();
-        right.iter_mut().zip(vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
+        zip(&mut right[..], vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
         // The left vector is the right one by the values, and -1 for the row itself: that comes last.
-        let products = || vector.iter().zip(poles).map(|(x, d)| x * d);
+        let products = || zip(vector, poles).map(|(x, d)| x * d);
         let scale = 1.0 / (1.0 + products().map(|x| x * x).sum::<f64>()).sqrt();
         let (before, after) = left.split_at_mut(own);
         before.iter_mut().zip(products()).for_each(|(to, x)| *to = T::from_f64(x * scale));

@@ -9,6 +9,7 @@ use crate::backend::cpu::linalg::decompose::rotations::Rotated;
 use crate::backend::cpu::linalg::decompose::scalar::Real;
 use crate::backend::cpu::runtime::scratch::filled;
 use crate::backend::cpu::runtime::threads::Ptr;
+use crate::zip::zip;
 
 /// The eigenvalues of a tridiagonal matrix, in any order, in place of its diagonal, and the eigenvectors, by columns.
 ///
@@ -19,8 +20,8 @@ pub(in super::super) fn tridiagonal<T: Real>(op: &'static str, diagonal: &mut [T
     let unit = largest(diagonal.iter().chain(&off[..n - 1]).map(|x| x.to_f64()));
     let unit = if unit > 0.0 { unit } else { 1.0 };
     let (mut d, mut e) = (filled(op, 0.0, n)?, filled(op, 0.0, n)?);
-    d.iter_mut().zip(&*diagonal).for_each(|(d, x)| *d = x.to_f64() / unit);
-    e.iter_mut().zip(&off[..n - 1]).for_each(|(e, x)| *e = x.to_f64() / unit);
+    zip(&mut d[..], &*diagonal).for_each(|(d, x)| *d = x.to_f64() / unit);
+    zip(&mut e[..], &off[..n - 1]).for_each(|(e, x)| *e = x.to_f64() / unit);
     let mut q = filled(op, T::ZERO, n * n)?;
     let (q_ptr, d_ptr, e) = (Ptr::new(q.as_mut_ptr()), Ptr::new(d.as_mut_ptr()), &e);
     // SAFETY: parts are disjoint, and each is one thread's.
@@ -38,7 +39,7 @@ pub(in super::super) fn tridiagonal<T: Real>(op: &'static str, diagonal: &mut [T
         // SAFETY: as above.
         unsafe { join(op, values(part), e[second.start - 1], first.len, vectors(part)) }
     })?;
-    diagonal.iter_mut().zip(&d).for_each(|(to, d)| *to = T::from_f64(d * unit));
+    zip(&mut diagonal[..], &d).for_each(|(to, d)| *to = T::from_f64(d * unit));
     Ok(q)
 }
 
@@ -56,7 +57,7 @@ unsafe fn by_rotations<T: Real>(op: &'static str, d: &mut [f64], e: &[f64], q: C
     for (j, from) in vectors.chunks_exact(n).enumerate() {
         // SAFETY: the caller's promise.
         let to = unsafe { q.column(j, 0, n) };
-        to.iter_mut().zip(from).for_each(|(to, &x)| *to = T::from_f64(x));
+        zip(&mut to[..], from).for_each(|(to, &x)| *to = T::from_f64(x));
     }
     Ok(())
 }
@@ -123,7 +124,7 @@ unsafe fn join<T: Real>(op: &'static str, d: &mut [f64], off: f64, half: usize, 
         let scale = 1.0 / dot(vector, vector).sqrt();
         // SAFETY: there are `count` columns of as many elements, and each is one thread's.
         let to = unsafe { std::slice::from_raw_parts_mut(first.get().add(j * count), count) };
-        to.iter_mut().zip(vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
+        zip(&mut to[..], vector).for_each(|(to, x)| *to = T::from_f64(x * scale));
     })?;
     // SAFETY: the caller's promise.
     unsafe { columns.multiply(op, q, n, &[0..half, half..n], (&weights, count))? };
