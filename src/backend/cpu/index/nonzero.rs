@@ -45,7 +45,9 @@ pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result
         for at in blocks {
             // SAFETY: the block's own rows begin there, and there is room for all of its true elements.
             let mut to = unsafe { out.get().add(starts[at] * columns) };
-            for (tile, first) in block(at).chunks(TILE).zip((at * BLOCK..).step_by(TILE)) {
+            let block = block(at);
+            for start in (0..block.len()).step_by(TILE) {
+                let (tile, first) = (&block[start..block.len().min(start + TILE)], at * BLOCK + start);
                 let mut found = [0_i64; TILE];
                 let mut n = 0;
                 // Every position is written, and stays if the element is true: a branch would be guessed wrong.

@@ -9,6 +9,7 @@ use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::bail;
 use crate::layout::Walk;
+use crate::zip::zip;
 use crate::{DType, Result};
 use std::sync::{Mutex, PoisonError};
 
@@ -55,12 +56,13 @@ fn kth_as<T: SortKey, E: Entry>(
     };
     if len >= LONG && walk.numel() < num_threads() {
         let mut outcome = Ok(());
-        walk.runs(0, walk.numel(), |[from, to], lanes| {
-            for lane in 0..lanes as isize {
+        walk.runs(0, walk.numel(), |[from, to], count| {
+            for lane in 0..count as isize {
                 let (from, to) = (from + lane * across, to + lane * out_across);
                 // The largest keys are those of NaN.
                 let before = |last: usize| rank.before(len, if T::DTYPE.is_float() { last } else { 0 });
-                match kth_together(op, len, before, 8 * size_of::<T>() as u32, |i| entry(from, i)) {
+                // SAFETY: as above.
+                match unsafe { kth_together::<T, E>(op, &lanes, from, before) } {
                     Ok(entry) => write(to, entry),
                     Err(error) => outcome = Err(error),
                 }
@@ -86,13 +88,18 @@ fn kth_as<T: SortKey, E: Entry>(
 
 /// The entry with so many before it, of a long lane: those that share their first bits with it are found by counting. `before`
 /// is told how many have ones alone in these.
-fn kth_together<E: Entry>(
+///
+/// # Safety
+/// `first` is a position of the layout of the first elements.
+unsafe fn kth_together<T: SortKey, E: Entry>(
     op: &'static str,
-    len: usize,
+    lanes: &Lanes<T>,
+    first: isize,
     before: impl Fn(usize) -> usize,
-    bits: u32,
-    entry: impl Fn(u32) -> E + Sync,
 ) -> Result<E> {
+    let (len, bits) = (lanes.len, 8 * size_of::<T>() as u32);
+    // SAFETY: the caller's promise; numbers below the length are asked for.
+    let entry = |i: usize| E::new(unsafe { lanes.element(first, i as u32) }.key().into(), i as u32);
     let shift = E::PLACE + bits - 8;
     // Two digits, but for keys that have only one.
     let short = bits == 8;
@@ -102,9 +109,11 @@ fn kth_together<E: Entry>(
     let piece = len.div_ceil(num_threads()).max(LONG / 4);
     parallel(len, piece, |range| {
         let mut own = vec![0_u32; if short { 1 << 8 } else { 1 << 16 }];
-        range.for_each(|i| own[bucket(entry(i as u32))] += 1);
+        for i in range {
+            own[bucket(entry(i))] += 1;
+        }
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter_mut().zip(own).for_each(|(sum, own)| *sum += own as usize);
+        zip(&mut counts[..], &own).for_each(|(sum, &own)| *sum += own as usize);
     });
     let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let before = before(counts.last().copied().unwrap_or(0));
@@ -115,7 +124,14 @@ fn kth_together<E: Entry>(
     }
     let candidates = Mutex::new(with_room(op, counts[chosen])?);
     parallel(len, piece, |range| {
-        let own: Vec<E> = range.map(|i| entry(i as u32)).filter(|&entry| bucket(entry) == chosen).collect();
+        // A loop, since an iterator that collects is a call for each element where units of the crate are compiled by themselves.
+        let mut own = Vec::new();
+        for i in range {
+            let entry = entry(i);
+            if bucket(entry) == chosen {
+                own.push(entry);
+            }
+        }
         // In whatever order: no two are equal.
         candidates.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
     });

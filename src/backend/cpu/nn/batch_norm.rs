@@ -38,6 +38,26 @@ fn grain(channel: usize) -> usize {
     (GRAIN / channel.max(1)).max(1)
 }
 
+/// Examples whose sums are added up before they are added to those of others: the rounding error stays small.
+const TOGETHER: usize = 64;
+
+/// Sums of so many kinds over the examples of a batch. A macro, so that what it adds up is compiled for the instructions of the loop
+/// that it stands in: a closure may be left a function of its own.
+macro_rules! over_batch {
+    ($kinds:literal, $batch:expr, $n:ident => $sums:expr) => {{
+        let mut total = [C::ZERO; $kinds];
+        for first in (0..$batch).step_by(TOGETHER) {
+            let mut part = [C::ZERO; $kinds];
+            for $n in first..$batch.min(first + TOGETHER) {
+                let next: [C; $kinds] = $sums;
+                part = each(|k| part[k] + next[k]);
+            }
+            total = each(|k| total[k] + part[k]);
+        }
+        total
+    }};
+}
+
 struct Stats<'a, C> {
     x: &'a MatrixRows<'a, C>,
     channels: usize,
@@ -56,11 +76,11 @@ impl<C: Float> Job for Stats<'_, C> {
         let [mut scratch, mut unused] = [const { Vec::new() }; 2];
         let count = C::lit((batch * len) as f64);
         for channel in range {
-            let [sum] = over_batch(batch, |n| [sum_by([x.row(n * channels + channel, &mut scratch)], |[x]| x)]);
+            let [sum] = over_batch!(1, batch, n => [sum_by([x.row(n * channels + channel, &mut scratch)], |[x]| x)]);
             let mean = sum / count;
             // The mean is rounded, by much where the numbers are large beside their distances: what it lacks is the mean of the
             // distances, which are exact.
-            let [lack, squares] = over_batch(batch, |n| {
+            let [lack, squares] = over_batch!(2, batch, n => {
                 let x = x.row(n * channels + channel, &mut scratch);
                 [sum_by([x], |[x]| x - mean), sum_by([x], |[x]| (x - mean) * (x - mean))]
             });
@@ -71,24 +91,6 @@ impl<C: Float> Job for Stats<'_, C> {
             unsafe { stats.row(channel, &mut unused).copy_from_slice(&[mean, variance]) };
         }
     }
-}
-
-/// Examples whose sums are added up before they are added to those of others: the rounding error stays small.
-const TOGETHER: usize = 64;
-
-/// Sums over the examples of a batch.
-#[inline(always)]
-fn over_batch<C: Float, const N: usize>(batch: usize, mut sums: impl FnMut(usize) -> [C; N]) -> [C; N] {
-    let mut total = [C::ZERO; N];
-    for first in (0..batch).step_by(TOGETHER) {
-        let mut part = [C::ZERO; N];
-        for n in first..batch.min(first + TOGETHER) {
-            let next = sums(n);
-            part = each(|k| part[k] + next[k]);
-        }
-        total = each(|k| total[k] + part[k]);
-    }
-    total
 }
 
 /// The cotangents: of `input` `[N · C, S]` into `input_grad`, and for each channel the sums of `g · normalised` and of `g` into `sums`
@@ -155,7 +157,7 @@ impl<C: Float> Job for Backward<'_, C> {
         let count = C::lit((batch * len) as f64);
         for channel in range {
             let &[mean, inverse, weight] = numbers.row(channel, &mut small) else { continue };
-            let totals = over_batch(batch, |n| {
+            let totals = over_batch!(2, batch, n => {
                 let at = n * channels + channel;
                 let (x, g) = (all_x.row(at, &mut x_scratch), all_g.row(at, &mut g_scratch));
                 [sum_by([g, x], |[g, x]| g * ((x - mean) * inverse)), sum_by([g], |[g]| g)]

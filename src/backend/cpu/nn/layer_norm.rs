@@ -196,8 +196,10 @@ impl<C: Float> Job for Backward<'_, C> {
             let g = match weight {
                 None => g,
                 Some(weight) => {
-                    weighted.clear();
-                    weighted.extend(zip(g, weight).map(|(&g, &w)| g * w));
+                    weighted.resize(g.len(), C::ZERO);
+                    for ((to, &g), &w) in zip(zip(&mut weighted[..], g), weight) {
+                        *to = g * w;
+                    }
                     &weighted[..]
                 }
             };

@@ -273,12 +273,14 @@ impl<T: Comparable> Compared<'_, T> {
     /// Inlined with a step that is known, so that vectors can be loaded.
     #[inline(always)]
     fn compare(self, stride: usize) {
-        for (i, (best, place)) in zip(&mut self.best[..], self.places).enumerate() {
+        let n = self.best.len();
+        let (best, places) = (&mut self.best[..n], &mut self.places[..n]);
+        for i in 0..n {
             // SAFETY: the row has an element for each of these windows.
             let x = unsafe { self.from.add(i * stride).read() };
-            let better = x.beats(*best);
-            *best = if better { x } else { *best };
-            *place = if better { self.place + (i * stride) as i32 } else { *place };
+            let better = x.beats(best[i]);
+            best[i] = if better { x } else { best[i] };
+            places[i] = if better { self.place + (i * stride) as i32 } else { places[i] };
         }
     }
 }

@@ -499,9 +499,10 @@ impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let FoldRows { fold, from, step, length, center, to } = self;
-        for (i, (to, &center)) in zip(&mut to[..], center).enumerate() {
+        for i in 0..to.len().min(center.len()) {
             // SAFETY: whoever makes this has `length` elements behind every start.
-            *to = fold_run(fold, unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) }, center);
+            let run = unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) };
+            to[i] = fold_run(fold, run, center[i]);
         }
     }
 }
