@@ -156,9 +156,13 @@ unsafe fn convert<A: Convert<B> + Copy, B: Copy>(
     unsafe {
         if from_stride == 0 && n > 0 {
             let value = from.read().convert();
-            (0..n as isize).for_each(|i| to.offset(i * to_stride).write(value));
+            for i in 0..n as isize {
+                to.offset(i * to_stride).write(value);
+            }
         } else {
-            (0..n as isize).for_each(|i| to.offset(i * to_stride).write(from.offset(i * from_stride).read().convert()));
+            for i in 0..n as isize {
+                to.offset(i * to_stride).write(from.offset(i * from_stride).read().convert());
+            }
         }
     }
 }

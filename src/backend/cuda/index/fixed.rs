@@ -1,5 +1,5 @@
-//! Sums of f32 by place as whole numbers: these need no order to come to the same bits every time, and are as near to the
-//! true sum as f32 can say.
+//! Sums of f32 by place as whole numbers: these need no order to come to the same bits every time. They are rounded to f32 from a
+//! sum that keeps at least eight bits more.
 
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::Gpu;
