@@ -265,18 +265,40 @@ pub(crate) fn gather(
 }
 
 /// `out[.., indices[.., j, ..], ..]` becomes it and `source[.., j, ..]` along `dim`, in the order of `j`. The indices broadcast
-/// to the shape of `source`. Both have the same dtype; to do arithmetic it is one of the compute dtypes.
+/// to the shape of `source`. Both have the same dtype; to do arithmetic it is one of the compute dtypes. With a `base`, of the
+/// shape of `out`, this begins with its elements in place of those of `out`, which is contiguous.
 pub(crate) fn index_fold(
     op: &'static str,
     by: IndexFold,
+    base: Option<View<'_>>,
     out: &mut ViewMut<'_>,
     dim: usize,
     indices: &Indices<'_>,
     source: View<'_>,
 ) -> Result<()> {
-    dispatch!(op, common_device(op, out.device(), [indices.view.device(), source.device()])?,
-        cpu => cpu::index::fold::index_fold(op, by, out, dim, indices, source),
-        cuda(n) => cuda::index::index_fold(op, n, by, out, dim, indices, source))
+    let devices = [indices.view.device(), source.device()].into_iter().chain(base.as_ref().map(View::device));
+    dispatch!(op, common_device(op, out.device(), devices)?,
+        cpu => {
+            base.map_or(Ok(()), |base| cpu::elementwise::copy::copy(base, out))?;
+            cpu::index::fold::index_fold(op, by, out, dim, indices, source)
+        },
+        cuda(n) => cuda::index::index_fold(op, n, by, base, out, dim, indices, source))
+}
+
+/// Integers along a dimension of `size`, of which negative ones count from its end, into a contiguous tensor. One that is
+/// outside is reported when the GPU is next waited for; what it becomes is outside of any dimension.
+pub(crate) fn wrap_indices(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, x.device(), [out.device()])?,
+        cpu => Err(err!(Backend, op, "indices on the CPU are looked at before they are used")),
+        cuda(n) => cuda::index::wrap(op, n, x, size, out))
+}
+
+/// The order of the rows of a matrix by their first elements, then by their second, and so on, as their numbers in `order`, which
+/// is contiguous and `i64`. Rows that are equal stay in their order.
+pub(crate) fn order_rows(op: &'static str, x: View<'_>, order: &mut ViewMut<'_>) -> Result<()> {
+    dispatch!(op, common_device(op, x.device(), [order.device()])?,
+        cpu => cpu::index::sort::order_rows(op, x, order),
+        cuda(n) => cuda::index::sort::order_rows(op, n, x, order))
 }
 
 /// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how

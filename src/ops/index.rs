@@ -114,7 +114,7 @@ fn sums(op: &'static str, shape: &Shape, dim: usize, index: &Tensor, source: &Te
     let compute = compute_dtype(source.dtype());
     let storage = Storage::zeroed(op, source.device(), checked_bytes(op, shape, compute.size())?)?;
     let zeros = Tensor::from_parts(storage, Layout::contiguous(shape.clone()), compute);
-    fold_into(op, IndexFold::Add, zeros, dim, index, source)
+    fold_into(op, IndexFold::Add, None, zeros, dim, index, source)
 }
 
 /// A copy of `base` with the elements of `source` put where `index` says along `dim`; outside the graph. It is of the compute
@@ -134,15 +134,15 @@ pub(super) fn folded(
         });
     }
     let dtype = if by == IndexFold::Replace { base.dtype() } else { compute_dtype(base.dtype()) };
-    let mut out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;
-    backend::copy(op, base.as_view()?, &mut out.as_view_mut(op)?)?;
-    fold_into(op, by, out, dim, index, source)
+    let out = Tensor::empty(op, base.layout().shape().clone(), dtype, base.device())?;
+    fold_into(op, by, Some(base), out, dim, index, source)
 }
 
-/// `out` with the elements of `source` in it; outside the graph.
+/// `out`, or a base in it, with the elements of `source`; outside the graph.
 fn fold_into(
     op: &'static str,
     by: IndexFold,
+    base: Option<&Tensor>,
     mut out: Tensor,
     dim: usize,
     index: &Tensor,
@@ -150,7 +150,8 @@ fn fold_into(
 ) -> Result<Tensor> {
     let indices = Indices::check(op, index.as_view()?, out.shape()[dim])?;
     let source = source.detach().to_dtype(out.dtype())?;
-    backend::index_fold(op, by, &mut out.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
+    let base = base.map(Tensor::as_view).transpose()?;
+    backend::index_fold(op, by, base, &mut out.as_view_mut(op)?, dim, &indices, source.as_view()?)?;
     Ok(out)
 }
 

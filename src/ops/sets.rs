@@ -3,7 +3,8 @@
 use super::elementwise::common_dtype;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::index::sort::{order_rows, sort_integers};
+use crate::backend::cpu::index::sort::sort_integers;
+use crate::backend::order_rows;
 use crate::error::bail;
 use crate::layout::resolve_dim;
 use crate::options::options;
@@ -122,12 +123,7 @@ impl Groups {
         if !sorted {
             return Ok(Groups { new: different(&rows)?, parts: x, dim, order: None });
         }
-        // One comparison of rows ends at the first difference: no work for a GPU.
-        let here = rows.to_device(Device::Cpu)?;
-        let order = Tensor::build(op, [n].into(), DType::I64, Device::Cpu, |out| {
-            order_rows(op, here.as_view()?, out)
-        })?;
-        let order = order.to_device(x.device())?;
+        let order = Tensor::build(op, [n].into(), DType::I64, x.device(), |out| order_rows(op, rows.as_view()?, out))?;
         let new = different(&rows.index_select(0, &order)?)?;
         Ok(Groups { parts: x.index_select(dim, &order)?, dim, new, order: Some(order) })
     }

@@ -243,19 +243,28 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
     }
     let size = x.shape()[dim];
     let wide = tensor.detach().to_dtype(DType::I64)?;
+    // On a GPU a kernel looks at them.
+    if x.device() != Device::Cpu {
+        return Ok(vec![wrapped_later(op, &wide, size)?]);
+    }
     // Most indices count from the start, and are what they should be.
-    if x.device() == Device::Cpu && Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
+    if Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
         return Ok(vec![wide]);
     }
     let from_end = wide.add(size as i64)?;
     let wrapped = wide.lt(0)?.where_(&from_end, &wide)?;
-    if x.device() == Device::Cpu {
-        check_range(op, &wide.all_examples()?, &wrapped.all_examples()?, dim, x.shape())?;
-        return Ok(vec![wrapped]);
+    check_range(op, &wide.all_examples()?, &wrapped.all_examples()?, dim, x.shape())?;
+    Ok(vec![wrapped])
+}
+
+/// Indices on a GPU, of which negative ones count from the end; those that are outside are reported later.
+fn wrapped_later(op: &'static str, x: &Tensor, size: usize) -> Result<Tensor> {
+    if x.is_batched() {
+        return Tensor::over_batch(&[x], |_, all| wrapped_later(op, all[0], size));
     }
-    // On a GPU the kernel looks: what is out of range along this dimension must be so in all.
-    let outside = wrapped.lt(0)?.add(&wrapped.ge(size as i64)?)?;
-    Ok(vec![wrapped.masked_fill(&outside, i64::MIN / 2)?])
+    let mut out = Tensor::empty(op, x.layout().shape().clone(), DType::I64, x.device())?;
+    backend::wrap_indices(op, x.as_view()?, size, &mut out.as_view_mut(op)?)?;
+    Ok(out)
 }
 
 /// Refuses an index outside of a dimension, with its place among the indices.

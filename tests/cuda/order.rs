@@ -1,7 +1,7 @@
 //! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
 
-use super::{GPU, beside_others, close, gpu, random};
-use cotangent::{DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, tensor};
+use super::{GPU, alone, beside_others, close, gpu, random};
+use cotangent::{DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, s, tensor, vmap};
 
 /// Numbers with many that are equal, some NaN and both zeros.
 fn mixed(shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -222,7 +222,42 @@ fn indices_that_repeat_in_all_ways() -> Result<()> {
             let (there, from) = (x.to_device(GPU)?, y.to_device(GPU)?);
             assert!(there.index_add(0, &at, &from)?.equal(&x.index_add(0, &index, &y)?)?, "rows: {what}");
             assert!(there.index_copy(0, &at, &from)?.equal(&x.index_copy(0, &index, &y)?)?, "the last row: {what}");
+            // A base that does not lie in order, with the index in the middle.
+            let (x, y) = (x.expand([2, places as usize, 3])?, y.expand([2, n, 3])?);
+            let (there, from) = (x.to_device(GPU)?.transpose(0, 2)?, y.to_device(GPU)?.transpose(0, 2)?);
+            let here = x.transpose(0, 2)?.index_copy(1, &index, &y.transpose(0, 2)?)?;
+            assert!(there.index_copy(1, &at, &from)?.equal(&here)?, "in the middle: {what}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn indices_from_the_end() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    // A wrong index is told to whoever waits next.
+    let _alone = alone();
+    let x = Tensor::arange(0, 12)?.reshape([3, 4])?;
+    let there = x.to_device(GPU)?;
+    let (rows, columns) = (tensor!([-1, 0, -3, 2])?, tensor!([-4, 3, 1, -1])?);
+    let (rows_there, columns_there) = (rows.to_device(GPU)?, columns.to_device(GPU)?);
+    let values = tensor!([-1_i64, -2, -3, -4])?;
+    let values_there = values.to_device(GPU)?;
+    assert!(there.index(s![&rows_there, &columns_there])?.equal(&x.index(s![&rows, &columns])?)?);
+    assert!(there.index(&rows_there.reshape([2, 2])?)?.equal(&x.index(&rows.reshape([2, 2])?)?)?);
+    let put = x.index_put(s![&rows, &columns], &values)?;
+    assert!(there.index_put(s![&rows_there, &columns_there], &values_there)?.equal(&put)?);
+    let taken = vmap(|at| x.index(&at[0]), &[&rows.reshape([2, 2])?])?;
+    assert!(vmap(|at| there.index(&at[0]), &[&rows_there.reshape([2, 2])?])?.equal(&taken)?, "one for each example");
+    for (wrong, size) in [(-4_i64, 3), (3, 3), (i64::MIN, 3), (i64::MAX, 3)] {
+        let index = tensor!([0, wrong])?.to_device(GPU)?;
+        let error = there.index(&index).and_then(|x| x.to_device(Device::Cpu)).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("index: index {wrong} is out of range for a dimension of size {size}")),
+            "{error}"
+        );
     }
     Ok(())
 }

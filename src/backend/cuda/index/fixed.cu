@@ -21,43 +21,67 @@ __device__ inline u64 fixed(T x, int top, int span) {
 
 __device__ inline f64 unit(int top, int span) { return __longlong_as_double((i64)(top - 127 - 23 - span + 1023) << 52); }
 
-// What is known of all: the largest exponent, and how many floats are small.
-struct Known { u32 top, small; };
+// Infinities and NaN have no order either: `tops` says which of them a place has, in bits above all exponents.
+constexpr u32 PLUS = 256, MINUS = 512, NEITHER = 1024;
 
-extern "C" __global__ void __launch_bounds__(256) fixed_top(const T* source, u64 n, Known* known) {
-    __shared__ u32 tops[8];
-    const u64 all = (u64)gridDim.x * 256;
+// Their sum.
+__device__ inline f64 unbounded(u32 which) {
+    const i64 bits = which == PLUS ? 0x7ff0000000000000ll : which == MINUS ? 0xfff0000000000000ll : 0x7ff8000000000000ll;
+    return __longlong_as_double(bits);
+}
+
+// The largest of what the threads of a block have.
+__device__ inline u32 over_block(u32 x) {
+    __shared__ u32 parts[8];
+    for (int step = 16; step > 0; step >>= 1) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
+    if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = x;
+    __syncthreads();
+    for (int warp = 0; warp < 8; ++warp) x = max(x, parts[warp]);
+    return x;
+}
+
+// What is known of all: how many floats are listed, the largest exponent, and for each of BLOCKS blocks that of its part.
+struct Known { u32 small, top, tops[BLOCKS]; };
+
+// Clears sums, and finds the largest exponents.
+extern "C" __global__ void __launch_bounds__(256) fixed_start(
+    const T* source, u64 n, u64 last, Known* known, u64* sums, u32* tops
+) {
+    const I first = (I)blockIdx.x * 256 + threadIdx.x, all = (I)gridDim.x * 256;
+#pragma unroll 4
+    for (I i = first; i < (I)last; i += all) sums[i] = 0, tops[i] = 0;
     u32 top = 0;
-    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < n; i += all) {
+#pragma unroll 4
+    for (I i = first; i < (I)n; i += all) {
         const T x = source[i];
         const u32 own = exponent(x);
         if (x != 0 && own != 255 && own > top) top = own;
     }
-    for (int step = 16; step > 0; step >>= 1) top = max(top, __shfl_xor_sync(0xffffffffu, top, step));
-    if ((threadIdx.x & 31) == 0) tops[threadIdx.x >> 5] = top;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int warp = 1; warp < 8; ++warp) top = max(top, tops[warp]);
-    atomicMax(&known->top, top);
+    top = over_block(top);
+    if (threadIdx.x == 0) known->tops[blockIdx.x] = top;
+    if (first == 0) known->small = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(256) fixed_sums(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, const T* source, T* target,
-    Known* known, u64* sums, u32* tops, I* list, u64 span, u64 op, u32* taken, Fault* fault
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, const T* source, Known* known,
+    u64* sums, u32* tops, u64* rests, I* list, u64 span, u64 blocks, u64 op, u32* taken, Fault* fault
 ) {
-    const I all = (I)gridDim.x * 256;
-    const int top = known->top;
-    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+    const I first = (I)blockIdx.x * 256 + threadIdx.x, all = (I)gridDim.x * 256;
+    u32 largest = 0;
+    for (I i = threadIdx.x; i < (I)blocks; i += 256) largest = max(largest, known->tops[i]);
+    const int top = over_block(largest);
+    if (first == 0) known->top = top;
+    for (I i = first; i < (I)n; i += all) {
         const i64 at = index[place(i, chosen)];
         const T x = source[i];
         if (outside(at, size, op, taken, fault) || x == 0) continue;
         const i64 key = place(i, to) + at * step;
         const int own = exponent(x);
-        // Infinities and NaN have no order either.
-        if (own == 255) atomicAdd(&target[key], x);
+        if (own == 255) atomicOr(&tops[key], x != x ? NEITHER : x > 0 ? PLUS : MINUS);
         else if (own + (int)span >= top) atomicAdd(&sums[key], fixed(x, top, span));
         else {
-            atomicMax(&tops[key], (u32)own);
+            // The first one at a place clears it for the next kernel.
+            if (atomicMax(&tops[key], (u32)own) == 0) rests[key] = 0;
             list[atomicAdd(&known->small, 1u)] = i;
         }
     }
@@ -71,21 +95,23 @@ extern "C" __global__ void __launch_bounds__(256) fixed_rests(
     for (I j = (I)blockIdx.x * 256 + threadIdx.x; j < small; j += all) {
         const I i = list[j];
         const i64 key = place(i, to) + index[place(i, chosen)] * step;
-        atomicAdd(&rests[key], fixed(source[i], tops[key], span));
+        if (tops[key] < PLUS) atomicAdd(&rests[key], fixed(source[i], tops[key], span));
     }
 }
 
+// `target` becomes `base`, which may be the same, and the sums.
 extern "C" __global__ void __launch_bounds__(256) fixed_finish(
-    T* target, u64 last, const Known* known, const u64* sums, const u32* tops, const u64* rests, u64 span
+    const T* base, T* target, u64 last, const Known* known, const u64* sums, const u32* tops, const u64* rests, u64 span
 ) {
-    const u64 all = (u64)gridDim.x * 256;
+    const I all = (I)gridDim.x * 256;
     const f64 common = unit(known->top, span);
-    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < last; i += all) {
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)last; i += all) {
         const i64 sum = sums[i];
         const u32 top = tops[i];
-        if (sum == 0 && top == 0) continue;
+        const T before = base[i];
         f64 total = (f64)sum * common;
-        if (top != 0) total += (f64)(i64)rests[i] * unit(top, span);
-        target[i] = (T)((f64)target[i] + total);
+        if (top >= PLUS) total = unbounded(top & ~255u);
+        else if (top != 0) total += (f64)(i64)rests[i] * unit(top, span);
+        target[i] = sum == 0 && top == 0 ? before : (T)((f64)before + total);
     }
 }

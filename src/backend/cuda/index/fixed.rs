@@ -5,8 +5,12 @@ use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::Gpu;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
+use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fixed.cu")];
+
+/// Blocks that look for the largest float: the fewer there are, the sooner the next kernel has looked through theirs.
+const BLOCKS: usize = 1024;
 
 /// Memory of sums that are under way.
 pub(super) struct FixedSums {
@@ -26,10 +30,7 @@ impl FixedSums {
     /// If memory runs out.
     pub fn new(op: &'static str, gpu: &Gpu, n: usize, last: usize, rank: usize) -> Result<FixedSums> {
         let memory = |bytes: usize| Storage::new(op, Device::Cuda(gpu.ordinal), bytes);
-        let (list, bytes) = (memory(n * 4)?, last * 20 + 8);
-        let memory = memory(bytes)?;
-        // SAFETY: the memory was just asked for.
-        unsafe { gpu.clear(op, memory.as_ptr().cast_mut(), bytes)? };
+        let (memory, list) = (memory(last * 20 + (2 + BLOCKS) * 4)?, memory(n * 4)?);
         Ok(FixedSums { n, last, source: source(rank), memory, list })
     }
 
@@ -38,43 +39,45 @@ impl FixedSums {
         38 - (usize::BITS - self.n.leading_zeros()) as usize
     }
 
-    /// Adds floats to a target. `by_index` starts a kernel whose arguments begin with the indices, and go on with these.
+    /// Makes `target` of `base`, which may be the same, by adding the floats at `from`. `by_index` starts a kernel for so many
+    /// threads, whose arguments begin with the indices and go on with these.
     ///
     /// # Errors
     /// If a kernel cannot be compiled or started.
     ///
     /// # Safety
-    /// There are `n` floats at `from`, `last` at `target`, and the indices lead to these.
+    /// There are `n` floats at `from`, `last` at `base` and `target`, and the indices lead to these.
     pub unsafe fn run(
         &self,
         op: &'static str,
         gpu: &Gpu,
-        from: *const u8,
-        target: *const u8,
-        by_index: impl Fn(&KernelSource, &str, &[u64]) -> Result<()>,
+        [from, base, target]: [*const u8; 3],
+        by_index: impl Fn(&KernelSource, &str, usize, &[u64]) -> Result<()>,
     ) -> Result<()> {
         let part = |words: usize| self.memory.as_ptr().wrapping_add(self.last * words * 4);
         let (sums, rests, tops, known) = (part(0), part(2), part(4), part(5));
-        let (list, span) = (self.list.as_ptr(), self.span());
-        let words = |addresses: &[*const u8]| -> Vec<u64> {
-            addresses.iter().map(|address| address.addr() as u64).chain([span as u64]).collect()
+        let (list, span) = (self.list.as_ptr(), self.span() as u64);
+        let function = |name: &str| self.source.function(op, gpu, name);
+        let words = |addresses: &[*const u8], rest: &[u64]| -> SmallVec<[u64; 8]> {
+            addresses.iter().map(|address| address.addr() as u64).chain(rest.iter().copied()).collect()
         };
-        let top = Arguments::new().at(from).size(self.n).at(known);
-        // The fewer blocks, the fewer of them wait for one another at the end.
-        let grid = Grid::over(self.n.min(2 * 256 * gpu.processors as usize), 256, 256);
-        // SAFETY: the caller's promise.
-        unsafe { top.launch(op, gpu, self.source.function(op, gpu, "fixed_top")?, grid)? };
-        by_index(&self.source, "fixed_sums", &words(&[from, target, known, sums, tops, list]))?;
-        by_index(&self.source, "fixed_rests", &words(&[from, known, tops, rests, list]))?;
-        let finish = Arguments::new().at(target).size(self.last).at(known).at(sums).at(tops).at(rests).size(span);
-        let grid = Grid::over(self.last, 256, 256);
-        // SAFETY: the caller's promise.
-        unsafe { finish.launch(op, gpu, self.source.function(op, gpu, "fixed_finish")?, grid) }
+        let (n, last, busy) = (self.n, self.last, 256 * gpu.processors as usize);
+        let start = Grid::over(n.max(last).min(BLOCKS * 256), 256, 256);
+        let arguments = Arguments::new().at(from).size(n).size(last).at(known).at(sums).at(tops);
+        // SAFETY: the caller's promise, and there is memory for all places.
+        unsafe { arguments.launch(op, gpu, function("fixed_start")?, start)? };
+        let rest = [span, start.blocks[0] as u64];
+        by_index(&self.source, "fixed_sums", n.min(8 * busy), &words(&[from, known, sums, tops, rests, list], &rest))?;
+        by_index(&self.source, "fixed_rests", n.min(2 * busy), &words(&[from, known, tops, rests, list], &[span]))?;
+        let arguments =
+            Arguments::new().at(base).at(target).size(last).at(known).at(sums).at(tops).at(rests).word(span);
+        // SAFETY: as above.
+        unsafe { arguments.launch(op, gpu, function("fixed_finish")?, Grid::over(last, 256, 256)) }
     }
 }
 
 fn source(rank: usize) -> KernelSource {
-    KernelSource::new(FILES, DType::F32, false).set("R", rank)
+    KernelSource::new(FILES, DType::F32, false).set("R", rank).set("BLOCKS", BLOCKS)
 }
 
 /// Sources of every kind, to be compiled by a test.

@@ -12,7 +12,7 @@
 extern "C" __global__ void __launch_bounds__(256) place_starts(
     const I* counts, u64 last, I* starts, I* state, u32* ticket, I* large, u32* larges
 ) {
-    __shared__ I sums[8], begin;
+    __shared__ I begin;
     __shared__ u32 taken;
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     // Tiles are taken in order, so that those before are under way.
@@ -26,18 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) place_starts(
         sum += own[k];
         if (own[k] > FEW) large[atomicAdd(larges, 1u)] = (I)(first + k);
     }
-    I up = sum;
-    for (int step = 1; step < 32; step <<= 1) {
-        const I left = __shfl_up_sync(0xffffffffu, up, step);
-        if (lane >= step) up += left;
-    }
-    if (lane == 31) sums[warp] = up;
-    __syncthreads();
-    I before = up - sum, all = 0;
-    for (u32 each = 0; each < 8; ++each) {
-        if (each < warp) before += sums[each];
-        all += sums[each];
-    }
+    I all, before = sum_before<8>(sum, all);
     if (warp == 0) {
         I earlier = 0;
         if (tile > 0) {
@@ -80,7 +69,6 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
 ) {
     __shared__ u32 digits[256];
     __shared__ I next[256];
-    __shared__ u32 sums[8];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const u32 begin = warp * 32 * ITEMS + lane;
     for (u32 which = blockIdx.x; which < *larges; which += gridDim.x) {
@@ -92,17 +80,7 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
             __syncthreads();
             for (u64 i = threadIdx.x; i < len; i += 256) atomicAdd(&digits[from[i] >> shift & 255], 1u);
             __syncthreads();
-            const u32 own = digits[threadIdx.x];
-            u32 up = own;
-            for (int step = 1; step < 32; step <<= 1) {
-                const u32 left = __shfl_up_sync(0xffffffffu, up, step);
-                if (lane >= step) up += left;
-            }
-            if (lane == 31) sums[warp] = up;
-            __syncthreads();
-            u32 before = up - own;
-            for (int each = 0; each < warp; ++each) before += sums[each];
-            next[threadIdx.x] = before;
+            next[threadIdx.x] = sum_before<8>(digits[threadIdx.x]);
             for (u64 first = 0; first < len; first += TILE) {
                 I number[ITEMS];
                 u32 digit[ITEMS], at[ITEMS], count[1], start[1];

@@ -1,13 +1,13 @@
 //! The numbers of elements by the places that they go to, where there are about as many places as elements: in less time than
 //! a sort takes.
 
-use super::RANK;
+use super::{BEFORE, RANK};
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::Gpu;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const FILES: &[&str] = &[RANK, include_str!("group.cu")];
+const FILES: &[&str] = &[BEFORE, RANK, include_str!("group.cu")];
 /// Elements of a place that whoever reads them brings into their order.
 pub(super) const FEW: usize = 16;
 const THREADS: usize = 256;

@@ -24,19 +24,26 @@ extern "C" __global__ void __launch_bounds__(256) keys(
     }
 }
 
-// As above, if anyone asks for the keys; and `winner` becomes, for each place, the number of the last element that goes there,
-// plus one. It has been 0.
+// `winner` becomes, for each place, the number of the last element that goes there, plus one. It has been 0.
 extern "C" __global__ void __launch_bounds__(256) claim(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* winner, u64 op,
-    u32* taken, Fault* fault
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* winner, u64 op, u32* taken,
+    Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         const i64 at = index[place(i, chosen)];
-        const bool nowhere = outside(at, size, op, taken, fault);
-        const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
-        if (key) key[i] = own;
-        if (!nowhere) atomicMax(&winner[own], (I)(i + 1));
+        if (!outside(at, size, op, taken, fault)) atomicMax(&winner[place(i, to) + at * step], i + 1);
+    }
+}
+
+// Indices that count from the end where they are negative. One that is outside becomes one that is so in any dimension.
+extern "C" __global__ void __launch_bounds__(256) wrap(
+    const i64* index, i64* y, Steps<R> from, i64 size, u64 n, u64 op, u32* taken, Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        const i64 given = index[place(i, from)], at = given < 0 && given >= -size ? given + size : given;
+        y[i] = outside(at, size, op, taken, fault) ? -0x4000000000000000ll : at;
     }
 }
 
@@ -185,29 +192,15 @@ extern "C" __global__ void __launch_bounds__(256) put_sorted(
     }
 }
 
-// The same, of elements that were claimed.
-extern "C" __global__ void __launch_bounds__(256) put_claimed(
-    const I* key, const I* winner, const E* source, E* target, u64 n, u64 last, Slices slices
+// The same without a sort: `target` becomes `base`, which may be the same, with the last element for each place in it.
+extern "C" __global__ void __launch_bounds__(256) put(
+    const I* winner, const E* base, const E* source, E* target, u64 n, u64 last, Slices slices
 ) {
-    const u64 all = (u64)gridDim.x * 256, works = n * slices.outer * slices.inner;
-    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
-        const Piece own = piece(work, slices);
-        const I to = key[own.i];
-        if (to == (I)last || winner[to] != (I)(own.i + 1)) continue;
-        target[(own.o * slices.size + to) * slices.inner + own.j] = source[(own.o * n + own.i) * slices.inner + own.j];
-    }
-}
-
-// The same from the side of the places, which are written one after the other.
-extern "C" __global__ void __launch_bounds__(256) put_places(
-    const I* winner, const E* source, E* target, u64 n, u64 last, Slices slices
-) {
-    const u64 all = (u64)gridDim.x * 256, works = last * slices.outer * slices.inner;
-    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
-        const Piece own = piece(work, slices);
-        const I from = winner[own.i];
-        if (from == 0) continue;
-        target[(own.o * slices.size + own.i) * slices.inner + own.j] = source[(own.o * n + from - 1) * slices.inner + own.j];
+    const I all = (I)gridDim.x * 256, inner = (I)slices.inner, places = (I)(slices.outer * last) * inner;
+    for (I here = (I)blockIdx.x * 256 + threadIdx.x; here < places; here += all) {
+        const I row = inner == 1 ? here : here / inner, outer = slices.outer == 1 ? 0 : row / (I)last;
+        const I from = winner[row - outer * (I)last];
+        target[here] = from == 0 ? base[here] : source[(outer * (I)n + from - 1) * inner + (here - row * inner)];
     }
 }
 

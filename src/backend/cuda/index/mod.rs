@@ -10,6 +10,7 @@ pub(crate) mod select;
 pub(crate) mod sort;
 
 use crate::backend::cpu::index::{Indices, lanes};
+use crate::backend::cuda::elementwise::chain::copy;
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource, is_wide, steps};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
@@ -21,11 +22,14 @@ use crate::{DType, Device, Result};
 use fixed::FixedSums;
 use group::Groups;
 use radix::RadixSort;
+use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("index.cu")];
 /// The order of elements, for sources that [`with_order`] sets.
 pub(crate) const ORDER: &str = include_str!("order.cu");
-/// How a block finds the places of elements by digits.
+/// Sums over the threads of a block.
+const BEFORE: &str = include_str!("../runtime/before.cu");
+/// How a block finds the places of elements by digits; after [`BEFORE`].
 const RANK: &str = include_str!("rank.cu");
 
 /// An integer of the size of an element, where its value does not matter.
@@ -136,6 +140,7 @@ pub(crate) fn index_fold(
     op: &'static str,
     ordinal: usize,
     by: IndexFold,
+    base: Option<View<'_>>,
     out: &mut ViewMut<'_>,
     dim: usize,
     indices: &Indices<'_>,
@@ -144,7 +149,7 @@ pub(crate) fn index_fold(
     let gpu = gpu(op, ordinal)?;
     let shape = source.layout.shape();
     if shape.numel() == 0 {
-        return Ok(());
+        return base.map_or(Ok(()), |base| copy(op, ordinal, base, out));
     }
     let from = InOrder::new(op, ordinal, source)?;
     let chosen = indices.view.layout.broadcast_to(shape);
@@ -163,7 +168,7 @@ pub(crate) fn index_fold(
         let (to, step) = (lanes(out.layout, dim, shape)?, out.layout.strides()[dim]);
         Places { to, chosen, step, last: out.layout.numel(), outer: 1, size: 1, inner: 1 }
     };
-    places.run(op, gpu, by, indices, from.first, out)
+    places.run(op, gpu, by, indices, from.first, base, out)
 }
 
 /// What is put where.
@@ -188,6 +193,7 @@ impl Places {
         by: IndexFold,
         indices: &Indices<'_>,
         from: *const u8,
+        base: Option<View<'_>>,
         out: &mut ViewMut<'_>,
     ) -> Result<()> {
         let n = self.to.numel();
@@ -195,11 +201,26 @@ impl Places {
         let claimed = by == IndexFold::Replace && self.last / 16 <= n;
         let walk = Walk::new(self.to.shape(), [&self.to, &self.chosen]);
         // Two bits of a count say what it is one of: see the sort.
-        let wide = n.max(self.last) >= 1 << 30;
+        let wide = n.max(if claimed { out.layout.numel() } else { self.last }) >= 1 << 30;
+        let single = self.outer * self.inner == 1;
+        let fixed = by == IndexFold::Add && out.dtype == DType::F32 && single && !wide && self.last / 4 <= n;
+        // Where every place is written in the end, what was there before is read from where it is.
+        let whole = base.filter(|base| {
+            (claimed || fixed) && base.dtype == out.dtype && base.layout.is_contiguous() && out.layout.is_contiguous()
+        });
+        let target = out.first().cast_const();
+        let before = match (whole, base) {
+            (Some(base), _) => base.first(),
+            (None, Some(base)) => {
+                copy(op, gpu.ordinal, base, out)?;
+                target
+            }
+            (None, None) => target,
+        };
         let source = fold_source(by, out.dtype, wide, walk.dims().len());
         let size = if wide { 8 } else { 4 };
         let memory = |count: usize| Storage::new(op, Device::Cuda(gpu.ordinal), count * size);
-        let by_index = |source: &KernelSource, name: &str, rest: &[u64]| {
+        let by_index = |source: &KernelSource, name: &str, threads: usize, rest: &[u64]| {
             let (own, taken, fault) = gpu.faults(op);
             let arguments = Arguments::new()
                 .at(indices.view.first())
@@ -213,16 +234,16 @@ impl Places {
             let arguments = arguments.word(own).word(taken).word(fault);
             let function = source.function(op, gpu, name)?;
             // SAFETY: the walk stays inside the index's layout (L2); there is memory for `n` keys, and a number for every place.
-            unsafe { arguments.launch(op, gpu, function, Grid::over(n, 256, 256)) }
+            unsafe { arguments.launch(op, gpu, function, Grid::over(threads, 256, 256)) }
         };
         let keys = |name: &str, results: &[&Storage]| {
-            let results: Vec<u64> = results.iter().map(|result| result.as_ptr().addr() as u64).collect();
-            by_index(&source, name, &results)
+            let results: SmallVec<[u64; 4]> = results.iter().map(|result| result.as_ptr().addr() as u64).collect();
+            by_index(&source, name, n, &results)
         };
         let slices = [self.outer, self.size, self.inner].map(|size| size as u64);
         // For each element, or for each place.
         let write = |name: &str, each: usize, arguments: Arguments| {
-            let arguments = arguments.at(from).at(out.first().cast_const()).size(n).size(self.last).words(&slices);
+            let arguments = arguments.at(from).at(target).size(n).size(self.last).words(&slices);
             let grid = Grid::over(each * self.outer * self.inner, 256, 256);
             // SAFETY: keys below `last` are places of the target, and numbers are below `n`.
             unsafe { arguments.launch(op, gpu, source.function(op, gpu, name)?, grid) }
@@ -231,25 +252,18 @@ impl Places {
             let winner = memory(self.last)?;
             // SAFETY: the memory was just asked for.
             unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.last * size)? };
-            if self.last / 2 <= n {
-                // About as many places as elements: no need to know the keys.
-                by_index(&source, "claim", &[0, winner.as_ptr().addr() as u64])?;
-                return write("put_places", self.last, Arguments::new().at(winner.as_ptr()));
-            }
-            let key = memory(n)?;
-            keys("claim", &[&key, &winner])?;
-            return write("put_claimed", n, Arguments::new().at(key.as_ptr()).at(winner.as_ptr()));
+            keys("claim", &[&winner])?;
+            return write("put", self.last, Arguments::new().at(winner.as_ptr()).at(before));
         }
         if in_any_order(by, out.dtype) {
             let key = memory(n)?;
             keys("keys", &[&key])?;
             return write("fold_whole", n, Arguments::new().at(key.as_ptr()));
         }
-        let single = self.outer * self.inner == 1;
-        if by == IndexFold::Add && out.dtype == DType::F32 && single && !wide && self.last / 4 <= n {
+        if fixed {
             let sums = FixedSums::new(op, gpu, n, self.last, walk.dims().len())?;
             // SAFETY: keys below `last` are places of the target.
-            return unsafe { sums.run(op, gpu, from, out.first().cast_const(), by_index) };
+            return unsafe { sums.run(op, gpu, [from, before, target], by_index) };
         }
         if by != IndexFold::Replace && self.last / 4 <= n && n / 8 <= self.last {
             let groups = Groups::new(op, gpu, n, self.last, wide)?;
@@ -265,6 +279,31 @@ impl Places {
         let name = if by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
         write(name, n, sort.result(true, Arguments::new()))
     }
+}
+
+/// Integers along a dimension of `size`, of which negative ones count from its end.
+///
+/// # Errors
+/// If memory runs out, or the kernel cannot be compiled or started.
+pub(crate) fn wrap(op: &'static str, ordinal: usize, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    let (gpu, n) = (gpu(op, ordinal)?, x.layout.numel());
+    if n == 0 {
+        return Ok(());
+    }
+    let walk = Walk::new(x.layout.shape(), [x.layout]);
+    let source = KernelSource::new(FILES, DType::I64, is_wide(n)).dtype("E", DType::U64).set("R", walk.dims().len());
+    let (number, taken, fault) = gpu.faults(op);
+    let arguments = Arguments::new()
+        .at(x.first())
+        .at(out.first().cast_const())
+        .words(&steps(&walk, 0))
+        .size(size)
+        .size(n)
+        .word(number)
+        .word(taken)
+        .word(fault);
+    // SAFETY: the walk stays inside the layout (L2), and the output, which is contiguous, has as many elements.
+    unsafe { arguments.launch(op, gpu, source.function(op, gpu, "wrap")?, Grid::over(n, 256, 256)) }
 }
 
 /// As the CPU's [`triangle`](crate::backend::cpu::index::triangle).

@@ -34,27 +34,14 @@ extern "C" __global__ void __launch_bounds__(256) count_true(const u8* mask, u64
 #define EACH 8
 
 extern "C" __global__ void __launch_bounds__(1024) starts(u64* counts, u64 n) {
-    __shared__ u64 sums[32];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     u64 carry = 0;
     for (u64 turn = 0; turn < n; turn += 1024 * EACH) {
         const u64 first = turn + threadIdx.x * EACH;
         u64 own[EACH], sum = 0;
 #pragma unroll
         for (int k = 0; k < EACH; ++k) own[k] = first + k < n ? counts[first + k] : 0, sum += own[k];
-        u64 up = sum;
-        for (int step = 1; step < 32; step <<= 1) {
-            const u64 left = __shfl_up_sync(0xffffffffu, up, step);
-            if (lane >= step) up += left;
-        }
-        __syncthreads();
-        if (lane == 31) sums[warp] = up;
-        __syncthreads();
-        u64 before = carry + up - sum;
-        for (int each = 0; each < 32; ++each) {
-            if (each < warp) before += sums[each];
-            carry += sums[each];
-        }
+        u64 all, before = carry + sum_before<32>(sum, all);
+        carry += all;
 #pragma unroll
         for (int k = 0; k < EACH; ++k) {
             if (first + k < n) counts[first + k] = before;
@@ -68,24 +55,10 @@ struct Sizes { u64 size[R]; };
 
 // out is (how many, R): the indices of the true elements. `starts` says how many there are before each block.
 extern "C" __global__ void __launch_bounds__(256) write_true(const u8* mask, u64 n, const u64* starts, i64* out, Sizes sizes) {
-    __shared__ u32 sums[8];
     __shared__ u16 places[BLOCK];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const u64 begin = (u64)blockIdx.x * BLOCK, start = starts[blockIdx.x];
     u32 found = seen(mask, n, begin + threadIdx.x * ITEMS);
-    const u32 count = __popc(found);
-    u32 up = count;
-    for (int step = 1; step < 32; step <<= 1) {
-        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
-        if (lane >= step) up += left;
-    }
-    if (lane == 31) sums[warp] = up;
-    __syncthreads();
-    u32 to = up - count, all = 0;
-    for (int each = 0; each < 8; ++each) {
-        if (each < warp) to += sums[each];
-        all += sums[each];
-    }
+    u32 all, to = sum_before<8>((u32)__popc(found), all);
     // First in shared memory, so that neighbours are written by neighbours.
     for (; found; found &= found - 1) places[to++] = (u16)(threadIdx.x * ITEMS + __ffs(found) - 1);
     __syncthreads();

@@ -9,7 +9,7 @@ use crate::layout::{Layout, checked_bytes};
 use crate::storage::Storage;
 use crate::{DType, Device, Result, Scalar, Shape};
 
-const FILES: &[&str] = &[include_str!("nonzero.cu")];
+const FILES: &[&str] = &[super::BEFORE, include_str!("nonzero.cu")];
 /// Elements that a block looks at, as in the source.
 const BLOCK: usize = 4096;
 

@@ -6,7 +6,7 @@ use crate::backend::cuda::runtime::gpu::Gpu;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const FILES: &[&str] = &[ORDER, super::RANK, include_str!("sort_long.cu")];
+const FILES: &[&str] = &[ORDER, super::BEFORE, super::RANK, include_str!("sort_long.cu")];
 const THREADS: usize = 256;
 /// Digits of eight bits.
 const DIGITS: usize = 256;

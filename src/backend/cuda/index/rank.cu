@@ -23,7 +23,6 @@ __device__ inline u32 alike(u32 digit) {
 // how many have a smaller one.
 __device__ inline void rank(const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&count)[DIGITS], u32 (&start)[DIGITS]) {
     __shared__ u32 seen[WARPS][256];
-    __shared__ u32 sums[WARPS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     __syncwarp();
     for (int each = lane; each < 256; each += 32) seen[warp][each] = 0;
@@ -50,15 +49,7 @@ __device__ inline void rank(const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&c
         start[j] = own;
         own += count[j];
     }
-    u32 up = own;
-    for (int step = 1; step < 32; step <<= 1) {
-        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
-        if (lane >= step) up += left;
-    }
-    if (lane == 31) sums[warp] = up;
-    __syncthreads();
-    u32 before = up - own;
-    for (int each = 0; each < warp; ++each) before += sums[each];
+    const u32 before = sum_before<WARPS>(own);
 #pragma unroll
     for (int j = 0; j < DIGITS; ++j) {
         start[j] += before;

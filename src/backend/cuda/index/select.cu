@@ -60,9 +60,8 @@ __device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i
     __shared__ u32 counts[BINS];
     __shared__ u64 keys[CANDIDATES];
     __shared__ u64 numbers[CANDIDATES];
-    __shared__ u64 sums[8];
     __shared__ u32 limit, all, collected;
-    const int low = (int)sizeof(E) * 8 - HIGH, warp = threadIdx.x >> 5, thread = threadIdx.x & 31, own = BINS / 256;
+    const int low = (int)sizeof(E) * 8 - HIGH, own = BINS / 256;
     if (k > CANDIDATES || len >= 1ull << 31) return false;
     for (int bin = threadIdx.x; bin < BINS; bin += 256) counts[bin] = 0;
     if (threadIdx.x == 0) collected = 0;
@@ -79,15 +78,7 @@ __device__ inline bool few_of(const E* x, u64 len, u64 inner, u64 flip, u64 k, i
     __syncthreads();
     u32 sum = 0;
     for (int j = 0; j < own; ++j) sum += counts[threadIdx.x * own + j];
-    u32 up = sum;
-    for (int step = 1; step < 32; step <<= 1) {
-        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
-        if (thread >= step) up += left;
-    }
-    if (thread == 31) sums[warp] = up;
-    __syncthreads();
-    u32 before = up - sum;
-    for (int each = 0; each < warp; ++each) before += (u32)sums[each];
+    u32 before = sum_before<8>(sum);
     for (int j = 0; j < own; ++j) {
         const u32 here = counts[threadIdx.x * own + j];
         // One bin has the last of the k.

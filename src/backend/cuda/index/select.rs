@@ -1,6 +1,6 @@
 //! Elements by their place in the order along a dimension: found by the bits of their keys.
 
-use super::{ORDER, with_order};
+use super::{BEFORE, ORDER, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
@@ -10,10 +10,10 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
-const FILES: &[&str] = &[ORDER, include_str!("select.cu")];
-const LONG_FILES: &[&str] = &[ORDER, include_str!("select.cu"), include_str!("select_long.cu")];
+const FILES: &[&str] = &[ORDER, BEFORE, include_str!("select.cu")];
+const LONG_FILES: &[&str] = &[ORDER, BEFORE, include_str!("select.cu"), include_str!("select_long.cu")];
 
-/// Bits of a key that are found at a time in long lanes, as `select_long.cu` has it, and the bytes of what it knows of a lane.
+/// Bits of a key that are found at a time in long lanes, and the bytes of what it knows of a lane.
 const DIGIT: usize = 11;
 const SEARCH: usize = 24 + (4 << DIGIT);
 /// Elements that are worth a block, and the blocks of a lane at most.
@@ -32,6 +32,8 @@ fn source(dtype: DType) -> KernelSource {
 
 fn long_source(dtype: DType) -> KernelSource {
     with_order(KernelSource::new(LONG_FILES, DType::I64, true), dtype)
+        .set("DIGIT", DIGIT)
+        .set("MOST_BLOCKS", MOST_BLOCKS)
 }
 
 /// Whether a block for each lane would leave most of the GPU without work for long.

@@ -1,7 +1,6 @@
 // The element at a place of the order of a lane that many blocks look through together: the digits of its key are found one after
-// the other, from the highest on. Blocks of a column have a lane, and each a piece of it.
+// the other, from the highest on, DIGIT bits at a time. Blocks of a column have a lane, and each one of up to MOST_BLOCKS pieces.
 
-#define DIGIT 11
 #define DIGITS (1 << DIGIT)
 
 // What is known of a lane: the digits of the key that were found, how many elements before the one that is looked for have these,
@@ -21,22 +20,6 @@ __device__ inline bool is_last(u32* done) {
     __syncthreads();
     __threadfence();
     return last;
-}
-
-// The sum of the numbers of all threads before this one.
-__device__ inline u64 sum_before(u32 own) {
-    __shared__ u32 sums[8];
-    const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
-    u32 up = own;
-    for (int step = 1; step < 32; step <<= 1) {
-        const u32 left = __shfl_up_sync(0xffffffffu, up, step);
-        if (thread >= step) up += left;
-    }
-    if (thread == 31) sums[warp] = up;
-    __syncthreads();
-    u64 before = up - own;
-    for (int other = 0; other < warp; ++other) before += sums[other];
-    return before;
 }
 
 // Finds the digit below bit `top` of the key; `first` is true of the highest one.
@@ -76,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) long_digit(
         here[j] = __ldcg(&search->counts[threadIdx.x * each + j]);
         sum += here[j];
     }
-    u64 smaller = sum_before(sum);
+    u64 smaller = sum_before<8>(sum);
     const u64 at = first ? place(kind, k, len, __ldcg(&search->nans)) : search->before;
     __syncthreads();
 #pragma unroll
@@ -108,15 +91,15 @@ extern "C" __global__ void __launch_bounds__(256) long_place(
     __syncthreads();
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
     if (!is_last(&search->done)) return;
-    // The piece that has it: each thread looks at some that follow each other, at most 1024 in all.
+    // The piece that has it: each thread looks at some that follow each other.
     __shared__ u64 found, earlier;
     const u32 each = (gridDim.x + 255) / 256;
-    u32 here[4] = {0, 0, 0, 0}, sum = 0;
+    u32 here[MOST_BLOCKS / 256] = {}, sum = 0;
     for (u32 j = 0; j < each; ++j) {
         if (threadIdx.x * each + j < gridDim.x) here[j] = __ldcg(&counts[threadIdx.x * each + j]);
         sum += here[j];
     }
-    u64 up = sum_before(sum);
+    u64 up = sum_before<8>(sum);
     for (u32 j = 0; j < each; ++j) {
         if (up <= before && before < up + here[j]) found = threadIdx.x * each + j, earlier = up;
         up += here[j];

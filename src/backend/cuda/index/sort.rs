@@ -2,14 +2,16 @@
 //! all together.
 
 use super::radix::RadixSort;
-use super::{ORDER, RANK, with_order};
+use super::{BEFORE, ORDER, RANK, with_order};
 use crate::backend::cuda::nn::rows::InOrder;
 use crate::backend::cuda::runtime::call::{Arguments, Grid, KernelSource};
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
 use crate::backend::{View, ViewMut};
-use crate::{DType, Result};
+use crate::storage::Storage;
+use crate::{DType, Device, Result};
 
-const ROWS: &[&str] = &[ORDER, RANK, include_str!("sort_rows.cu")];
+const ROWS: &[&str] = &[ORDER, BEFORE, RANK, include_str!("sort_rows.cu")];
+const ROW_ORDER: &[&str] = &[ORDER, include_str!("row_order.cu")];
 /// Elements of a lane that the threads of one warp can compare with each other.
 const SHORT: usize = 32;
 
@@ -20,6 +22,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
     for dtype in DType::REAL {
         let wide = dtype.size() == 8;
         all.push(with_order(RadixSort::source(false, wide, 8), dtype));
+        all.push(row_order_source(dtype));
         // All ways for a few; they differ in nothing but sizes.
         let few = matches!(dtype, DType::F32 | DType::I64);
         let lens = if few { &[7, 50, 100, 200, 500, 1000, 2000, 4000][..] } else { &[1000] };
@@ -27,6 +30,10 @@ pub(super) fn sources() -> Vec<KernelSource> {
     }
     all.push(with_order(RadixSort::source(true, true, 8), DType::F32));
     all
+}
+
+fn row_order_source(dtype: DType) -> KernelSource {
+    with_order(KernelSource::new(ROW_ORDER, DType::I64, true), dtype)
 }
 
 /// Whether lanes of this length are sorted in shared memory.
@@ -127,4 +134,29 @@ fn sort_long(
         .at(indices.first().cast_const());
     // SAFETY: the numbers are those of the elements, each once; the outputs that there are are contiguous and have as many.
     unsafe { write.launch(op, gpu, source.function(op, gpu, "write_sorted")?, Grid::over(n, 256, 256)) }
+}
+
+/// As the CPU's [`order_rows`](crate::backend::cpu::index::sort::order_rows).
+///
+/// # Errors
+/// If memory runs out, or the kernel cannot be compiled or started.
+pub(crate) fn order_rows(op: &'static str, ordinal: usize, x: View<'_>, order: &mut ViewMut<'_>) -> Result<()> {
+    let gpu = gpu(op, ordinal)?;
+    let (rows, columns) = (order.layout.numel(), x.layout.numel().checked_div(order.layout.numel()).unwrap_or(0));
+    if rows == 0 {
+        return Ok(());
+    }
+    let function = row_order_source(x.dtype).function(op, gpu, "merge_rows")?;
+    let (elements, other) = (InOrder::new(op, ordinal, x)?, Storage::new(op, Device::Cuda(ordinal), rows * 8)?);
+    let passes = rows.next_power_of_two().trailing_zeros().max(1);
+    // The last pass writes the result, those before it take turns.
+    let buffer = |pass: u32| if (passes - pass) % 2 == 0 { order.first().cast_const() } else { other.as_ptr() };
+    for pass in 0..passes {
+        let from = (pass > 0).then(|| buffer(pass));
+        let arguments = Arguments::new().at(elements.first).size(rows).size(columns).size(1 << pass);
+        let arguments = arguments.at_or_null(from).at(buffer(pass + 1));
+        // SAFETY: the rows lie in order, and both buffers have room for a number of each.
+        unsafe { arguments.launch(op, gpu, function, Grid::over(rows, 256, 256))? };
+    }
+    Ok(())
 }

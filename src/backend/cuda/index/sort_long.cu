@@ -46,8 +46,6 @@ extern "C" __global__ void __launch_bounds__(256) count_digits(const K* key, u64
 extern "C" __global__ void __launch_bounds__(256) digit_starts(
     I* counts, u64 n, u64 key_passes, u64 passes, u64 lanes, u64 len, u32* plan
 ) {
-    __shared__ I sums[8];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     u32 state = IN_ORDER;
     for (u64 pass = 0; pass < passes; ++pass) {
         I own;
@@ -58,17 +56,8 @@ extern "C" __global__ void __launch_bounds__(256) digit_starts(
             const u64 more = rest < from ? 0 : rest - from < step ? rest - from : step;
             own = (I)((lanes / (256 * step) * step + more) * len);
         }
-        I up = own;
-        for (int step = 1; step < 32; step <<= 1) {
-            const I left = __shfl_up_sync(0xffffffffu, up, step);
-            if (lane >= step) up += left;
-        }
         const bool same = __syncthreads_or(own == (I)n);
-        if (lane == 31) sums[warp] = up;
-        __syncthreads();
-        I before = up - own;
-        for (int each = 0; each < warp; ++each) before += sums[each];
-        counts[pass * 256 + threadIdx.x] = before;
+        counts[pass * 256 + threadIdx.x] = sum_before<8>(own);
         if (threadIdx.x == 0) plan[pass] = same ? state | ALIKE : state;
         if (!same) state = (state ^ SECOND) & ~IN_ORDER;
     }

@@ -142,25 +142,35 @@ __device__ inline State element_of(const Elements& of, int j, u64 k, u64 end, bo
     return k + j < end ? element(of.x.x[j], FOLD == 3 ? of.other.x[j] : of.x.x[j], k + j, smallest) : start();
 }
 
+// The fold of the first `count` states, by all threads of a block, each of which gets it.
+__device__ inline State before_piece(const State* totals, u64 count) {
+    const u64 each = (count + 255) / 256;
+    State own = start(), all;
+    for (u64 k = threadIdx.x * each; k < (threadIdx.x + 1) * each && k < count; ++k) own = join(own, totals[k]);
+    folded(own, all);
+    return all;
+}
+
 // A block has a piece of a lane, and each of its warps an eighth of that, so that they do not wait for each other. There are
-// `pieces` of each lane, of `piece` elements, a multiple of 256 * EACH. Without `y` this finds the folds of all pieces, and in
-// `inside` of what comes before each warp in its piece. With it, `totals` are the folds of what comes before each piece, and
-// pieces come in reverse order: the last ones are still in the cache.
-extern "C" __global__ void __launch_bounds__(256) lane_pieces(
+// `pieces` of each lane, of `piece` elements, a multiple of 256 * EACH. The first time, without `y`, this finds the folds of all
+// pieces, `totals`, and in `inside` of what comes before each warp in its piece. Then each block folds what comes before its own
+// piece, and pieces come in reverse order: the last ones are still in the cache.
+template <bool FIRST> __device__ inline void pieces_of_lanes(
     const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
     State* totals, State* inside
 ) {
     __shared__ State sums[8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
     for (u64 number = blockIdx.x; number < lanes * pieces; number += gridDim.x) {
-        const u64 unit = y ? lanes * pieces - 1 - number : number;
+        const u64 unit = FIRST ? number : lanes * pieces - 1 - number;
         const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece + warp * (piece / 8);
         const u64 end = begin + piece / 8 < len ? begin + piece / 8 : len;
         const X *const from = x + first, *const from_other = other + first;
         const bool packed = inner == 1 && !backwards && is_aligned(from) && is_aligned(from_other) && is_aligned(y + first);
-        State before = y ? join(totals[unit], inside[unit * 8 + warp]) : start();
+        State before = start();
+        if (!FIRST) before = join(before_piece(totals + unit / pieces * pieces, unit % pieces), inside[unit * 8 + warp]);
 #if FOLD == 0 || FOLD == 2
-        if (!y) {
+        if (FIRST) {
             // A sum does not ask for the order: each thread has one, and waits for no other before the end. Products do, which
             // overflow where the factors of one thread are large.
             State own = start();
@@ -194,12 +204,12 @@ extern "C" __global__ void __launch_bounds__(256) lane_pieces(
                     if (thread >= step) up = join(left, up);
                 }
                 const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
-                if (y && packed && k + EACH <= end) {
+                if (!FIRST && packed && k + EACH <= end) {
                     Pack<Y, EACH> to;
 #pragma unroll
                     for (int j = 0; j < EACH; ++j) write(to.x[j], join(mine, own[j]));
                     *(Pack<Y, EACH>*)(y + first + k) = to;
-                } else if (y) {
+                } else if (!FIRST) {
 #pragma unroll
                     for (int j = 0; j < EACH; ++j) {
                         const u64 at = first + (backwards ? len - 1 - k - j : k + j) * inner;
@@ -209,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(256) lane_pieces(
                 before = join(before, of_last(up));
             }
         }
-        if (y) continue;
+        if (!FIRST) continue;
         if (thread == 0) sums[warp] = before;
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -224,21 +234,16 @@ extern "C" __global__ void __launch_bounds__(256) lane_pieces(
     }
 }
 
-// The folds of pieces become those of what comes before each. A block has a lane.
-extern "C" __global__ void __launch_bounds__(256) piece_starts(State* totals, u64 lanes, u64 pieces) {
-    for (u64 lane = blockIdx.x; lane < lanes; lane += gridDim.x) {
-        State* const own = totals + lane * pieces;
-        State before = start();
-        for (u64 turn = 0; turn < pieces; turn += 256) {
-            const u64 k = turn + threadIdx.x;
-            // Each has what was folded before it, which is the element of the thread before.
-            const State total = k > turn && k - 1 < pieces ? own[k - 1] : start();
-            const State last = turn + 255 < pieces ? own[turn + 255] : start();
-            State all;
-            const State sum = folded(total, all);
-            if (k < pieces) own[k] = join(before, sum);
-            before = join(join(before, all), last);
-            __syncthreads();
-        }
-    }
+extern "C" __global__ void __launch_bounds__(256) fold_pieces(
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
+    State* totals, State* inside
+) {
+    pieces_of_lanes<true>(x, other, y, lanes, len, inner, backwards, smallest, piece, pieces, totals, inside);
+}
+
+extern "C" __global__ void __launch_bounds__(256) write_pieces(
+    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
+    State* totals, State* inside
+) {
+    pieces_of_lanes<false>(x, other, y, lanes, len, inner, backwards, smallest, piece, pieces, totals, inside);
 }

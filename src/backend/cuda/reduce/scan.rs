@@ -24,7 +24,7 @@ const RECURRENCE: usize = 3;
 const INDEX: usize = 4;
 
 /// Blocks that keep any GPU busy.
-const BLOCKS: usize = 1024;
+const BLOCKS: usize = 2048;
 /// Elements below which a piece is not worth a block.
 const SHORTEST: usize = 4096;
 /// Pieces are of a multiple of this length: what the threads of a block take at a time, at most.
@@ -153,12 +153,10 @@ fn run(
     let memory = |count: usize| Storage::new(op, Device::Cuda(ordinal), count * STATE);
     let (totals, inside) = (memory(lanes * pieces)?, memory(lanes * pieces * WARPS)?);
     let cut = |to| arguments(to).size(piece).size(pieces).at(totals.as_ptr()).at(inside.as_ptr());
-    let starts = Arguments::new().at(totals.as_ptr()).size(lanes).size(pieces);
-    let (function, grid) = (source.function(op, gpu, "lane_pieces")?, Grid::over(lanes * pieces, 1, 256));
+    let grid = Grid::over(lanes * pieces, 1, 256);
     // SAFETY: as above; there is memory for a state of every piece, and of every warp of one.
     unsafe {
-        cut(None).launch(op, gpu, function, grid)?;
-        starts.launch(op, gpu, source.function(op, gpu, "piece_starts")?, Grid::over(lanes, 1, 256))?;
-        cut(to).launch(op, gpu, function, grid)
+        cut(None).launch(op, gpu, source.function(op, gpu, "fold_pieces")?, grid)?;
+        cut(to).launch(op, gpu, source.function(op, gpu, "write_pieces")?, grid)
     }
 }
