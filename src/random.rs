@@ -26,9 +26,8 @@ pub(crate) const fn counters(n: u64, per_counter: u64) -> u64 {
     n.div_ceil(per_counter)
 }
 
-/// Ten rounds of Philox with four 32-bit words. [`philox_batch`] is the form in use; this one is
-/// the specification that the tests compare it with.
-#[cfg_attr(not(test), allow(dead_code))]
+/// Ten rounds of Philox with four 32-bit words. [`philox_batch`] is the form for many counters, which the tests compare with
+/// this one.
 pub(crate) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         counter = round(counter, key);
@@ -402,8 +401,8 @@ fn polynomial<const N: usize>(z: f64, coefficients: [f64; N]) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, c| sum * z + c)
 }
 
-/// The logarithm of a normal number, to within a few units in the last place.
-fn ln(x: f64) -> f64 {
+/// The logarithm of a normal number, to within a few units in the last place; the same bits everywhere.
+pub(crate) fn ln(x: f64) -> f64 {
     // x = m 2^k with m between the square roots of 1/2 and 2: the subtraction of the former's bits
     // borrows from the exponent exactly where m would be below it. The upper halves suffice.
     const LEAST: i32 = (std::f64::consts::FRAC_1_SQRT_2.to_bits() >> 32) as i32;

@@ -4,3 +4,4 @@ pub(crate) mod chain;
 pub(crate) mod copy;
 pub(crate) mod map;
 pub(crate) mod math;
+pub(crate) mod poisson;

@@ -1,5 +1,6 @@
 //! Elementwise kernels: generated source for whole chains, and random numbers.
 
 pub(crate) mod chain;
+pub(crate) mod poisson;
 pub(crate) mod random;
 pub(crate) mod source;

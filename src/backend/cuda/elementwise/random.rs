@@ -8,15 +8,21 @@ use crate::backend::spec::Draw;
 use crate::{DType, Result};
 
 const FILES: &[&str] = &[include_str!("random.cu")];
+const POISSON: &[&str] = &[include_str!("random.cu"), include_str!("poisson.cu")];
 
 fn source(compute: DType, dtype: DType, which: usize, per: usize) -> KernelSource {
     KernelSource::new(FILES, compute, false).dtype("E", dtype).set("DRAW", which).set("PER", per)
 }
 
+/// With the numbers that it is made of.
+pub(super) fn poisson_source() -> KernelSource {
+    KernelSource::new(POISSON, DType::F64, false).dtype("E", DType::F64).set("DRAW", 1).set("PER", 2)
+}
+
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(crate) fn sources() -> Vec<KernelSource> {
-    let mut all = vec![source(DType::F64, DType::F64, 1, 2), source(DType::F64, DType::F64, 3, 2)];
+    let mut all = vec![source(DType::F64, DType::F64, 1, 2), source(DType::F64, DType::F64, 3, 2), poisson_source()];
     all.extend([source(DType::I64, DType::I64, 4, 2), source(DType::F32, DType::Bool, 5, 4)]);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         all.extend([0, 2].map(|which| source(DType::F32, dtype, which, 4)));
