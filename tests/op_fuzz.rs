@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Results of up to so many elements are computed and differentiated.
 const SMALL: usize = 1 << 20;
+/// Of more results than these only the last one is differentiated, too.
+const MANY: usize = 64;
 /// Bytes that all tensors may take. What asks for more is refused.
 const LIMIT: usize = 256 << 20;
 /// No call takes so long; one that does is named, and ends the process.
@@ -112,7 +114,7 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
         Err(_) => return Ok(Outcome::Refused),
     };
     let leaves: Vec<&Tensor> = args.iter().flat_map(Arg::tensors).filter(|x| x.requires_grad()).collect();
-    for y in results.iter().filter(|y| y.numel() <= SMALL) {
+    for (at, y) in results.iter().enumerate().filter(|(_, y)| y.numel() <= SMALL) {
         // The shape of the parts of nothing may be too large for an address.
         if y.dtype().is_complex() && y.numel() == 0 {
             continue;
@@ -121,7 +123,9 @@ fn call(op: &Op, written: &Written, dice: &mut Dice) -> Result<Outcome, String> 
         if values.len() != y.numel() * if y.dtype().is_complex() { 2 } else { 1 } {
             return Err(format!("{} values for shape {:?}", values.len(), y.shape()));
         }
-        match if y.requires_grad() { differentiate(y, &leaves, dice) } else { Ok(()) } {
+        // Each of many parts has a derivative as large as the whole.
+        let wanted = y.requires_grad() && (at < MANY || at + 1 == results.len());
+        match if wanted { differentiate(y, &leaves, dice) } else { Ok(()) } {
             // There may be no memory for the derivative of a large tensor, or on the way to it.
             Err(_) if written.has_large => {}
             outcome => outcome?,
