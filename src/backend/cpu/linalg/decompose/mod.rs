@@ -15,6 +15,7 @@ mod indefinite;
 mod reflect;
 mod rotations;
 mod scalar;
+mod schur;
 mod singular;
 mod tridiagonal;
 

@@ -1,7 +1,7 @@
 //! The types that matrices are factored in.
 
 use super::columns::{Columns, axpy, dot};
-use super::general;
+use super::schur;
 use super::tridiagonal::symmetric_product;
 use crate::backend::cpu::linalg::gemm::{Matrix, Number, Product, Start, gemm};
 use crate::backend::cpu::runtime::scratch::filled;
@@ -137,7 +137,7 @@ macro_rules! scalars {
             }
             unsafe fn schur(op: &'static str, h: Columns<$t>, n: usize, z: Option<Columns<$t>>) -> Result<()> {
                 // SAFETY: the caller's promise.
-                unsafe { general::real_schur(op, h, n, z) }
+                unsafe { schur::real_schur(op, h, n, z) }
             }
             unsafe fn product(op: &'static str, product: &Product<$t>, _conjugate_b: bool) -> Result<()> {
                 // SAFETY: the caller's promise.
@@ -225,7 +225,7 @@ macro_rules! scalars {
                 z: Option<Columns<Complex<$t>>>,
             ) -> Result<()> {
                 // SAFETY: the caller's promise.
-                unsafe { general::complex_schur(op, h, n, z) }
+                unsafe { schur::complex_schur(op, h, n, z) }
             }
             unsafe fn product(op: &'static str, product: &Product<Complex<$t>>, conjugate_b: bool) -> Result<()> {
                 // SAFETY: the caller's promise.
