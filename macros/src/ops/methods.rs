@@ -1,0 +1,183 @@
+//! The methods that are made of an operation.
+
+use super::types::{is_group, last_segment};
+use super::{Op, Param, Passing, documentation};
+use proc_macro2::TokenStream as Tokens;
+use quote::{format_ident, quote};
+use syn::Ident;
+
+impl Op {
+    /// The public method or methods, and the body. `entry` is the place of the operation in the list.
+    pub(super) fn methods(&self, entry: Option<(&Ident, usize)>) -> Vec<Tokens> {
+        let sig = &self.method.sig;
+        let (ident, inner, name) = (&sig.ident, self.inner_name(), self.name());
+        let (generics, output, vis, block) = (&sig.generics, &sig.output, &self.method.vis, &self.method.block);
+        let docs = &self.docs;
+        let others: Vec<_> = self.method.attrs.iter().filter(|attr| !attr.path().is_ident("doc")).collect();
+        let receiver = self.receiver.then(|| quote!(&self,));
+        let this = self.receiver.then(|| quote!(self,));
+        let declared = |params: &[Param]| -> Vec<Tokens> {
+            params.iter().map(|Param { name, public, .. }| quote!(#name: #public)).collect()
+        };
+        let passed = |params: &[Param]| -> Vec<Tokens> {
+            let pass = |Param { name, how, .. }: &Param| match how {
+                Passing::AsIs => quote!(),
+                Passing::Into => quote!(let #name = #name.into();),
+                Passing::Tensors => {
+                    quote!(let #name = &#name.iter().map(::core::convert::AsRef::as_ref).collect::<::std::vec::Vec<&crate::Tensor>>()[..];)
+                }
+            };
+            params.iter().map(pass).collect()
+        };
+        let names: Vec<&Ident> = self.params.iter().map(|param| &param.name).collect();
+        let as_data = format_ident!("__{}_args", sig.ident);
+        let intercepted = entry.map(|(list, at)| {
+            let by = |module: Tokens| {
+                quote! {
+                    if let Some(done) =
+                        crate::#module::intercept(&#list[#at], &Self::#as_data(#this #(&#names),*))
+                    {
+                        return crate::error::named(#name, crate::ops::typed(done));
+                    }
+                }
+            };
+            let (cast, batched) = (by(quote!(autocast)), by(quote!(vmap)));
+            let has_policy = self.settings.autocast_cpu.is_some() || self.settings.autocast_cuda.is_some();
+            // What the body calls is part of the operation: nothing of it is cast.
+            let cast = has_policy.then(|| {
+                quote! {
+                    let _inside = if crate::autocast::is_on() {
+                        #cast
+                        ::core::option::Option::Some(crate::autocast::off())
+                    } else {
+                        ::core::option::Option::None
+                    };
+                }
+            });
+            quote! {
+                #cast
+                let mut __scope = 0;
+                if crate::hooks::any() {
+                    if crate::vmap::is_used() {
+                        #batched
+                    }
+                    __scope = crate::profile::enter(#name);
+                }
+            }
+        });
+        let finished = match entry {
+            Some(_) => quote! {
+                let __done = crate::error::named(#name, Self::#inner(#this #(#names),*));
+                crate::profile::leave(__scope);
+                __done
+            },
+            None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
+        };
+        let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
+        // The call with its arguments converted: what intercepts it, then the body.
+        let begun = format_ident!("__{}_begun", sig.ident);
+        let body = quote! {
+            #[track_caller]
+            #[allow(clippy::needless_pass_by_value, non_snake_case)]
+            fn #inner #generics (#receiver #(#body_params),*) #output #block
+
+            #[track_caller]
+            #[allow(clippy::needless_pass_by_value, non_snake_case)]
+            fn #begun #generics (#receiver #(#body_params),*) #output {
+                #intercepted
+                #finished
+            }
+        };
+        let intercept = entry.map(|_| self.args_as_data(&as_data));
+        // Only what turns arguments into those of the body is compiled where the operation is called.
+        let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
+            quote! {
+                #docs
+                #(#others)*
+                #[track_caller]
+                #[inline]
+                #vis fn #ident #generics (#receiver #(#declared),*) #output {
+                    #(#passed)*
+                    Self::#begun(#this #(#names),*)
+                }
+            }
+        };
+        let all = quote!(#generics);
+        match self.params.split_last() {
+            Some((options, required)) if options.name == "options" => {
+                let with = format_ident!("{ident}_with");
+                // Without the options their lifetime may be nobody's.
+                let short = short_generics(&sig.generics, required);
+                let mut passed_short = passed(required);
+                passed_short.push(quote!(let options = ::core::default::Default::default();));
+                let kind = last_segment(&options.inner).map(|segment| segment.ident.to_string()).unwrap_or_default();
+                let doc = format!("As [`{ident}`](Self::{ident}), with options: see [`{kind}`].");
+                let example = examples(&documentation(docs), &format!("{with}("));
+                let errors = format!("As [`{ident}`](Self::{ident}); also if an option does not fit.");
+                vec![
+                    public(ident, quote!(#(#docs)*), short, &declared(required), &passed_short),
+                    public(
+                        &with,
+                        quote!(#[doc = #doc] #[doc = #example] #[doc = "# Errors"] #[doc = #errors]),
+                        all,
+                        &declared(&self.params),
+                        &passed(&self.params),
+                    ),
+                    body,
+                    quote!(#intercept),
+                ]
+            }
+            _ => vec![
+                public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)),
+                body,
+                quote!(#intercept),
+            ],
+        }
+    }
+
+    /// The arguments of a call as data, for `vmap` and `autocast`.
+    fn args_as_data(&self, as_data: &Ident) -> Tokens {
+        let generics = &self.method.sig.generics;
+        let receiver = self.receiver.then(|| quote!(&self,));
+        let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
+        let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner));
+        let args = self.params.iter().map(|Param { name, inner, .. }| {
+            if is_group(inner) {
+                return quote!(args.extend(crate::ops::ParamGroup::to_args(#name)););
+            }
+            quote!(args.push(crate::ops::Arg::from(::core::clone::Clone::clone(#name)));)
+        });
+        quote! {
+            #[cold]
+            #[inline(never)]
+            #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, clippy::ptr_arg, non_snake_case, unused_mut)]
+            fn #as_data #generics (#receiver #(#params),*) -> ::std::vec::Vec<crate::ops::Arg> {
+                let mut args = ::std::vec::Vec::new();
+                #this
+                #(#args)*
+                args
+            }
+        }
+    }
+}
+
+/// The generics that some of the parameters still use.
+fn short_generics(generics: &syn::Generics, params: &[Param]) -> Tokens {
+    let text: String = params
+        .iter()
+        .map(|param| {
+            let ty = &param.public;
+            quote!(#ty).to_string()
+        })
+        .collect();
+    let used = generics.lifetimes().filter(|lifetime| text.contains(&lifetime.lifetime.to_string()));
+    let used: Vec<_> = used.collect();
+    if used.is_empty() { quote!() } else { quote!(<#(#used),*>) }
+}
+
+/// The examples of a documentation that have this text in them, as paragraphs.
+fn examples(docs: &str, text: &str) -> String {
+    let blocks = docs.split("```").skip(1).step_by(2).filter(|block| block.contains(text));
+    let paragraph = |block: &str| format!("\n```{block}```\n");
+    blocks.map(paragraph).collect::<String>() + "\n"
+}
