@@ -6,7 +6,8 @@
 
 use super::backward::PassMode;
 use super::mode::{self, is_grad_enabled};
-use super::node::{self, BackwardContext, Grads, NodeRef};
+use super::node::{self, Grads, NodeRef};
+use super::rule::BackwardContext;
 use super::segment::{Extent, entry};
 use super::{anomaly, tape};
 use crate::autocast;

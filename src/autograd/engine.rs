@@ -4,7 +4,8 @@
 //! every node runs once. Un-broadcasting and accumulation happen here and in no rule.
 
 use super::mode::{GradMode, is_grad_enabled};
-use super::node::{BackwardContext, Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
+use super::node::{Body, Edges, Grads, Node, NodeKind, NodeRef, Rule};
+use super::rule::BackwardContext;
 use super::{anomaly, failures};
 use crate::error::bail;
 use crate::vmap::rule_by_example;

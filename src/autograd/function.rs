@@ -1,7 +1,8 @@
 //! Differentiable functions written by the user: a forward computation and its own rule for the backward pass.
 
 use super::mode;
-use super::node::{BackwardContext, NodeRef};
+use super::node::NodeRef;
+use super::rule::BackwardContext;
 use crate::error::{bail, err, placed};
 use crate::layout::broadcast;
 use crate::place::{Name, Place};

@@ -28,6 +28,8 @@ mod gradcheck;
 mod hooks;
 mod mode;
 pub(crate) mod node;
+mod record;
+mod rule;
 mod segment;
 mod tape;
 mod transforms;
@@ -47,4 +49,5 @@ pub(crate) use mode::{in_pass, is_recomputing};
 pub use tape::{Gradients, Mark, Tape, TapeBackwardOptions};
 pub use transforms::{hessian, hvp, jacobian, jvp, value_and_grad, vjp};
 
-pub(crate) use node::{BackwardContext, Grads, NodeRef, Saver};
+pub(crate) use node::{Grads, NodeRef};
+pub(crate) use rule::{BackwardContext, Saver};

@@ -5,7 +5,8 @@
 
 use super::engine::Pass;
 use super::mode::is_grad_enabled;
-use super::node::{BackwardContext, NodeKind, NodeRef};
+use super::node::{NodeKind, NodeRef};
+use super::rule::BackwardContext;
 use crate::{Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 use std::collections::btree_map::Entry;
