@@ -138,6 +138,26 @@ fn places_of_true_elements() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn distinct_rows() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for rows in [0, 1, 2, 3, 255, 1000, 30_000] {
+        for dtype in [DType::F32, DType::F16, DType::I64, DType::U8, DType::Bool] {
+            // Few numbers in few columns, so that many rows are equal, and many begin alike.
+            let x = Generator::seed(1).randint(-2, 3, [3, rows])?;
+            let x = if dtype.is_float() { x.to_dtype(dtype)?.div(2.0)? } else { x.abs()?.to_dtype(dtype)? };
+            let (here, there) = (x.unique_all_with(1)?, x.to_device(GPU)?.unique_all_with(1)?);
+            for (a, b) in [(there.0, here.0), (there.1, here.1), (there.2, here.2), (there.3, here.3)] {
+                assert!(a.equal(&b)?, "{rows} of {dtype}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether sums by index are those of the CPU. Of f32 they may be the true sums, rounded: closer than a sum in f32 could be.
 fn near_sums(sums: &Tensor, x: &Tensor, index: &Tensor, y: &Tensor) -> Result<bool> {
     let same = sums.equal(&x.scatter_add(0, index, y)?)?;
