@@ -285,11 +285,11 @@ pub(crate) fn index_fold(
         cuda(n) => cuda::index::index_fold(op, n, by, base, out, dim, indices, source))
 }
 
-/// Integers along a dimension of `size`, of which negative ones count from its end, into a contiguous tensor. One that is
-/// outside is reported when the GPU is next waited for; what it becomes is outside of any dimension.
+/// Integers along a dimension of `size`, of which negative ones count from its end, into contiguous memory. One that is outside
+/// stays so; on a GPU it is reported when that is next waited for, and becomes one that is outside of any dimension.
 pub(crate) fn wrap_indices(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
     dispatch!(op, common_device(op, x.device(), [out.device()])?,
-        cpu => Err(err!(Backend, op, "indices on the CPU are looked at before they are used")),
+        cpu => cpu::index::wrap(op, x, size, out),
         cuda(n) => cuda::index::wrap(op, n, x, size, out))
 }
 

@@ -243,28 +243,26 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
     }
     let size = x.shape()[dim];
     let wide = tensor.detach().to_dtype(DType::I64)?;
-    // On a GPU a kernel looks at them.
-    if x.device() != Device::Cpu {
-        return Ok(vec![wrapped_later(op, &wide, size)?]);
-    }
-    // Most indices count from the start, and are what they should be.
-    if Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
+    // Most indices count from the start, and are what they should be. Those on a GPU are looked at by the kernel.
+    let here = x.device() == Device::Cpu;
+    if here && Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
         return Ok(vec![wide]);
     }
-    let from_end = wide.add(size as i64)?;
-    let wrapped = wide.lt(0)?.where_(&from_end, &wide)?;
-    check_range(op, &wide.all_examples()?, &wrapped.all_examples()?, dim, x.shape())?;
+    let wrapped = wrapped(op, &wide, size)?;
+    if here {
+        check_range(op, &wide.all_examples()?, &wrapped.all_examples()?, dim, x.shape())?;
+    }
     Ok(vec![wrapped])
 }
 
-/// Indices on a GPU, of which negative ones count from the end; those that are outside are reported later.
-fn wrapped_later(op: &'static str, x: &Tensor, size: usize) -> Result<Tensor> {
+/// Indices of a dimension, of which negative ones count from its end.
+fn wrapped(op: &'static str, x: &Tensor, size: usize) -> Result<Tensor> {
     if x.is_batched() {
-        return Tensor::over_batch(&[x], |_, all| wrapped_later(op, all[0], size));
+        return Tensor::over_batch(&[x], |_, all| wrapped(op, all[0], size));
     }
-    let mut out = Tensor::empty(op, x.layout().shape().clone(), DType::I64, x.device())?;
-    backend::wrap_indices(op, x.as_view()?, size, &mut out.as_view_mut(op)?)?;
-    Ok(out)
+    Tensor::build(op, x.layout().shape().clone(), DType::I64, x.device(), |out| {
+        backend::wrap_indices(op, x.as_view()?, size, out)
+    })
 }
 
 /// Refuses an index outside of a dimension, with its place among the indices.

@@ -72,6 +72,26 @@ impl<'a> Indices<'a> {
     }
 }
 
+/// Integers along a dimension of `size`, of which negative ones count from its end, into contiguous memory. What is outside stays
+/// so, and is not looked for.
+pub(crate) fn wrap(op: &'static str, x: View<'_>, size: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    let layout = out.layout;
+    let Some(out) = out.part(layout).into_slice::<i64>().filter(|out| out.len() == x.layout.numel()) else {
+        bail!(Backend, op, "there is no room for {} indices", x.layout.numel());
+    };
+    let walk = Walk::new(x.layout.shape(), [x.layout]);
+    let ([step], start, mut done) = (walk.inner(), x.ptr().cast::<i64>(), 0);
+    walk.runs(0, out.len(), |[at], len| {
+        for (i, to) in out[done..done + len].iter_mut().enumerate() {
+            // SAFETY: the walk yields positions of the layout, inside the storage (L2), and the elements are i64.
+            let index = unsafe { start.offset(at + i as isize * step).read() };
+            *to = if index < 0 { index.saturating_add(size as i64) } else { index };
+        }
+        done += len;
+    });
+    Ok(())
+}
+
 /// The elements of `layout` at index 0 of `dim`, repeated along it; the other dimensions cut to those of `shape`.
 pub(crate) fn lanes(layout: &Layout, dim: usize, shape: &Shape) -> Result<Layout> {
     let mut part = layout.clone();
