@@ -5,7 +5,8 @@ use crate::lanes::Lanes;
 use crate::moves::{Move, Transpose, Turns};
 use crate::pass::{FIRST, LAST, MIDDLE, Pass, TURN};
 use crate::pointwise::{Product, Untangle};
-use crate::{moves, pass, pointwise};
+use crate::weave::Weave;
+use crate::{moves, pass, pointwise, weave};
 
 /// The radices of passes, in the order of [`Kernels::passes`].
 pub(crate) const RADICES: [usize; 7] = [2, 3, 4, 5, 7, 8, 16];
@@ -15,6 +16,8 @@ pub struct Kernels<T: 'static> {
     pub lanes: usize,
     /// By radix and kind.
     pub passes: [[unsafe fn(&Pass<T>); 4]; 7],
+    /// Forward and inverse.
+    pub weave: [unsafe fn(&Weave<T>); 2],
     pub columns_in: unsafe fn(&Move<T>),
     pub columns_out: unsafe fn(&Move<T>),
     pub rows_in: unsafe fn(&Move<T>),
@@ -45,6 +48,14 @@ macro_rules! kernels {
                 [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>, one_pass::<R, TURN>]
             }
 
+            /// # Safety
+            /// As above.
+            $(#[$feature])?
+            unsafe fn weave_row<const REVERSE: bool>(of: &Weave<$t>) {
+                // SAFETY: as above.
+                unsafe { weave::weave::<$vector, { <$vector as Lanes>::LANES }, REVERSE>(of) }
+            }
+
             kernels!(@each $vector, [$(#[$feature])?], moves::columns_in(Move<$t>) moves::columns_out(Move<$t>)
                 moves::rows_in(Move<$t>) moves::rows_out(Move<$t>) moves::transpose(Transpose<$t>) moves::turns(Turns<$t>)
                 pointwise::product(Product<$t>) pointwise::untangle(Untangle<$t>));
@@ -54,6 +65,7 @@ macro_rules! kernels {
                 passes: [
                     passes::<2>(), passes::<3>(), passes::<4>(), passes::<5>(), passes::<7>(), passes::<8>(), passes::<16>(),
                 ],
+                weave: [weave_row::<false>, weave_row::<true>],
                 columns_in,
                 columns_out,
                 rows_in,

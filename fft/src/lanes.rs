@@ -12,7 +12,7 @@ pub(crate) trait Lanes: Copy {
     type Part: Copy;
     const LANES: usize;
     /// As many registers as one has lanes.
-    type Tile: AsMut<[Self]>;
+    type Tile: Copy + AsMut<[Self]>;
     unsafe fn splat(x: Self::Part) -> Self;
     unsafe fn load(from: *const Self::Part) -> Self;
     unsafe fn store(self, to: *mut Self::Part);

@@ -18,6 +18,8 @@ mod plan;
 mod pointwise;
 mod smooth;
 mod split;
+mod weave;
+mod woven;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

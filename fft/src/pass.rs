@@ -43,12 +43,25 @@ pub(crate) fn opposite(e: usize, n: usize, reverse: bool) -> usize {
     if reverse && e != 0 { n - e } else { e }
 }
 
+/// Makes the compiler align the frame of the function that this becomes part of. It does not do so for registers that have to
+/// be kept there only because there are too many, and what crosses a line of the cache takes twice as long.
+#[inline(always)]
+pub(crate) fn align_frame() {
+    #[repr(align(64))]
+    struct Line([std::mem::MaybeUninit<u8>; ALIGNMENT]);
+    let mut line = Line([std::mem::MaybeUninit::uninit(); ALIGNMENT]);
+    std::hint::black_box(&mut line.0);
+}
+
 /// # Safety
 /// The CPU has the instructions of `V`. From `from` and from `to` on there are `radix * count * s` elements, and twiddles at
 /// theirs; they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: usize>(of: &Pass<V::Part>) {
     let (from_step, to_step, s) = (of.from_step, of.to_step, of.s);
+    if R >= 8 {
+        align_frame();
+    }
     // SAFETY: the caller's promise: all elements are below `radix * count * s`.
     unsafe {
         let sign = V::splat(V::Part::of(if of.reverse { -1.0 } else { 1.0 }));
@@ -72,8 +85,15 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                 butterfly::<V, R>(&mut x);
                 let mut k = 0;
                 if KIND == LAST {
+                    // The first apart: element 0 is its own opposite. From there on the places are as far from each other.
+                    let n = s * R;
+                    x[0].store(of.to.add(opposite(q, n, of.reverse) * to_step), true);
+                    let (start, step) = if of.reverse { (n - q, (s * to_step).wrapping_neg()) } else { (q, s * to_step) };
+                    let mut to = of.to.wrapping_add(start * to_step);
+                    V::prefetch::<true>(to.wrapping_add(of.ahead));
+                    k = 1;
                     while k < R {
-                        let to = of.to.add(opposite(q + s * k, s * R, of.reverse) * to_step);
+                        to = to.wrapping_add(step);
                         x[k].store(to, true);
                         V::prefetch::<true>(to.wrapping_add(of.ahead));
                         k += 1;

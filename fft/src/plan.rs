@@ -42,7 +42,7 @@ enum Place {
 
 #[derive(Clone, Copy)]
 enum Work {
-    /// The transform of a group of rows in a panel, forward or inverse.
+    /// The transform of a group of rows in a panel, or of one row, forward or inverse.
     Whole(bool),
     /// The halves of a transform of one row.
     FirstHalf(bool),
@@ -325,6 +325,10 @@ impl<T: Kernel> Plan<T> {
                 let (from, to) = (Source::Rows(from, from_step, rows), Target::Rows(to, to_step, rows));
                 // SAFETY: as above.
                 unsafe { panel.run(kernels, from, to, reverse, 0, memory.room) };
+            }
+            (Work::Whole(reverse), Smooth::Woven(woven)) => {
+                // SAFETY: as above; there is one row in a group.
+                unsafe { woven.run(kernels, from, to, reverse, memory.room) };
             }
             (work, _) => {
                 for row in 0..rows {

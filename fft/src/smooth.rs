@@ -3,13 +3,16 @@
 use crate::kernels::{Kernel, Kernels};
 use crate::panel::{self, Panel};
 use crate::split::{self, Split};
+use crate::woven::{self, Woven};
 
 pub(crate) enum Smooth<T: 'static> {
     /// One number, its own transform.
     One,
     /// Short rows: as many together as there are lanes.
     Together(Panel<T>),
-    /// Each in two halves.
+    /// Longer ones, each in one panel.
+    Woven(Woven<T>),
+    /// Long ones, each in two halves.
     Split(Split<T>),
 }
 
@@ -25,6 +28,9 @@ fn least_split(lanes: usize, few: bool) -> usize {
 
 /// The time that it takes for a row, about.
 fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
+    if let Some(cost) = woven::cost(n, lanes) {
+        return Some(cost);
+    }
     let split = if n < least_split(lanes, few) { None } else { split::best(n, lanes) };
     match split {
         Some((cost, _)) => Some(cost),
@@ -53,6 +59,9 @@ impl<T: Kernel> Smooth<T> {
         if n == 1 {
             return Some(Smooth::One);
         }
+        if let Some(woven) = Woven::new(n, kernels) {
+            return Some(Smooth::Woven(woven));
+        }
         let split = if n < least_split(kernels.lanes, few) { None } else { Split::new(n, kernels) };
         match split {
             Some(split) => Some(Smooth::Split(split)),
@@ -64,7 +73,7 @@ impl<T: Kernel> Smooth<T> {
     pub fn group(&self, kernels: &Kernels<T>) -> usize {
         match self {
             Smooth::One | Smooth::Together(_) => kernels.lanes,
-            Smooth::Split(_) => 1,
+            Smooth::Woven(_) | Smooth::Split(_) => 1,
         }
     }
 
@@ -73,6 +82,7 @@ impl<T: Kernel> Smooth<T> {
         match self {
             Smooth::One => 0,
             Smooth::Together(panel) => 2 * panel.room(kernels),
+            Smooth::Woven(woven) => woven.room(kernels),
             Smooth::Split(split) => split.room(kernels),
         }
     }
