@@ -16,8 +16,8 @@ pub struct Kernels<T: 'static> {
     pub lanes: usize,
     /// By radix and kind.
     pub passes: [[unsafe fn(&Pass<T>); 4]; 7],
-    /// Forward and inverse.
-    pub weave: [unsafe fn(&Weave<T>); 2],
+    /// Of one row and of two, forward and inverse.
+    pub weave: [[unsafe fn(&Weave<T>); 2]; 2],
     pub columns_in: unsafe fn(&Move<T>),
     pub columns_out: unsafe fn(&Move<T>),
     pub rows_in: unsafe fn(&Move<T>),
@@ -34,6 +34,9 @@ macro_rules! kernels {
             #[allow(clippy::wildcard_imports)]
             use super::*;
 
+            const LANES: usize = <$vector as Lanes>::LANES;
+            const HALF: usize = LANES.div_ceil(2);
+
             /// # Safety
             /// As the function of this name of the module [`pass`], here and below of theirs.
             $(#[$feature])?
@@ -44,16 +47,16 @@ macro_rules! kernels {
 
             const fn passes<const R: usize>() -> [unsafe fn(&Pass<$t>); 4] {
                 // A panel of one lane is complex numbers as they lie in memory.
-                let middle = if <$vector as Lanes>::LANES == 1 { one_pass::<R, FIRST> } else { one_pass::<R, MIDDLE> };
+                let middle = if LANES == 1 { one_pass::<R, FIRST> } else { one_pass::<R, MIDDLE> };
                 [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>, one_pass::<R, TURN>]
             }
 
             /// # Safety
             /// As above.
             $(#[$feature])?
-            unsafe fn weave_row<const REVERSE: bool>(of: &Weave<$t>) {
+            unsafe fn weave_rows<const R: usize, const REVERSE: bool>(of: &Weave<$t>) {
                 // SAFETY: as above.
-                unsafe { weave::weave::<$vector, { <$vector as Lanes>::LANES }, REVERSE>(of) }
+                unsafe { weave::weave::<$vector, R, REVERSE>(of) }
             }
 
             kernels!(@each $vector, [$(#[$feature])?], moves::columns_in(Move<$t>) moves::columns_out(Move<$t>)
@@ -61,11 +64,14 @@ macro_rules! kernels {
                 pointwise::product(Product<$t>) pointwise::untangle(Untangle<$t>));
 
             pub(super) static KERNELS: Kernels<$t> = Kernels {
-                lanes: <$vector as Lanes>::LANES,
+                lanes: LANES,
                 passes: [
                     passes::<2>(), passes::<3>(), passes::<4>(), passes::<5>(), passes::<7>(), passes::<8>(), passes::<16>(),
                 ],
-                weave: [weave_row::<false>, weave_row::<true>],
+                weave: [
+                    [weave_rows::<LANES, false>, weave_rows::<LANES, true>],
+                    [weave_rows::<HALF, false>, weave_rows::<HALF, true>],
+                ],
                 columns_in,
                 columns_out,
                 rows_in,

@@ -43,6 +43,12 @@ pub(crate) enum Target<T> {
     Turned(*const T),
     Columns(*mut T, usize, usize),
     Rows(*mut T, usize, usize),
+    /// Columns of one matrix, of which there are as many as lanes, or of two that are so many numbers apart.
+    Woven {
+        to: *mut T,
+        step: usize,
+        apart: usize,
+    },
 }
 
 struct Step {
@@ -174,6 +180,7 @@ impl<T: Kernel> Panel<T> {
                 from_step: step,
                 to: next,
                 to_step: wide,
+                apart: kernels.lanes,
                 ahead,
                 s: pass.s,
                 count: pass.count,
@@ -187,6 +194,9 @@ impl<T: Kernel> Panel<T> {
                 match to {
                     Target::Columns(columns, stride, lanes) if lanes == kernels.lanes => {
                         (kind, of.to, of.to_step, of.reverse) = (LAST, columns, stride, reverse);
+                    }
+                    Target::Woven { to, step, apart } => {
+                        (kind, of.to, of.to_step, of.apart, of.reverse) = (LAST, to, step, apart, reverse);
                     }
                     Target::Turned(turns) => {
                         // In place, unless what it reads is the caller's.

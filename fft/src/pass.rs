@@ -15,6 +15,8 @@ pub struct Pass<T> {
     pub to_step: usize,
     pub s: usize,
     pub count: usize,
+    /// In a last pass: numbers from the place of the first half of the lanes of an element to that of the second half.
+    pub apart: usize,
     /// Numbers from an element in memory to one that is read or written soon, which is asked for.
     pub ahead: usize,
     /// For each `p`, `radix - 1` complex factors.
@@ -87,15 +89,16 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                 if KIND == LAST {
                     // The first apart: element 0 is its own opposite. From there on the places are as far from each other.
                     let n = s * R;
-                    x[0].store(of.to.add(opposite(q, n, of.reverse) * to_step), true);
-                    let (start, step) = if of.reverse { (n - q, (s * to_step).wrapping_neg()) } else { (q, s * to_step) };
+                    let (start, step) =
+                        if of.reverse { (n - q, (s * to_step).wrapping_neg()) } else { (q, s * to_step) };
                     let mut to = of.to.wrapping_add(start * to_step);
-                    V::prefetch::<true>(to.wrapping_add(of.ahead));
-                    k = 1;
                     while k < R {
-                        to = to.wrapping_add(step);
-                        x[k].store(to, true);
+                        let place = if k == 0 { of.to.add(opposite(q, n, of.reverse) * to_step) } else { to };
+                        let (low, high) = x[k].0.join(x[k].1);
+                        low.store(place);
+                        high.store(place.add(of.apart));
                         V::prefetch::<true>(to.wrapping_add(of.ahead));
+                        to = to.wrapping_add(step);
                         k += 1;
                     }
                 } else if KIND == TURN {

@@ -42,7 +42,7 @@ enum Place {
 
 #[derive(Clone, Copy)]
 enum Work {
-    /// The transform of a group of rows in a panel, or of one row, forward or inverse.
+    /// The transform of a group of rows in a panel, forward or inverse.
     Whole(bool),
     /// The halves of a transform of one row.
     FirstHalf(bool),
@@ -327,8 +327,8 @@ impl<T: Kernel> Plan<T> {
                 unsafe { panel.run(kernels, from, to, reverse, 0, memory.room) };
             }
             (Work::Whole(reverse), Smooth::Woven(woven)) => {
-                // SAFETY: as above; there is one row in a group.
-                unsafe { woven.run(kernels, from, to, reverse, memory.room) };
+                // SAFETY: as above.
+                unsafe { woven.run(kernels, (from, from_step), (to, to_step), rows, reverse, memory.room) };
             }
             (work, _) => {
                 for row in 0..rows {

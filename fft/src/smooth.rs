@@ -10,7 +10,7 @@ pub(crate) enum Smooth<T: 'static> {
     One,
     /// Short rows: as many together as there are lanes.
     Together(Panel<T>),
-    /// Longer ones, each in one panel.
+    /// Longer ones: one or two that fill a panel.
     Woven(Woven<T>),
     /// Long ones, each in two halves.
     Split(Split<T>),
@@ -28,7 +28,7 @@ fn least_split(lanes: usize, few: bool) -> usize {
 
 /// The time that it takes for a row, about.
 fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
-    if let Some(cost) = woven::cost(n, lanes) {
+    if let Some(cost) = woven::cost(n, few, lanes) {
         return Some(cost);
     }
     let split = if n < least_split(lanes, few) { None } else { split::best(n, lanes) };
@@ -59,7 +59,7 @@ impl<T: Kernel> Smooth<T> {
         if n == 1 {
             return Some(Smooth::One);
         }
-        if let Some(woven) = Woven::new(n, kernels) {
+        if let Some(woven) = Woven::new(n, few, kernels) {
             return Some(Smooth::Woven(woven));
         }
         let split = if n < least_split(kernels.lanes, few) { None } else { Split::new(n, kernels) };
@@ -73,7 +73,8 @@ impl<T: Kernel> Smooth<T> {
     pub fn group(&self, kernels: &Kernels<T>) -> usize {
         match self {
             Smooth::One | Smooth::Together(_) => kernels.lanes,
-            Smooth::Woven(_) | Smooth::Split(_) => 1,
+            Smooth::Woven(woven) => woven.rows,
+            Smooth::Split(_) => 1,
         }
     }
 

@@ -1,15 +1,15 @@
-//! The first pass over a single row.
+//! The first pass over one row or two.
 
 use crate::butterfly::{Constant, Number, butterfly};
 use crate::lanes::Lanes;
 use crate::pass::align_frame;
 use crate::woven::first_column;
 
-/// The transform of the columns of a matrix that has as many rows as there are lanes, times turns, into a panel of the
-/// transposed matrix.
+/// The transform of the columns of matrices, times turns, into a panel of the transposed matrices: of one matrix that has as many
+/// rows as there are lanes, or of two that have half as many.
 pub struct Weave<T> {
-    /// The complex numbers of the matrix.
-    pub from: *const T,
+    /// The complex numbers of the matrices.
+    pub from: [*const T; 2],
     /// At least as many as lanes.
     pub columns: usize,
     /// For each block of columns, and each element, a register of cosines and one of sines.
@@ -17,43 +17,72 @@ pub struct Weave<T> {
     pub to: *mut T,
 }
 
+/// A block of columns, transformed and turned.
+///
 /// # Safety
-/// The CPU has the instructions of `V`, which has `R` lanes. There are so many numbers, turns, and elements of the panel, which
-/// does not overlap the numbers.
+/// As [`weave`].
+#[inline(always)]
+unsafe fn transform<V: Lanes<Part: Constant>, const R: usize, const REVERSE: bool>(
+    from: *const V::Part,
+    columns: usize,
+    ahead: usize,
+    turns: *const V::Part,
+) -> [Number<V>; R] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // The inverse transform is that of numbers whose parts are exchanged, before it and after it.
+        let load = |k: usize| {
+            let from = from.add(2 * k * columns);
+            V::prefetch::<false>(from.wrapping_add(ahead));
+            let x = Number::<V>::load(from, true);
+            if REVERSE { Number(x.1, x.0) } else { x }
+        };
+        let mut x = [load(0); R];
+        let mut k = 1;
+        while k < R {
+            x[k] = load(k);
+            k += 1;
+        }
+        butterfly::<V, R>(&mut x);
+        let mut k = 1;
+        while k < R {
+            x[k] = x[k].mul(Number::load(turns.add(2 * k * V::LANES), false));
+            k += 1;
+        }
+        x
+    }
+}
+
+/// # Safety
+/// The CPU has the instructions of `V`, which has `R` lanes or twice as many. There are so many numbers, turns, and elements of the
+/// panel, which does not overlap the numbers.
 #[inline(always)]
 pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVERSE: bool>(of: &Weave<V::Part>) {
     align_frame();
-    let blocks = of.columns.div_ceil(R);
+    let blocks = of.columns.div_ceil(V::LANES);
     for block in 0..blocks {
-        let first = first_column(block, of.columns, R);
-        // To the next block, which is asked for, or to the first of the next row.
-        let ahead = 2 * if block + 1 < blocks { R } else { R * of.columns - first };
+        let first = first_column(block, of.columns, V::LANES);
+        // To the next block, which is asked for, or to the first of the next rows.
+        let ahead = 2 * if block + 1 < blocks { V::LANES } else { V::LANES * of.columns - first };
         // SAFETY: the caller's promise.
         unsafe {
-            let from = of.from.add(2 * first);
-            let turns = of.turns.add(block * 2 * R * R);
-            let to = of.to.add(first * 2 * R);
-            // The inverse transform is that of numbers whose parts are exchanged, before it and after it.
-            let load = |k: usize| {
-                let from = from.add(k * 2 * of.columns);
-                V::prefetch::<false>(from.wrapping_add(ahead));
-                let x = Number::<V>::load(from, true);
-                if REVERSE { Number(x.1, x.0) } else { x }
-            };
-            let mut x = [load(0); R];
-            let mut k = 1;
+            let turns = of.turns.add(block * 2 * R * V::LANES);
+            let to = of.to.add(first * 2 * V::LANES);
+            let (mut re, mut im) = (V::tile(), V::tile());
+            // No loop over the matrices: the compiler would keep all of this in memory.
+            let x = transform::<V, R, REVERSE>(of.from[0].add(2 * first), of.columns, ahead, turns);
+            let mut k = 0;
             while k < R {
-                x[k] = load(k);
+                (re.as_mut()[k], im.as_mut()[k]) = (x[k].0, x[k].1);
                 k += 1;
             }
-            butterfly::<V, R>(&mut x);
-            let (mut re, mut im) = (V::tile(), V::tile());
-            (re.as_mut()[0], im.as_mut()[0]) = (x[0].0, x[0].1);
-            let mut k = 1;
-            while k < R {
-                let y = x[k].mul(Number::load(turns.add(k * 2 * R), false));
-                (re.as_mut()[k], im.as_mut()[k]) = (y.0, y.1);
-                k += 1;
+            if R < V::LANES {
+                let x = transform::<V, R, REVERSE>(of.from[1].add(2 * first), of.columns, ahead, turns);
+                let mut k = 0;
+                while k < R {
+                    (re.as_mut()[R + k], im.as_mut()[R + k]) = (x[k].0, x[k].1);
+                    k += 1;
+                }
             }
             let parts = if REVERSE { [im, re] } else { [re, im] };
             let mut part = 0;
@@ -61,8 +90,8 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
                 let mut tile = parts[part];
                 V::transpose(&mut tile);
                 let mut k = 0;
-                while k < R {
-                    tile.as_mut()[k].store(to.add(k * 2 * R + part * R));
+                while k < V::LANES {
+                    tile.as_mut()[k].store(to.add((2 * k + part) * V::LANES));
                     k += 1;
                 }
                 part += 1;
