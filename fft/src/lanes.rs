@@ -3,6 +3,22 @@
 //! All functions are compiled into callers that have the instruction set, which is why they are `inline(always)` and
 //! carry no `target_feature` of their own.
 
+/// What memory is asked for: to be read from the second cache or, sooner, from the first one, or to be written to.
+#[cfg(target_arch = "x86_64")]
+mod uses {
+    use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1};
+    pub(crate) const READ: i32 = _MM_HINT_T1;
+    pub(crate) const READ_SOON: i32 = _MM_HINT_T0;
+    pub(crate) const WRITE: i32 = _MM_HINT_ET0;
+}
+#[cfg(not(target_arch = "x86_64"))]
+mod uses {
+    pub(crate) const READ: i32 = 0;
+    pub(crate) const READ_SOON: i32 = 1;
+    pub(crate) const WRITE: i32 = 2;
+}
+pub(crate) use uses::*;
+
 /// A register of [`LANES`](Lanes::LANES) numbers.
 ///
 /// # Safety
@@ -35,15 +51,14 @@ pub(crate) trait Lanes: Copy {
     unsafe fn join(self, other: Self) -> (Self, Self);
     /// The last number first.
     unsafe fn reversed(self) -> Self;
-    /// Asks for the memory of two registers, which may be anywhere, to be read or to be written.
+    /// Asks for the memory of two registers, which may be anywhere, for a use that is one of [`READ`], [`READ_SOON`] and [`WRITE`].
     #[inline(always)]
-    fn prefetch<const WRITE: bool>(at: *const Self::Part) {
+    fn prefetch<const USE: i32>(at: *const Self::Part) {
         #[cfg(target_arch = "x86_64")]
         for line in (0..2 * Self::LANES * size_of::<Self::Part>()).step_by(64) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
             let at = at.cast::<i8>().wrapping_add(line);
             // SAFETY: a prefetch reads nothing; a CPU that does not know the one for writing ignores it.
-            unsafe { if WRITE { _mm_prefetch::<_MM_HINT_ET0>(at) } else { _mm_prefetch::<_MM_HINT_T1>(at) } };
+            unsafe { std::arch::x86_64::_mm_prefetch::<USE>(at) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;

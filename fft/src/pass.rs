@@ -5,7 +5,7 @@
 //! elements with a stride of `s` between them, element `q + s * (p + count * k)` for all `k` becomes `q + s * (radix * p + k)`.
 
 use crate::butterfly::{Constant, Number, butterfly};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, READ, WRITE};
 
 /// One pass. Elements are given by their first number, and the numbers from one to the next.
 pub struct Pass<T> {
@@ -80,7 +80,7 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                 if KIND == FIRST {
                     let mut k = 0;
                     while k < R {
-                        V::prefetch::<false>(from.wrapping_add(k * of.count * s * from_step + of.ahead));
+                        V::prefetch::<READ>(from.wrapping_add(k * of.count * s * from_step + of.ahead));
                         k += 1;
                     }
                 }
@@ -97,7 +97,7 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                         let (low, high) = x[k].0.join(x[k].1);
                         low.store(place);
                         high.store(place.add(of.apart));
-                        V::prefetch::<true>(to.wrapping_add(of.ahead));
+                        V::prefetch::<WRITE>(to.wrapping_add(of.ahead));
                         to = to.wrapping_add(step);
                         k += 1;
                     }

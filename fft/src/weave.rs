@@ -1,7 +1,7 @@
 //! The first pass over one row or two.
 
 use crate::butterfly::{Constant, Number, butterfly};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, READ_SOON, WRITE};
 use crate::pass::align_frame;
 use crate::woven::first_column;
 
@@ -32,11 +32,15 @@ unsafe fn transform<V: Lanes<Part: Constant>, const R: usize, const REVERSE: boo
     unsafe {
         // The inverse transform is that of numbers whose parts are exchanged, before it and after it.
         let load = |k: usize| {
-            let from = from.add(2 * k * columns);
-            V::prefetch::<false>(from.wrapping_add(ahead));
-            let x = Number::<V>::load(from, true);
+            let x = Number::<V>::load(from.add(2 * k * columns), true);
             if REVERSE { Number(x.1, x.0) } else { x }
         };
+        // Loops of their own, here and below: the compiler keeps arrays in registers if the loops over them are simple.
+        let mut k = 0;
+        while k < R {
+            V::prefetch::<READ_SOON>(from.wrapping_add(2 * k * columns + ahead));
+            k += 1;
+        }
         let mut x = [load(0); R];
         let mut k = 1;
         while k < R {
@@ -69,7 +73,6 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
             let turns = of.turns.add(block * 2 * R * V::LANES);
             let to = of.to.add(first * 2 * V::LANES);
             let (mut re, mut im) = (V::tile(), V::tile());
-            // No loop over the matrices: the compiler would keep all of this in memory.
             let x = transform::<V, R, REVERSE>(of.from[0].add(2 * first), of.columns, ahead, turns);
             let mut k = 0;
             while k < R {
@@ -84,18 +87,32 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
                     k += 1;
                 }
             }
-            let parts = if REVERSE { [im, re] } else { [re, im] };
-            let mut part = 0;
-            while part < 2 {
-                let mut tile = parts[part];
-                V::transpose(&mut tile);
-                let mut k = 0;
-                while k < V::LANES {
-                    tile.as_mut()[k].store(to.add((2 * k + part) * V::LANES));
-                    k += 1;
-                }
-                part += 1;
+            // The place of the next block.
+            let mut k = 0;
+            while k < V::LANES {
+                V::prefetch::<WRITE>(to.wrapping_add(2 * (k + V::LANES) * V::LANES));
+                k += 1;
             }
+            let (real, imaginary) = if REVERSE { (V::LANES, 0) } else { (0, V::LANES) };
+            put::<V>(re, to.add(real));
+            put::<V>(im, to.add(imaginary));
+        }
+    }
+}
+
+/// The transposed tile, as one part of the elements of a panel.
+///
+/// # Safety
+/// As [`weave`].
+#[inline(always)]
+unsafe fn put<V: Lanes>(mut tile: V::Tile, to: *mut V::Part) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        V::transpose(&mut tile);
+        let mut k = 0;
+        while k < V::LANES {
+            tile.as_mut()[k].store(to.add(2 * k * V::LANES));
+            k += 1;
         }
     }
 }

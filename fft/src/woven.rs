@@ -87,7 +87,7 @@ impl<T: Kernel> Woven<T> {
         let (columns, lanes, numbers) = (self.panel.n, kernels.lanes, self.panel.room(kernels));
         // A row that has no other to share with is both.
         let (from_step, to_step) = if count < self.rows { (0, 0) } else { (from_step, to_step) };
-        // Whether the results lie like a panel. They are in a cache sooner if that is the panel, and leave more of it.
+        // Whether the results lie like a panel. Then they are the panel: less has to be in a cache, and it is written to in order.
         let alike = to.addr().is_multiple_of(ALIGNMENT) && (self.rows == 1 || self.rows * to_step == numbers);
         // SAFETY: the caller's promise: a panel has as many numbers as the rows, and there are three.
         unsafe {
@@ -96,9 +96,10 @@ impl<T: Kernel> Woven<T> {
             let kernel = kernels.weave[self.rows - 1][usize::from(reverse)];
             kernel(&Weave { from: [from, from.add(from_step)], columns, turns, to: panel });
             let apart = if self.rows == 1 { lanes } else { to_step };
-            // What comes next are most likely the next rows.
+            // What comes next are most likely the next rows. A panel that is the result was asked for before.
+            let ahead = if alike { 0 } else { numbers };
             let to = Target::Woven { to, step: 2 * lanes / self.rows, apart };
-            self.panel.run(kernels, Source::Panel(panel), to, reverse, numbers, room);
+            self.panel.run(kernels, Source::Panel(panel), to, reverse, ahead, room);
         }
     }
 }
