@@ -15,6 +15,8 @@ pub struct Weave<T> {
     /// For each block of columns, and each element, a register of cosines and one of sines.
     pub turns: *const T,
     pub to: *mut T,
+    /// Whether the place of the next block is asked for.
+    pub far: bool,
 }
 
 /// A block of columns, transformed and turned.
@@ -87,8 +89,7 @@ pub(crate) unsafe fn weave<V: Lanes<Part: Constant>, const R: usize, const REVER
                     k += 1;
                 }
             }
-            // The place of the next block.
-            let mut k = 0;
+            let mut k = if of.far { 0 } else { V::LANES };
             while k < V::LANES {
                 V::prefetch::<WRITE>(to.wrapping_add(2 * (k + V::LANES) * V::LANES));
                 k += 1;

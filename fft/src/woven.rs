@@ -13,6 +13,9 @@ use crate::weave::Weave;
 /// The most numbers of a panel: larger ones do not stay in a second cache with what is read and written meanwhile.
 const MOST: usize = 8192;
 
+/// Bytes beyond which results do not stay in the first cache until the next rows are done.
+const LARGE: usize = 1 << 14;
+
 pub(crate) struct Woven<T: 'static> {
     /// Rows that share a panel.
     pub rows: usize,
@@ -94,10 +97,11 @@ impl<T: Kernel> Woven<T> {
             let panel = if alike { to } else { room.add(2 * numbers) };
             let turns = self.turns[self.first_turn..].as_ptr();
             let kernel = kernels.weave[self.rows - 1][usize::from(reverse)];
-            kernel(&Weave { from: [from, from.add(from_step)], columns, turns, to: panel });
+            // The place of the next result is asked for while this one is written, or if it is too long for that, before it is.
+            let far = alike && numbers * size_of::<T>() > LARGE;
+            kernel(&Weave { from: [from, from.add(from_step)], columns, turns, to: panel, far });
             let apart = if self.rows == 1 { lanes } else { to_step };
-            // What comes next are most likely the next rows. A panel that is the result was asked for before.
-            let ahead = if alike { 0 } else { numbers };
+            let ahead = if far { 0 } else { numbers };
             let to = Target::Woven { to, step: 2 * lanes / self.rows, apart };
             self.panel.run(kernels, Source::Panel(panel), to, reverse, ahead, room);
         }
