@@ -3,7 +3,7 @@
 use crate::butterfly::Constant;
 use crate::lanes::Lanes;
 use crate::moves::{Move, Transpose, Turns};
-use crate::pass::{FIRST, LAST, MIDDLE, Pass, TURN};
+use crate::pass::{FIRST, LAST, MIDDLE, Pass};
 use crate::pointwise::{Product, Untangle};
 use crate::weave::Weave;
 use crate::{moves, pass, pointwise, weave};
@@ -15,7 +15,7 @@ pub(crate) const RADICES: [usize; 7] = [2, 3, 4, 5, 7, 8, 16];
 pub struct Kernels<T: 'static> {
     pub lanes: usize,
     /// By radix and kind.
-    pub passes: [[unsafe fn(&Pass<T>); 4]; 7],
+    pub passes: [[unsafe fn(&Pass<T>); 3]; 7],
     /// Of one row and of two, forward and inverse.
     pub weave: [[unsafe fn(&Weave<T>); 2]; 2],
     pub columns_in: unsafe fn(&Move<T>),
@@ -45,10 +45,10 @@ macro_rules! kernels {
                 unsafe { pass::pass::<$vector, R, KIND>(of) }
             }
 
-            const fn passes<const R: usize>() -> [unsafe fn(&Pass<$t>); 4] {
+            const fn passes<const R: usize>() -> [unsafe fn(&Pass<$t>); 3] {
                 // A panel of one lane is complex numbers as they lie in memory.
                 let middle = if LANES == 1 { one_pass::<R, FIRST> } else { one_pass::<R, MIDDLE> };
-                [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>, one_pass::<R, TURN>]
+                [one_pass::<R, FIRST>, middle, one_pass::<R, LAST>]
             }
 
             /// # Safety

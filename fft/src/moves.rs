@@ -175,13 +175,17 @@ pub(crate) unsafe fn rows_out<V: Lanes<Part: Constant>>(of: &Move<V::Part>) {
     }
 }
 
-/// The transposition between the halves of a long transform: a panel of columns into the panels of the transposed matrix.
+/// Between the halves of a long transform: a panel of columns, every number times a turn, into the panels of the transposed
+/// matrix.
 pub struct Transpose<T> {
     pub panel: *const T,
+    /// For each element a register of cosines and one of sines.
+    pub turns: *const T,
     /// Elements of the panel.
     pub n: usize,
     /// How many of its lanes are columns.
     pub lanes: usize,
+    /// Takes the elements for the opposite ones, and turns the other way.
     pub reverse: bool,
     /// The place of its first column in the first of the other panels, and numbers from one of these to the next.
     pub to: *mut T,
@@ -194,14 +198,26 @@ pub struct Transpose<T> {
 pub(crate) unsafe fn transpose<V: Lanes<Part: Constant>>(of: &Transpose<V::Part>) {
     for first in (0..of.n).step_by(V::LANES) {
         let count = V::LANES.min(of.n - first);
-        for part in [0, V::LANES] {
-            let from = |e: usize| of.panel.wrapping_add(opposite(first + e, of.n, of.reverse) * 2 * V::LANES + part);
-            let to = of.to.wrapping_add(first / V::LANES * of.to_step + part);
-            // SAFETY: the caller's promise.
-            unsafe {
-                let load = |e: usize| V::load(from(e));
-                tile(count, load, of.lanes, |lane, x: V| x.store(to.add(lane * 2 * V::LANES)));
-            }
+        let number = |e: usize| {
+            let (from, turn) = (opposite(first + e, of.n, of.reverse), first + e);
+            let (from, turn) = (of.panel.wrapping_add(from * 2 * V::LANES), of.turns.wrapping_add(turn * 2 * V::LANES));
+            // SAFETY: the caller's promise: `e` is below `count`.
+            unsafe { (Number::<V>::load(from, false), Number::<V>::load(turn, false)) }
+        };
+        let to = of.to.wrapping_add(first / V::LANES * of.to_step);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sign = V::splat(V::Part::of(if of.reverse { -1.0 } else { 1.0 }));
+            let re = |e: usize| {
+                let (x, w) = number(e);
+                x.0.mul_sub(w.0, x.1.mul(w.1.mul(sign)))
+            };
+            let im = |e: usize| {
+                let (x, w) = number(e);
+                x.0.mul_add(w.1.mul(sign), x.1.mul(w.0))
+            };
+            tile(count, re, of.lanes, |lane, x: V| x.store(to.add(lane * 2 * V::LANES)));
+            tile(count, im, of.lanes, |lane, x: V| x.store(to.add((lane * 2 + 1) * V::LANES)));
         }
     }
 }

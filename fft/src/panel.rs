@@ -2,7 +2,7 @@
 
 use crate::kernels::{Kernel, Kernels, RADICES};
 use crate::moves::Move;
-use crate::pass::{FIRST, LAST, MIDDLE, Pass, TURN};
+use crate::pass::{FIRST, LAST, MIDDLE, Pass};
 
 /// `exp(-2πi k / n)`, to the last bit but one: the angle is brought below an eighth of a circle without rounding.
 pub(crate) fn twiddle(k: usize, n: usize) -> (f64, f64) {
@@ -36,11 +36,10 @@ pub(crate) enum Source<T> {
     Rows(*const T, usize, usize),
 }
 
-/// What it writes: columns, rows, or a panel of its own with every number multiplied by that of another panel, which is not
-/// reversed.
+/// What it writes: columns, rows, or a panel of its own, which is not reversed.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<T> {
-    Turned(*const T),
+    Panel,
     Columns(*mut T, usize, usize),
     Rows(*mut T, usize, usize),
     /// Columns of one matrix, of which there are as many as lanes, or of two that are so many numbers apart.
@@ -187,7 +186,6 @@ impl<T: Kernel> Panel<T> {
                 // SAFETY: the place was that of the next one.
                 twiddles: unsafe { self.twiddles.as_ptr().add(pass.twiddles) },
                 reverse: false,
-                turns: std::ptr::null(),
             };
             let mut kind = if number == 0 { first } else { MIDDLE };
             if number + 1 == self.steps.len() {
@@ -197,12 +195,6 @@ impl<T: Kernel> Panel<T> {
                     }
                     Target::Woven { to, step, apart } => {
                         (kind, of.to, of.to_step, of.apart, of.reverse) = (LAST, to, step, apart, reverse);
-                    }
-                    Target::Turned(turns) => {
-                        // In place, unless what it reads is the caller's.
-                        let own = number > 0 || !matches!(from, Source::Panel(_));
-                        (kind, of.turns, of.reverse) = (TURN, turns, reverse);
-                        of.to = if own { at.cast_mut() } else { next };
                     }
                     // Passes without twiddles are MIDDLE ones; what comes after it reverses.
                     _ => {}

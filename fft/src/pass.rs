@@ -23,8 +23,6 @@ pub struct Pass<T> {
     pub twiddles: *const T,
     /// In a last pass: element `e` is written to the place of `-e`, which makes the transform the inverse one.
     pub reverse: bool,
-    /// In a pass before a transposition: for each element that is written a register of cosines and one of sines.
-    pub turns: *const T,
 }
 
 /// Bytes of a line of the caches, and of the widest register.
@@ -36,8 +34,6 @@ pub(crate) const FIRST: usize = 0;
 pub(crate) const MIDDLE: usize = 1;
 /// The last pass from a panel to complex numbers in memory.
 pub(crate) const LAST: usize = 2;
-/// The last pass from panel to panel, each lane of each element multiplied.
-pub(crate) const TURN: usize = 3;
 
 /// The place of the element `-e` of `n`.
 #[inline(always)]
@@ -66,7 +62,6 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
     }
     // SAFETY: the caller's promise: all elements are below `radix * count * s`.
     unsafe {
-        let sign = V::splat(V::Part::of(if of.reverse { -1.0 } else { 1.0 }));
         for p in 0..of.count {
             let twiddles = of.twiddles.add(p * 2 * (R - 1));
             for q in 0..s {
@@ -99,14 +94,6 @@ pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: 
                         high.store(place.add(of.apart));
                         V::prefetch::<WRITE>(to.wrapping_add(of.ahead));
                         to = to.wrapping_add(step);
-                        k += 1;
-                    }
-                } else if KIND == TURN {
-                    while k < R {
-                        // To where it was read, so that a panel can be turned in place.
-                        let e = q + s * k;
-                        let w = Number::<V>::load(of.turns.add(opposite(e, s * R, of.reverse) * to_step), false);
-                        x[k].mul(Number(w.0, w.1.mul(sign))).store(of.to.add(e * to_step), false);
                         k += 1;
                     }
                 } else {

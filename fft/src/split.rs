@@ -131,10 +131,9 @@ impl<T: Kernel> Split<T> {
                 turns = to;
             }
             let from = Source::Columns(row.add(2 * start), 2 * second, lanes);
-            let panel =
-                self.first.run(kernels, from, Target::Turned(turns), reverse, self.ahead(kernels, start, second), room);
+            let panel = self.first.run(kernels, from, Target::Panel, reverse, self.ahead(kernels, start, second), room);
             let (to, to_step) = (middle.add(start * wide), self.panel_step(kernels));
-            (kernels.transpose)(&Transpose { panel, n: first, lanes, reverse, to, to_step });
+            (kernels.transpose)(&Transpose { panel, turns, n: first, lanes, reverse, to, to_step });
         }
     }
 
