@@ -134,6 +134,9 @@ pub trait Kernel: Constant {
     /// The best that this CPU can run.
     fn kernels() -> &'static Kernels<Self>;
 
+    /// The best whose number of lanes will do, or else the best.
+    fn kernels_where(lanes_do: impl Fn(usize) -> bool) -> &'static Kernels<Self>;
+
     /// All that it can run.
     #[cfg(test)]
     fn all_kernels() -> Vec<&'static Kernels<Self>>;
@@ -149,6 +152,18 @@ macro_rules! kernel {
                     .zip(x86::usable())
                     .find(|&(_, usable)| usable)
                     .map_or(&$scalar::KERNELS, |found| found.0)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            fn kernels_where(lanes_do: impl Fn(usize) -> bool) -> &'static Kernels<$t> {
+                let found =
+                    x86::$list.iter().zip(x86::usable()).find(|&(kernels, usable)| usable && lanes_do(kernels.lanes));
+                found.map_or_else(Self::kernels, |found| found.0)
+            }
+
+            #[cfg(not(target_arch = "x86_64"))]
+            fn kernels_where(_: impl Fn(usize) -> bool) -> &'static Kernels<$t> {
+                Self::kernels()
             }
 
             #[cfg(not(target_arch = "x86_64"))]

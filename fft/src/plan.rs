@@ -9,6 +9,7 @@ use crate::panel::{Source, Target, twiddle};
 use crate::pass::ALIGNMENT;
 use crate::pointwise::{Product, Untangle};
 use crate::smooth::Smooth;
+use crate::woven;
 use std::ops::Range;
 
 /// The first place in memory that is aligned. What is asked for has as much more.
@@ -29,6 +30,11 @@ pub(crate) fn table<T: Kernel>(n: usize, lanes: usize, number: impl Fn(usize) ->
         table.extend(numbers.iter().map(|w| T::of(w.1)));
     }
     table
+}
+
+/// The best kernels for transforms of `n` complex numbers: those with the most lanes, unless others can fill theirs.
+fn kernels_for<T: Kernel>(n: usize, few: bool) -> &'static Kernels<T> {
+    T::kernels_where(|lanes| woven::cost(n, few, lanes).is_some())
 }
 
 /// Where the rows of a stage lie: the caller's, or between stages.
@@ -108,13 +114,13 @@ struct Memory<T> {
 impl<T: Kernel> Plan<T> {
     /// Of `n` complex numbers. A few rows can be planned as such: many are transformed together.
     pub fn complex(n: usize, few: bool) -> Plan<T> {
-        Plan::with(n, false, few, T::kernels())
+        Plan::with(n, false, few, kernels_for(n, few))
     }
 
     /// Of `n` real numbers, or the inverse, from `n / 2 + 1` complex ones. The imaginary part of the first one of these, and
     /// of the last one if `n` is even, is not read.
     pub fn real(n: usize, few: bool) -> Plan<T> {
-        Plan::with(n, true, few, T::kernels())
+        Plan::with(n, true, few, kernels_for(if n.is_multiple_of(2) { n / 2 } else { n }, few))
     }
 
     pub(crate) fn with(n: usize, real: bool, few: bool, kernels: &'static Kernels<T>) -> Plan<T> {
@@ -251,9 +257,16 @@ impl<T: Kernel> Plan<T> {
         let (read, written) = self.lengths(inverse);
         let shared = aligned(room.wrapping_add(self.own_room()));
         let room = aligned(room);
-        for first in (0..count).step_by(self.group()) {
-            let rows = self.group().min(count - first);
+        let group = self.group();
+        for first in (0..count).step_by(group) {
+            let rows = group.min(count - first);
             let (from, to) = (from.wrapping_add(first * read), to.wrapping_add(first * written));
+            if let (Smooth::Woven(woven), None, false) = (&self.smooth, &self.chirp, self.real) {
+                // All there is to do, and for short rows what the stages cost would show.
+                // SAFETY: the caller's promise; the kernels are of this CPU.
+                unsafe { woven.run(self.kernels, (from, read), (to, written), rows, inverse, room) };
+                continue;
+            }
             for stage in &self.stages[usize::from(inverse)] {
                 // SAFETY: the caller's promise; all blocks are done one after the other.
                 unsafe { self.work(stage, 0..stage.blocks, Memory { from, to, shared, room }, rows, inverse) };

@@ -13,6 +13,9 @@ use crate::weave::Weave;
 /// The most numbers of a panel: larger ones do not stay in a second cache with what is read and written meanwhile.
 const MOST: usize = 8192;
 
+/// The least numbers of a row: many shorter ones are faster together.
+const LEAST: usize = 32;
+
 /// Bytes beyond which results do not stay in the first cache until the next rows are done.
 const LARGE: usize = 1 << 14;
 
@@ -27,12 +30,14 @@ pub(crate) struct Woven<T: 'static> {
     first_turn: usize,
 }
 
-/// How many rows of `n` numbers share a panel, and their columns. None if they do not fill the lanes, or if other ways are better.
+/// How many rows of `n` numbers share a panel, and their columns. None if there are too few columns, or columns left over that
+/// would be done with many that are done already, or if rows are too long or very short.
 fn shape(n: usize, few: bool, lanes: usize) -> Option<(usize, usize)> {
     let fits = |rows: usize| {
         let columns = n * rows / lanes;
-        (2 * rows <= lanes && n * rows == columns * lanes && columns >= lanes && n * rows <= MOST)
-            .then_some((rows, columns))
+        let whole = 2 * rows <= lanes && n * rows == columns * lanes;
+        let fills = columns >= lanes && 3 * columns.next_multiple_of(lanes) <= 4 * columns;
+        (whole && fills && n >= LEAST && n * rows <= MOST).then_some((rows, columns))
     };
     fits(1).or_else(|| if few { None } else { fits(2) })
 }
@@ -44,6 +49,7 @@ pub(crate) fn cost(n: usize, few: bool, lanes: usize) -> Option<usize> {
 }
 
 /// The first column of a block. The last block has some columns of the one before it, if there are not as many as lanes left.
+#[inline(always)]
 pub(crate) fn first_column(block: usize, columns: usize, lanes: usize) -> usize {
     (block * lanes).min(columns - lanes)
 }
