@@ -183,6 +183,41 @@ fn short_rows_of_all_lengths_are_right() {
     short_rows_are_right::<f64>();
 }
 
+/// One, two and three rows of one panel or a half, to results that begin at a line of the caches, which are panels meanwhile, and
+/// to others. Columns are left over of some.
+fn woven_rows_are_right<T: Number>() {
+    all::<T>(|kernels| {
+        for n in [32, 56, 64, 120, 128, 240, 256, 1000, 1008, 1024, 1500] {
+            let plan = Plan::with(n, false, false, kernels);
+            for (count, inverse) in [(1, false), (2, true), (3, false), (3, true)] {
+                let x = numbers::<T>(2 * n * count, n as u64);
+                let mut room = room(plan.room());
+                let results = [0, 1].map(|beside| {
+                    let mut y = vec![T::of(7.0); 2 * n * count + 65];
+                    let first = y.as_ptr().align_offset(64) + beside;
+                    // SAFETY: there are so many rows from there on, and room.
+                    unsafe { plan.run(x.as_ptr(), y[first..].as_mut_ptr(), count, inverse, room.as_mut_ptr()) };
+                    let (before, y) = y.split_at(first);
+                    let (y, after) = y.split_at(2 * n * count);
+                    assert!(before.iter().chain(after).all(|&y| y == T::of(7.0)), "beside {count} rows of {n}");
+                    y.to_vec()
+                });
+                assert_eq!(exact(&results[0]), exact(&results[1]), "{count} rows of {n}");
+                for (x, y) in x.chunks(2 * n).zip(results[0].chunks(2 * n)) {
+                    let what = format!("{count} rows of {n}, {} lanes, inverse {inverse}", kernels.lanes);
+                    check(&what, y, &reference(&exact(x), inverse));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_of_one_panel_are_right_wherever_they_lie() {
+    woven_rows_are_right::<f32>();
+    woven_rows_are_right::<f64>();
+}
+
 fn long_rows_are_right<T: Number>() {
     for n in [256, 243, 320, 361, 686, 1000, 1009, 1024, 2018, 3000, 3001, 4096, 6561, 6002, 10_007, 17_150] {
         for real in [false, true] {
