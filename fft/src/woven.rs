@@ -16,7 +16,7 @@ const MOST: usize = 8192;
 /// The least numbers of a row: many shorter ones are faster together.
 const LEAST: usize = 32;
 
-/// Bytes beyond which results do not stay in the first cache until the next rows are done.
+/// Bytes from which on results do not stay in the first cache until the next rows are done.
 const LARGE: usize = 1 << 14;
 
 pub(crate) struct Woven<T: 'static> {
@@ -104,7 +104,7 @@ impl<T: Kernel> Woven<T> {
             let turns = self.turns[self.first_turn..].as_ptr();
             let kernel = kernels.weave[self.rows - 1][usize::from(reverse)];
             // The place of the next result is asked for while this one is written, or if it is too long for that, before it is.
-            let far = alike && numbers * size_of::<T>() > LARGE;
+            let far = alike && numbers * size_of::<T>() >= LARGE;
             kernel(&Weave { from: [from, from.add(from_step)], columns, turns, to: panel, far });
             let apart = if self.rows == 1 { lanes } else { to_step };
             let ahead = if far { 0 } else { numbers };
