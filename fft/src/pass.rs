@@ -57,7 +57,7 @@ pub(crate) fn align_frame() {
 #[inline(always)]
 pub(crate) unsafe fn pass<V: Lanes<Part: Constant>, const R: usize, const KIND: usize>(of: &Pass<V::Part>) {
     let (from_step, to_step, s) = (of.from_step, of.to_step, of.s);
-    if R >= 8 {
+    if R >= 5 {
         align_frame();
     }
     // SAFETY: the caller's promise: all elements are below `radix * count * s`.
