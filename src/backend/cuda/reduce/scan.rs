@@ -150,11 +150,12 @@ fn run(
     }
     let piece = len.div_ceil(pieces).next_multiple_of(STEP);
     let pieces = len.div_ceil(piece);
-    let memory = |count: usize| Storage::new(op, Device::Cuda(ordinal), count * STATE);
-    let (totals, inside) = (memory(lanes * pieces)?, memory(lanes * pieces * WARPS)?);
-    let cut = |to| arguments(to).size(piece).size(pieces).at(totals.as_ptr()).at(inside.as_ptr());
+    // A state of every piece, and behind these one of every warp of a piece.
+    let states = Storage::new(op, Device::Cuda(ordinal), lanes * pieces * (1 + WARPS) * STATE)?;
+    let inside = states.as_ptr().wrapping_add(lanes * pieces * STATE);
+    let cut = |to| arguments(to).size(piece).size(pieces).at(states.as_ptr()).at(inside);
     let grid = Grid::over(lanes * pieces, 1, 256);
-    // SAFETY: as above; there is memory for a state of every piece, and of every warp of one.
+    // SAFETY: as above; there is memory for all states.
     unsafe {
         cut(None).launch(op, gpu, source.function(op, gpu, "fold_pieces")?, grid)?;
         cut(to).launch(op, gpu, source.function(op, gpu, "write_pieces")?, grid)
