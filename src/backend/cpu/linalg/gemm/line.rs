@@ -177,6 +177,8 @@ mod tests {
 
     /// The kernels of every instruction set that this CPU has.
     fn all_kernels() -> Vec<&'static Kernels<f32>> {
+        // Only on x86 are there more.
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut all = vec![&kernel::plain_f32::KERNELS];
         #[cfg(target_arch = "x86_64")]
         {
