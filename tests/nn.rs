@@ -465,6 +465,8 @@ fn the_same_seed_gives_the_same_network() -> Result<()> {
 #[test]
 fn initialisers_have_the_spread_they_promise() -> Result<()> {
     use init::{Fan, Gain};
+    // Of the smallest tensor one draw in forty is further off than is let pass.
+    cotangent::manual_seed(1);
     let shape = [200, 300];
     let check = |tensor: Tensor, std: f64, bounded: bool| -> Result<()> {
         let values = tensor.to_vec::<f32>()?;
