@@ -282,7 +282,7 @@ pub(crate) fn index_fold(
             base.map_or(Ok(()), |base| cpu::elementwise::copy::copy(base, out))?;
             cpu::index::fold::index_fold(op, by, out, dim, indices, source)
         },
-        cuda(n) => cuda::index::index_fold(op, n, by, base, out, dim, indices, source))
+        cuda(n) => cuda::index::fold::index_fold(op, n, by, base, out, dim, indices, source))
 }
 
 /// Integers along a dimension of `size`, of which negative ones count from its end, into contiguous memory. One that is outside

@@ -1,0 +1,182 @@
+// What indices put in places. An index outside its dimension is reported, and nothing is read or written there.
+
+// Where each element goes, as a key; `last` if nowhere.
+extern "C" __global__ void __launch_bounds__(256) keys(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, u64 op, u32* taken,
+    Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        const i64 at = index[place(i, chosen)];
+        key[i] = outside(at, size, op, taken, fault) ? (I)last : (I)(place(i, to) + at * step);
+    }
+}
+
+// `winner` becomes, for each place, the number of the last element that goes there, plus one. It has been 0.
+extern "C" __global__ void __launch_bounds__(256) claim(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* winner, u64 op, u32* taken,
+    Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        const i64 at = index[place(i, chosen)];
+        if (!outside(at, size, op, taken, fault)) atomicMax(&winner[place(i, to) + at * step], i + 1);
+    }
+}
+
+// Sources are (outer, n, inner), targets (outer, size, inner): a key is for all of a slice.
+struct Slices { u64 outer, size, inner; };
+
+// One element of a slice: the key it belongs to by its number, and its positions.
+struct Piece { u64 i, o, j; };
+__device__ inline Piece piece(u64 work, const Slices& slices) {
+    const u64 columns = slices.outer * slices.inner;
+    if (columns == 1) return {work, 0, 0};
+    const u64 i = work / columns, column = work % columns;
+    return {i, column / slices.inner, column % slices.inner};
+}
+
+// The sorted keys, and the numbers of their elements, from what `sort_long.cu` leaves.
+struct Sorted {
+    const I *keys, *numbers;
+    bool in_order;
+    __device__ u64 number(u64 i) const { return in_order ? i : numbers[i]; }
+};
+__device__ inline Sorted sorted(const I* keys0, const I* keys1, const I* numbers0, const I* numbers1, const u32* known) {
+    return {*known & 1 ? keys1 : keys0, *known & 1 ? numbers1 : numbers0, (*known & 4) != 0};
+}
+
+#ifdef FOLD
+// An element and a new one become one. FOLD: 0 the sum, 1 the product, 2 the larger, 3 the smaller.
+__device__ inline T fold(T old, T next) {
+#if FOLD == 0
+    return old + next;
+#elif FOLD == 1
+    return old * next;
+#elif FOLD == 2
+    return next > old || next != next ? next : old;
+#else
+    return next < old || next != next ? next : old;
+#endif
+}
+
+// Elements of the same key follow each other in the order of their numbers, so that sums have one order. Whoever meets
+// the first of them takes all.
+extern "C" __global__ void __launch_bounds__(256) fold_sorted(
+    const I* keys0, const I* keys1, const I* numbers0, const I* numbers1, const u32* known, const T* source, T* target,
+    u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = n * slices.outer * slices.inner;
+    const Sorted by = sorted(keys0, keys1, numbers0, numbers1, known);
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        u64 i = own.i;
+        const I key = by.keys[i];
+        if (key == (I)last || (i > 0 && by.keys[i - 1] == key)) continue;
+        T* to = target + (own.o * slices.size + key) * slices.inner + own.j;
+        T result = *to;
+        for (; i < n && by.keys[i] == key; ++i)
+            result = fold(result, source[(own.o * n + by.number(i)) * slices.inner + own.j]);
+        *to = result;
+    }
+}
+
+// Each element's place as a key, and its number among those that go there, in no order; `counts`, which have been 0, say how
+// many each place has.
+extern "C" __global__ void __launch_bounds__(256) count_places(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* order, I* counts, u64 op,
+    u32* taken, Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        const i64 at = index[place(i, chosen)];
+        const bool nowhere = outside(at, size, op, taken, fault);
+        const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
+        key[i] = own;
+        if (!nowhere) order[i] = atomicAdd(&counts[own], (I)1);
+    }
+}
+
+// A thread has a place, and takes the elements that go there in the order of their numbers. More than FEW are in it already.
+extern "C" __global__ void __launch_bounds__(256) fold_groups(
+    const I* counts, const I* starts, const I* members, const T* source, T* target, u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = last * slices.outer * slices.inner;
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        const I count = counts[own.i];
+        if (count == 0) continue;
+        const I* const numbers = members + starts[own.i];
+        T* to = target + (own.o * slices.size + own.i) * slices.inner + own.j;
+        T result = *to;
+        I number = numbers[0];
+        for (I k = 0; k < count; ++k) {
+            if (count > FEW) number = numbers[k];
+            else if (count > 1) {
+                // The smallest of those that have not had their turn.
+                const I after = number;
+                number = ~(I)0;
+                for (I each = 0; each < count; ++each) {
+                    const I next = numbers[each];
+                    if ((k == 0 || next > after) && next < number) number = next;
+                }
+            }
+            result = fold(result, source[(own.o * n + number) * slices.inner + own.j]);
+        }
+        *to = result;
+    }
+}
+
+#if WHOLE
+// Whole numbers may come in any order.
+__device__ inline void fold_into(T* to, T x) {
+#if FOLD == 0
+    atomicAdd((u64*)to, (u64)x);
+#elif FOLD == 2
+    atomicMax(to, x);
+#else
+    atomicMin(to, x);
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(256) fold_whole(
+    const I* key, const T* source, T* target, u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = n * slices.outer * slices.inner;
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        if (key[own.i] == (I)last) continue;
+        T* to = target + (own.o * slices.size + key[own.i]) * slices.inner + own.j;
+        fold_into(to, source[(own.o * n + own.i) * slices.inner + own.j]);
+    }
+}
+#endif
+#endif
+
+// Of elements of the same key, which follow each other in the order of their numbers, the last one stays.
+extern "C" __global__ void __launch_bounds__(256) put_sorted(
+    const I* keys0, const I* keys1, const I* numbers0, const I* numbers1, const u32* known, const E* source, E* target,
+    u64 n, u64 last, Slices slices
+) {
+    const u64 all = (u64)gridDim.x * 256, works = n * slices.outer * slices.inner;
+    const Sorted by = sorted(keys0, keys1, numbers0, numbers1, known);
+    for (u64 work = (u64)blockIdx.x * 256 + threadIdx.x; work < works; work += all) {
+        const Piece own = piece(work, slices);
+        const I key = by.keys[own.i];
+        if (key == (I)last || (own.i + 1 < n && by.keys[own.i + 1] == key)) continue;
+        target[(own.o * slices.size + key) * slices.inner + own.j] =
+            source[(own.o * n + by.number(own.i)) * slices.inner + own.j];
+    }
+}
+
+// The same without a sort: `target` becomes `base`, which may be the same, with the last element for each place in it.
+extern "C" __global__ void __launch_bounds__(256) put(
+    const I* winner, const E* base, const E* source, E* target, u64 n, u64 last, Slices slices
+) {
+    const I all = (I)gridDim.x * 256, inner = (I)slices.inner, places = (I)(slices.outer * last) * inner;
+    for (I here = (I)blockIdx.x * 256 + threadIdx.x; here < places; here += all) {
+        const I row = inner == 1 ? here : here / inner, outer = slices.outer == 1 ? 0 : row / (I)last;
+        const I from = winner[row - outer * (I)last];
+        target[here] = from == 0 ? base[here] : source[(outer * (I)n + from - 1) * inner + (here - row * inner)];
+    }
+}
