@@ -323,3 +323,29 @@ fn gradients_of_complex_leaves_add_up() -> Result<()> {
     assert_eq!(found, Some(vec![Complex::new(1.2, 1.6)]));
     Ok(())
 }
+
+/// A number became one of the tensor's dtype first: a byte over 256 was one over 0, and a degree of -2 one of 65534.
+#[test]
+fn a_number_that_is_none_of_the_tensors_is_itself_where_integers_become_floats() -> Result {
+    for dtype in [DType::U8, DType::I8, DType::U16, DType::U32, DType::U64, DType::I64] {
+        let x = Tensor::full_with([1], 2, dtype)?;
+        let wide = x.to_dtype(DType::F32)?;
+        for number in [-2_i64, 256, 70_000] {
+            let pairs = [
+                [x.div(number)?, wide.div(number)?],
+                [number / &x, number / &wide],
+                [x.atan2(number)?, wide.atan2(number)?],
+                [x.logaddexp(number)?, wide.logaddexp(number)?],
+                [x.logaddexp2(number)?, wide.logaddexp2(number)?],
+                [x.lerp(number, 1)?, wide.lerp(number, 1)?],
+                [x.igamma(number)?, wide.igamma(number)?],
+                [x.chebyshev_polynomial_t(number)?, wide.chebyshev_polynomial_t(number)?],
+            ];
+            for (at, [got, want]) in pairs.iter().enumerate() {
+                let bits = |x: &Tensor| -> Result<u32> { Ok(x.item::<f32>()?.to_bits()) };
+                assert_eq!(bits(got)?, bits(want)?, "{at}: {dtype} beside {number}: {got} and not {want}");
+            }
+        }
+    }
+    Ok(())
+}

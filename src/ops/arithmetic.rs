@@ -219,7 +219,7 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn logaddexp<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.resolve(self.dtype().to_float(), self.device())?;
         if self.dtype().is_complex() || other.dtype().is_complex() {
             return complex_forms::logaddexp(self, &other);
         }
@@ -384,7 +384,8 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(samples = lerp_samples, errors = lerp_errors)]
     pub fn lerp<'a>(&self, end: impl Into<Operand<'a>>, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let (end, weight) = (end.resolve(self.dtype(), self.device())?, weight.resolve(self.dtype(), self.device())?);
+        let beside = self.dtype().to_float();
+        let (end, weight) = (end.resolve(beside, self.device())?, weight.resolve(beside, self.device())?);
         if [self.dtype(), end.dtype(), weight.dtype()].iter().any(|dtype| dtype.is_complex()) {
             return complex_forms::lerp(self, &end, &weight);
         }

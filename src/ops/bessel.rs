@@ -11,7 +11,7 @@ use crate::{Operand, Result, Tensor};
 /// A polynomial of a degree, by which there is no derivative: to ask for it is an error, not 0.
 #[track_caller]
 fn of_degree(op: &'static Elementwise, x: &Tensor, n: &Operand<'_>) -> Result<Tensor> {
-    let n = n.resolve(x.dtype(), x.device())?;
+    let n = n.resolve(op.beside(x.dtype()), x.device())?;
     if n.requires_grad() {
         return Ok(op.call(&[&x.detach(), &n.detach()], &[])?.record_barrier(op.name, &[x, &n]));
     }

@@ -85,7 +85,7 @@ pub(crate) static DIV: Elementwise = Elementwise::new("div", Domain::Float, 2, 0
 fn call(op: &'static Elementwise, a: &Tensor, b: &Operand<'_>) -> Result<Tensor> {
     match b {
         Operand::Borrowed(b) => op.call(&[a, b], &[]),
-        b => op.call(&[a, &*b.resolve(a.dtype(), a.device())?], &[]),
+        b => op.call(&[a, &*b.resolve(op.beside(a.dtype()), a.device())?], &[]),
     }
 }
 

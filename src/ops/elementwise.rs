@@ -106,6 +106,13 @@ impl Elementwise {
         }
     }
 
+    /// What a number beside a tensor of this dtype is taken as. Where integers become floats it is a float as well, since not
+    /// every number is one of the tensor's: a byte over 256 is not a byte over 0.
+    #[inline]
+    pub fn beside(&self, dtype: DType) -> DType {
+        if matches!(self.domain, Domain::Float) { dtype.to_float() } else { dtype }
+    }
+
     /// The operation on tensors that broadcast, with its derivative.
     #[track_caller]
     pub fn call(&'static self, inputs: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
@@ -377,7 +384,7 @@ macro_rules! elementwise {
         |$($x:ident),+ $(; $($param:ident),+)?| $value:expr) => {{
         static OP: $crate::ops::elementwise::Elementwise =
             $crate::ops::elementwise::elementwise!(@new $domain $name [$($x)+] [$($($param)+)?] $value);
-        $(let $other = $other.resolve($this.dtype(), $this.device())?;)*
+        $(let $other = $other.resolve(OP.beside($this.dtype()), $this.device())?;)*
         OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
     }};
     ($domain:ident $name:ident($this:ident $(, $other:ident)* $(; $($number:ident),+)?)
@@ -395,7 +402,7 @@ macro_rules! elementwise {
                     vec![$(Some($grad)),+]
                 },
             );
-        $(let $other = $other.resolve($this.dtype(), $this.device())?;)*
+        $(let $other = $other.resolve(OP.beside($this.dtype()), $this.device())?;)*
         OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
     }};
     (@new $domain:ident $name:ident [$($x:ident)+] [$($param:ident)*] $value:expr) => {

@@ -19,7 +19,7 @@ fn sugar<T>(result: Result<T>) -> T {
 #[track_caller]
 fn reversed(op: &'static super::elementwise::Elementwise, left: Scalar, right: &Tensor) -> Result<Tensor> {
     let left = Operand::Scalar(left);
-    let left = left.resolve(right.dtype(), right.device())?;
+    let left = left.resolve(op.beside(right.dtype()), right.device())?;
     op.call(&[&left, right], &[])
 }
 
