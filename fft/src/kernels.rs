@@ -172,6 +172,8 @@ macro_rules! kernel {
             }
 
             #[cfg(test)]
+            // Only on x86 are there more.
+            #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
             fn all_kernels() -> Vec<&'static Kernels<$t>> {
                 let mut found: Vec<&'static Kernels<$t>> = vec![&$scalar::KERNELS, &$array::KERNELS];
                 #[cfg(target_arch = "x86_64")]
