@@ -150,7 +150,8 @@ pub(crate) fn order_rows(op: &'static str, ordinal: usize, x: View<'_>, order: &
     let (elements, other) = (InOrder::new(op, ordinal, x)?, Storage::new(op, Device::Cuda(ordinal), rows * 8)?);
     let passes = rows.next_power_of_two().trailing_zeros().max(1);
     // The last pass writes the result, those before it take turns.
-    let buffer = |pass: u32| if (passes - pass) % 2 == 0 { order.first().cast_const() } else { other.as_ptr() };
+    let buffer =
+        |pass: u32| if (passes - pass).is_multiple_of(2) { order.first().cast_const() } else { other.as_ptr() };
     for pass in 0..passes {
         let from = (pass > 0).then(|| buffer(pass));
         let arguments = Arguments::new().at(elements.first).size(rows).size(columns).size(1 << pass);
