@@ -38,8 +38,14 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
 
 /// The same with the number on the left.
 pub fn reflected(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
-    let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
-    let (py, x) = (other.py(), x.get()?);
+    match number::scalar(other)? {
+        Some(number) => with_number_left(x, number, other.py(), f),
+        None => Ok(other.py().NotImplemented()),
+    }
+}
+
+fn with_number_left(x: &PyTensor, number: Scalar, py: Python<'_>, f: Binary) -> PyResult<Py<PyAny>> {
+    let x = x.get()?;
     let left = beside(number, &x).or_raise()?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };
@@ -120,7 +126,14 @@ impl PyTensor {
     }
 
     fn __rtruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        reflected(self, other, |a, b| a.div(b))
+        let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
+        // Integers become floats here, and not every number is one of their dtype.
+        let number = match number {
+            Scalar::I64(number) => Scalar::F64(number as f64),
+            Scalar::U64(number) => Scalar::F64(number as f64),
+            number => number,
+        };
+        with_number_left(self, number, other.py(), |a, b| a.div(b))
     }
 
     fn __itruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -282,3 +282,12 @@ def test_threads_change_one_tensor_without_deadlock():
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert x.max().item() <= 50
+
+
+def test_division_by_and_of_numbers_that_the_integers_cannot_be() -> None:
+    x = ct.tensor([1, 200], dtype=ct.uint8)
+    assert (x / 256).tolist() == [1 / 256, 200 / 256]
+    assert (x / -2).tolist() == [-0.5, -100.0]
+    assert (256 / x).tolist() == pytest.approx([256.0, 1.28])
+    assert (-2 / x).tolist() == pytest.approx([-2.0, -0.01])
+    assert (2**63 / x).dtype == ct.float32
