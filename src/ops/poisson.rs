@@ -8,7 +8,7 @@ use crate::backend::kernel;
 use crate::error::bail;
 use crate::{DType, Result, Tensor, random};
 
-/// Rates up to this: from there on f64 has no room for what differs from them.
+/// Rates up to this: numbers of events near it are whole numbers that f64 has exactly.
 const LARGEST: f64 = 1e15;
 
 /// # Numbers of events
@@ -37,11 +37,10 @@ impl Tensor {
         let (shape, options) = (self.layout().shape(), (DType::I64, self.device()));
         let seeds = Distribution::Integers(i64::MIN, i64::MAX);
         let seeds = random_tensor("poisson", shape.clone(), options.into(), seeds, random::next_range)?;
-        let mut out = Tensor::empty("poisson", shape.clone(), DType::F64, self.device())?;
-        {
-            let (rates, seeds, to) = (rates.as_view()?, seeds.as_view()?, &mut out.as_view_mut("poisson")?);
-            kernel!("poisson" on [rates, seeds, to]: elementwise::poisson::poisson(rates, seeds, to))?;
-        }
+        let out = Tensor::build("poisson", shape.clone(), DType::F64, self.device(), |out| {
+            let (rates, seeds) = (rates.as_view()?, seeds.as_view()?);
+            kernel!("poisson" on [rates, seeds, out]: elementwise::poisson::poisson(rates, seeds, out))
+        })?;
         Ok(out.to_dtype(self.dtype())?.record_barrier("poisson", &[self]))
     }
 }

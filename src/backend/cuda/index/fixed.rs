@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fixed.cu")];
 
-/// Blocks that look for the largest float: the fewer there are, the sooner the next kernel has looked through theirs.
+/// Blocks that look for the largest float, at most: enough to keep a GPU busy, and few enough for every block of the next kernel
+/// to look through what they have found.
 const BLOCKS: usize = 1024;
 
 /// Memory of sums that are under way.
