@@ -198,6 +198,15 @@ impl DType {
         }
     }
 
+    /// The least and the greatest number of an integer type.
+    pub(crate) const fn integers(self) -> Option<(i128, i128)> {
+        if !self.is_int() {
+            return None;
+        }
+        let bits = 8 * self.size();
+        Some(if self.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) })
+    }
+
     pub(crate) fn category(self) -> Category {
         match self {
             DType::Bool => Category::Bool,

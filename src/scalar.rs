@@ -1,7 +1,7 @@
 //! The numbers that may stand beside a tensor.
 #![forbid(unsafe_code)]
 
-use crate::{Complex, DType, Element, Result, error::bail};
+use crate::{Complex, DType, Element, Result, dtype::with_dtype, error::bail};
 use std::fmt;
 
 /// A single number, as it stands beside a tensor in `x.mul(2.0)` or comes out of one.
@@ -56,6 +56,55 @@ impl Scalar {
             Scalar::C128(z) if !dtype.is_complex() => bail!(DType, op, "{z} cannot be an element of {dtype}"),
             _ => Ok(()),
         }
+    }
+
+    /// Whether `dtype` has this number, a float without what is behind its point: bytes have no 300. Every dtype of floats has
+    /// every real number, rounded, and that of bools has the truth of it.
+    pub(crate) fn is_element(self, dtype: DType) -> bool {
+        let Some((least, greatest)) = dtype.integers() else {
+            return dtype.is_complex() || !matches!(self, Scalar::C128(_));
+        };
+        match self {
+            Scalar::I64(x) => (least..=greatest).contains(&i128::from(x)),
+            Scalar::U64(x) => i128::from(x) <= greatest,
+            Scalar::Bool(_) => true,
+            // The next integer is a power of 2, which f64 has.
+            Scalar::F64(x) => x.trunc() >= least as f64 && x.trunc() < (greatest + 1) as f64,
+            Scalar::C128(_) => false,
+        }
+    }
+
+    /// This number as the least of a range: one below all that integers of this dtype have excludes none of them.
+    pub(crate) fn from_below(self, dtype: DType) -> Scalar {
+        match dtype.integers() {
+            Some((least, _)) if self.to_f64() < least as f64 => Scalar::I64(least as i64),
+            _ => self,
+        }
+    }
+
+    /// The same as the greatest.
+    pub(crate) fn from_above(self, dtype: DType) -> Scalar {
+        match dtype.integers() {
+            Some((_, greatest)) if self.to_f64() > greatest as f64 => Scalar::U64(greatest as u64),
+            _ => self,
+        }
+    }
+
+    /// This number as integers of this dtype have it, wrapped around if they do not.
+    pub(crate) fn wrapped(self, dtype: DType) -> Scalar {
+        if self.is_element(dtype) || !dtype.is_int() {
+            return self;
+        }
+        with_dtype!(dtype, T => T::from_scalar(self).to_scalar())
+    }
+
+    /// Refuses a number that `dtype` does not have, and that would wrap around to another one.
+    pub(crate) fn check_element(self, op: &'static str, dtype: DType) -> Result<()> {
+        if self.is_element(dtype) {
+            return Ok(());
+        }
+        self.check_real(op, dtype)?;
+        bail!(Value, op, "{self} is not a number of {dtype}: cast the tensor first, or give one that is")
     }
 
     /// This number as a float; NaN for a complex one, which no float holds.

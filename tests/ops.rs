@@ -11,7 +11,7 @@ mod table;
 
 use call::{Call, LAYOUTS, close, differentiable, parts, relaid};
 use cotangent::autograd::{gradcheck, gradgradcheck};
-use cotangent::ops::{Derivative, Op, Sample, list};
+use cotangent::ops::{Arg, ArgKind, Derivative, Op, Sample, list};
 use cotangent::{DType, Device, ErrorKind, Result, Tensor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -363,6 +363,61 @@ fn every_integer_dtype_gives_the_same_answer() {
         }
         Ok(wide.is_ok())
     });
+}
+
+/// A number that integers do not have is refused, or the result is that of wide integers, which wraps around as results do.
+#[test]
+fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
+    let mut wrong = Vec::new();
+    let (mut right, mut refused) = (0, 0);
+    for op in tried() {
+        let params: Vec<_> = op.params().collect();
+        let operands = params.iter().filter(|param| param.kind == ArgKind::Operand).count();
+        if operands == 0 || params[0].kind != ArgKind::Tensor || op.random {
+            continue;
+        }
+        for number in [300_i64, 256, -1, 511] {
+            let call = |dtype: DType| {
+                let x = Tensor::from_slice(&[1_u8, 2, 44, 255], [4])?.to_dtype(dtype)?;
+                let mask = x.eq(2)?;
+                let index = mask.to_dtype(DType::I64)?;
+                let arg = |param: &&cotangent::ops::Param| match (param.kind, param.name) {
+                    (ArgKind::Tensor, "mask" | "condition") => Arg::from(&mask),
+                    (ArgKind::Tensor, "index") => Arg::from(&index),
+                    (ArgKind::Tensor, _) if op.name == "where" => Arg::from(&mask),
+                    (ArgKind::Operand, "other") if op.name == "where" => Arg::from(&x),
+                    (ArgKind::Tensor, _) if param.default.is_none() => Arg::from(&x),
+                    (ArgKind::Operand, _) => Arg::from(number),
+                    (ArgKind::Dim, _) => Arg::from(0_isize),
+                    _ => param.default.map_or(Arg::None, |default| default()),
+                };
+                op.call(&params.iter().map(arg).collect::<Vec<Arg>>())
+            };
+            match (call(DType::U8), call(DType::I64)) {
+                (Ok(narrow), Ok(wide)) => {
+                    let wide = wide[0].to_dtype(narrow[0].dtype())?;
+                    if !close(&narrow[0], &wide, 1e-5)? {
+                        wrong.push(format!("{} with {number}: {} instead of {wide}", op.name, narrow[0]));
+                    }
+                    right += 1;
+                }
+                // Some refuse these numbers, or all integers, anyway.
+                (Err(e), wide) => {
+                    let text = e.to_string();
+                    if wide.is_ok() && !(text.contains("u8") && text.contains(&number.to_string())) {
+                        wrong.push(format!("{} with {number}: {text}", op.name));
+                    }
+                    refused += 1;
+                }
+                (Ok(narrow), Err(e)) => {
+                    wrong.push(format!("{} with {number}: {}, where i64 gives {e}", op.name, narrow[0]))
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(right > 100 && refused > 30, "{right} were right, {refused} were refused");
+    Ok(())
 }
 
 #[test]

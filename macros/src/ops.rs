@@ -22,7 +22,8 @@
 //! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
 //! dtype), `widens` (the result of half precision is of f32) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
 //! `autocast = lower | f32 | widest | own | refused` says what becomes of its floats inside of an `autocast`; `autocast_cpu` and
-//! `autocast_cuda` say it for one kind of device.
+//! `autocast_cuda` say it for one kind of device. `numbers = wrapped | floats` says what becomes of a number beside integers whose
+//! dtype does not have it, which is refused otherwise.
 //!
 //! `#[layer]` does the same for the function `new` of a layer.
 

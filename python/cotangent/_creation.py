@@ -146,10 +146,12 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
         parts = [linspace(a, b, num, dtype=real_dtype, device=device, endpoint=endpoint)
                  for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
         return _ops["complex"](*parts).to(dtype)
+    # Floats are rounded once; integers are refused where the dtype does not have them.
+    wide = _c.float64 if dtype.is_floating_point else dtype
     if endpoint:
-        made = _ops["linspace"](start, stop, num, dtype=_c.float64, device=device)
+        made = _ops["linspace"](start, stop, num, dtype=wide, device=device)
     else:
-        made = _ops["linspace"](start, stop, num + 1, dtype=_c.float64, device=device)[:-1].clone()
+        made = _ops["linspace"](start, stop, num + 1, dtype=wide, device=device)[:-1].clone()
     return made.to(dtype)
 
 

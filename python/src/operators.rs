@@ -6,9 +6,10 @@ use crate::args;
 use crate::error::{self, OrRaise};
 use crate::number;
 use crate::tensor::{PyTensor, SMALL};
+use cotangent::ops::Numbers;
 use cotangent::{Operand, Result, Scalar, Tensor};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 type Binary = fn(&Tensor, Operand<'_>) -> Result<Tensor>;
@@ -36,25 +37,32 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     PyTensor::object(py, result.or_raise()?).map(Py::into_any)
 }
 
-/// The same with the number on the left.
-pub fn reflected(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
-    match number::scalar(other)? {
-        Some(number) => with_number_left(x, number, other.py(), f),
-        None => Ok(other.py().NotImplemented()),
-    }
-}
-
-fn with_number_left(x: &PyTensor, number: Scalar, py: Python<'_>, f: Binary) -> PyResult<Py<PyAny>> {
+/// The same with the number on the left, by the operation's name and its rule for numbers.
+pub fn reflected(
+    x: &PyTensor,
+    other: &Bound<'_, PyAny>,
+    (op, rule): (&str, Numbers),
+    f: Binary,
+) -> PyResult<Py<PyAny>> {
+    let py = other.py();
+    let Some(number) = number::scalar(other)? else { return Ok(py.NotImplemented()) };
     let x = x.get()?;
-    let left = beside(number, &x).or_raise()?;
+    let left = beside(op, number, &x, rule)?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };
     PyTensor::object(py, result.or_raise()?).map(Py::into_any)
 }
 
 /// A number as a tensor beside another one.
-pub fn beside(number: Scalar, x: &Tensor) -> Result<Tensor> {
-    Tensor::full_with((), number, (number::beside(number, x.dtype()), x.device()))
+pub fn beside(op: &str, number: Scalar, x: &Tensor, rule: Numbers) -> PyResult<Tensor> {
+    let dtype = number::beside(number, x.dtype());
+    let made = match rule {
+        Numbers::Elements => Tensor::full_with((), number, (dtype, x.device())),
+        Numbers::Wrapped => Tensor::full_with((), number, x.device()).and_then(|number| number.to_dtype(dtype)),
+        Numbers::Floats => Tensor::full_with((), number, (dtype.to_float(), x.device())),
+    };
+    // `full` was not called by the user.
+    made.map_err(|_| PyValueError::new_err(format!("{op}: {number} is not a number of {dtype}: cast the tensor first")))
 }
 
 /// An operator that changes its left side.
@@ -100,7 +108,7 @@ impl PyTensor {
     }
 
     fn __rsub__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        reflected(self, other, |a, b| a.sub(b))
+        reflected(self, other, ("sub", Numbers::Wrapped), |a, b| a.sub(b))
     }
 
     fn __isub__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -126,14 +134,7 @@ impl PyTensor {
     }
 
     fn __rtruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Some(number) = number::scalar(other)? else { return Ok(other.py().NotImplemented()) };
-        // Integers become floats here, and not every number is one of their dtype.
-        let number = match number {
-            Scalar::I64(number) => Scalar::F64(number as f64),
-            Scalar::U64(number) => Scalar::F64(number as f64),
-            number => number,
-        };
-        with_number_left(self, number, other.py(), |a, b| a.div(b))
+        reflected(self, other, ("div", Numbers::Floats), |a, b| a.div(b))
     }
 
     fn __itruediv__(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -145,7 +146,11 @@ impl PyTensor {
     }
 
     fn __rpow__(&self, other: &Bound<'_, PyAny>, modulo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
-        if modulo.is_some() { Ok(other.py().NotImplemented()) } else { reflected(self, other, |a, b| a.pow(b)) }
+        if modulo.is_some() {
+            Ok(other.py().NotImplemented())
+        } else {
+            reflected(self, other, ("pow", Numbers::Elements), |a, b| a.pow(b))
+        }
     }
 
     fn __ipow__(&self, other: &Bound<'_, PyAny>, _modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
@@ -199,7 +204,7 @@ impl PyTensor {
 
 /// The methods of an operator in its three forms.
 macro_rules! operators {
-    ($($forward:ident $backward:ident $change:ident $name:literal: $f:ident;)+) => {
+    ($($forward:ident $backward:ident $change:ident $name:literal: $f:ident $numbers:ident;)+) => {
         #[pymethods]
         impl PyTensor {
             $(
@@ -209,7 +214,7 @@ macro_rules! operators {
                 }
 
                 fn $backward(&self, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-                    reflected(self, other, |a, b| a.$f(b))
+                    reflected(self, other, (stringify!($f), Numbers::$numbers), |a, b| a.$f(b))
                 }
 
                 fn $change(&self, other: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -221,11 +226,11 @@ macro_rules! operators {
 }
 
 operators! {
-    __floordiv__ __rfloordiv__ __ifloordiv__ "floor_divide_": floor_divide;
-    __mod__ __rmod__ __imod__ "remainder_": remainder;
-    __and__ __rand__ __iand__ "bitwise_and_": bitwise_and;
-    __or__ __ror__ __ior__ "bitwise_or_": bitwise_or;
-    __xor__ __rxor__ __ixor__ "bitwise_xor_": bitwise_xor;
-    __lshift__ __rlshift__ __ilshift__ "bitwise_left_shift_": bitwise_left_shift;
-    __rshift__ __rrshift__ __irshift__ "bitwise_right_shift_": bitwise_right_shift;
+    __floordiv__ __rfloordiv__ __ifloordiv__ "floor_divide_": floor_divide Elements;
+    __mod__ __rmod__ __imod__ "remainder_": remainder Elements;
+    __and__ __rand__ __iand__ "bitwise_and_": bitwise_and Wrapped;
+    __or__ __ror__ __ior__ "bitwise_or_": bitwise_or Wrapped;
+    __xor__ __rxor__ __ixor__ "bitwise_xor_": bitwise_xor Wrapped;
+    __lshift__ __rlshift__ __ilshift__ "bitwise_left_shift_": bitwise_left_shift Elements;
+    __rshift__ __rrshift__ __irshift__ "bitwise_right_shift_": bitwise_right_shift Elements;
 }

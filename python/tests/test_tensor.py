@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import pickle
 import threading
 
@@ -291,3 +292,46 @@ def test_division_by_and_of_numbers_that_the_integers_cannot_be() -> None:
     assert (256 / x).tolist() == pytest.approx([256.0, 1.28])
     assert (-2 / x).tolist() == pytest.approx([-2.0, -0.01])
     assert (2**63 / x).dtype == ct.float32
+
+
+@pytest.mark.parametrize(("function", "first"), [
+    (ct.div, 256.0), (ct.true_divide, 256.0), (ct.divide, 256.0), (ct.xlogy, 0.0), (ct.float_power, 256.0),
+    (ct.special.xlog1py, 256 * math.log(2)), (ct.special.chebyshev_polynomial_t, 256.0), (ct.atan2, math.atan(256)),
+    (ct.special.zeta, 1.0), (ct.logaddexp, 256.0)])
+def test_a_number_first_is_a_float_where_integers_become_floats(function, first):
+    x = ct.tensor([1, 2], dtype=ct.uint8)
+    assert function(256, x)[0].item() == pytest.approx(first)
+    wide = function(256, x.long())
+    assert function(256, x).tolist() == pytest.approx(wide.tolist()) and function(256, x).dtype == wide.dtype
+
+
+def test_a_power_in_f64_takes_all_digits_of_a_number():
+    assert ct.float_power(300.1, ct.tensor([1], dtype=ct.uint8)).item() == 300.1
+
+
+@pytest.mark.parametrize("number", [300, -1])
+@pytest.mark.parametrize("call", [
+    lambda x, n: x.fill_(n), lambda x, n: ct.full((2,), n, dtype=x.dtype), lambda x, n: x.new_full((2,), n),
+    lambda x, n: x.masked_fill(x > 1, n), lambda x, n: ct.where(x > 1, x, n), lambda x, n: ct.where(x > 1, n, x),
+    lambda x, n: x.index_fill(0, ct.tensor([0]), n), lambda x, n: x.scatter(0, ct.tensor([0]), n),
+    lambda x, n: ct.nn.functional.pad(x, (1, 1), value=n), lambda x, n: x.__setitem__(0, n),
+    lambda x, n: x.__setitem__(x > 1, n), lambda x, n: x // n, lambda x, n: n // x, lambda x, n: x % n, lambda x, n: n % x,
+    lambda x, n: n ** x, lambda x, n: x << n, lambda x, n: n << x, lambda x, n: ct.linspace(0, n, 3, dtype=x.dtype),
+    lambda x, n: ct.arange(n, n + 2, dtype=x.dtype), lambda x, n: ct.div(n, x, rounding_mode="floor")])
+def test_a_number_that_the_dtype_does_not_have_is_refused(call, number):
+    x = ct.tensor([1, 2], dtype=ct.uint8)
+    with pytest.raises(ValueError, match=rf"{number}(\.0)? is not a number of u8"):
+        call(x, number)
+    assert x.tolist() == [1, 2]
+
+
+def test_numbers_that_wrap_around_and_bounds_beyond_the_dtype():
+    x = ct.tensor([1, 44], dtype=ct.uint8)
+    assert ((x + 300).tolist(), (x - 2).tolist(), (-1 * x).tolist()) == ([45, 88], [255, 42], [255, 212])
+    assert ct.add(x, x, alpha=-1).tolist() == [0, 0]
+    assert x.clamp(-5, 1000).tolist() == [1, 44]
+    assert ((x > -1).tolist(), (x == 300).tolist(), (x < 300).tolist()) == ([True] * 2, [False] * 2, [True] * 2)
+    assert ct.isin(x, 300).tolist() == [False, False]
+    assert ct.searchsorted(x, 300).item() == 2
+    with pytest.raises(ValueError, match="300"):
+        x.clamp(min=300)

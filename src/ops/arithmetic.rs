@@ -94,7 +94,7 @@ fn rest_of_ints(a: Sym, b: Sym) -> Sym {
     select(b.eq(zero()), zero(), a - a / b * b)
 }
 
-/// A factor, if it does not turn integers into floats.
+/// A factor, if it does not turn integers into floats. It wraps around as products do.
 pub(super) fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) -> Result<Scalar> {
     let mut dtype = tensors[0].dtype();
     for tensor in &tensors[1..] {
@@ -103,7 +103,7 @@ pub(super) fn number_for(op: &'static str, number: Scalar, tensors: &[&Tensor]) 
     if number.beside(dtype) != dtype {
         bail!(DType, op, "{number} cannot multiply elements of {dtype}: cast them first");
     }
-    Ok(number)
+    Ok(number.wrapped(dtype))
 }
 
 /// # More arithmetic
@@ -138,7 +138,7 @@ impl Tensor {
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
     #[op(samples = || whole_pairs(false), errors = pair_errors, aliases = ["__mod__"])]
     pub fn remainder<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("remainder", self.dtype(), self.device())?;
         let dtype = common_dtype("remainder", self.dtype(), other.dtype())?;
         if dtype.is_complex() {
             bail!(DType, "remainder", "not defined for {dtype}");
@@ -162,7 +162,7 @@ impl Tensor {
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
     #[op(samples = || whole_pairs(false), errors = pair_errors)]
     pub fn fmod<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("fmod", self.dtype(), self.device())?;
         let dtype = common_dtype("fmod", self.dtype(), other.dtype())?;
         if dtype.is_complex() {
             bail!(DType, "fmod", "not defined for {dtype}");
@@ -217,7 +217,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
+    #[op(numbers = floats, samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn logaddexp<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         if self.dtype().is_complex() || other.dtype().is_complex() {
@@ -238,7 +238,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
+    #[op(numbers = floats, samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn logaddexp2<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float logaddexp2(self, other) |a, b| select(a.eq(b), a + 1.0, a.maximum(b) + (-(a - b).abs()).exp2().log1p() / LN_2),
             |g, _y| [g * select(a.eq(b), zero() + 0.5, ((a - b) * LN_2).sigmoid()), g * select(a.eq(b), zero() + 0.5, ((b - a) * LN_2).sigmoid())])
@@ -254,7 +254,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = signs, errors = pair_errors)]
+    #[op(numbers = floats, samples = signs, errors = pair_errors)]
     pub fn copysign<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float copysign(self, other) |a, b| a.copysign(b))
     }
@@ -297,7 +297,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors)]
+    #[op(numbers = floats, samples = || pairs(-2.0, 2.0), errors = pair_errors)]
     pub fn ldexp<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float ldexp(self, other) |a, b| a * b.exp2())
     }
@@ -350,7 +350,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlogy"])]
+    #[op(numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlogy"])]
     pub fn xlogy<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float xlogy(self, other) |a, b| select(b.ne(b), b, select(a.eq(zero()), zero(), a * b.ln())),
             |g, _y| [select(a.eq(zero()) & b.le(zero()), zero(), g * b.ln()), g * a / b])
@@ -366,7 +366,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlog1py"])]
+    #[op(numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors, aliases = ["special_xlog1py"])]
     pub fn xlog1py<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float xlog1py(self, other) |a, b| select(b.ne(b), b, select(a.eq(zero()), zero(), a * b.log1p())),
             |g, _y| [select(a.eq(zero()) & b.le(zero() - 1.0), zero(), g * b.log1p()), g * a / (b + 1.0)])
@@ -382,7 +382,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = lerp_samples, errors = lerp_errors)]
+    #[op(numbers = floats, samples = lerp_samples, errors = lerp_errors)]
     pub fn lerp<'a>(&self, end: impl Into<Operand<'a>>, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
         let beside = self.dtype().to_float();
         let (end, weight) = (end.resolve(beside, self.device())?, weight.resolve(beside, self.device())?);
@@ -442,7 +442,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast.
-    #[op(samples = || pairs(0.4, 2.0), errors = shape_errors, in_f64)]
+    #[op(numbers = floats, samples = || pairs(0.4, 2.0), errors = shape_errors, in_f64)]
     pub fn float_power<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         let wide = |dtype: DType| if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let exponent = match exponent {
@@ -465,7 +465,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = rsub_samples, errors = pair_errors, aliases = ["__rsub__"])]
+    #[op(numbers = wrapped, samples = rsub_samples, errors = pair_errors, aliases = ["__rsub__"])]
     pub fn rsub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<RsubOptions>) -> Result<Tensor> {
         let other = other.resolve(self.dtype(), self.device())?;
         let alpha = number_for("rsub", options.alpha, &[self, &other])?;

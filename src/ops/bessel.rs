@@ -196,7 +196,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_t"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_t"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_t<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_t", |x, _| x[0].chebyshev_t(x[1]));
         of_degree(&OP, self, &n)
@@ -214,7 +214,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_u"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_u"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_u<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_u", |x, _| x[0].chebyshev_u(x[1]));
         of_degree(&OP, self, &n)
@@ -232,7 +232,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_v"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_v"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_v<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_v", |x, _| third(x[0], x[1]));
         of_degree(&OP, self, &n)
@@ -250,7 +250,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_w"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_chebyshev_polynomial_w"], tolerance = 10.0)]
     pub fn chebyshev_polynomial_w<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("chebyshev_polynomial_w", |x, _| fourth(x[0], x[1]));
         of_degree(&OP, self, &n)
@@ -268,7 +268,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_t"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_t"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_t<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_t", |x, _| shifted(x[0]).chebyshev_t(x[1]));
         of_degree(&OP, self, &n)
@@ -286,7 +286,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_u"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_u"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_u<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_u", |x, _| shifted(x[0]).chebyshev_u(x[1]));
         of_degree(&OP, self, &n)
@@ -304,7 +304,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_v"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_v"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_v<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_v", |x, _| third(shifted(x[0]), x[1]));
         of_degree(&OP, self, &n)
@@ -322,7 +322,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_w"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_shifted_chebyshev_polynomial_w"], tolerance = 10.0)]
     pub fn shifted_chebyshev_polynomial_w<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("shifted_chebyshev_polynomial_w", |x, _| fourth(shifted(x[0]), x[1]));
         of_degree(&OP, self, &n)
@@ -340,7 +340,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_h"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_h"], tolerance = 10.0)]
     pub fn hermite_polynomial_h<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("hermite_polynomial_h", |x, _| x[0].hermite_h(x[1]));
         of_degree(&OP, self, &n)
@@ -358,7 +358,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_he"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_hermite_polynomial_he"], tolerance = 10.0)]
     pub fn hermite_polynomial_he<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("hermite_polynomial_he", |x, _| x[0].hermite_he(x[1]));
         of_degree(&OP, self, &n)
@@ -376,7 +376,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = polynomials, errors = pair_errors, aliases = ["special_laguerre_polynomial_l"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = polynomials, errors = pair_errors, aliases = ["special_laguerre_polynomial_l"], tolerance = 10.0)]
     pub fn laguerre_polynomial_l<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("laguerre_polynomial_l", |x, _| x[0].laguerre_l(x[1]));
         of_degree(&OP, self, &n)
@@ -394,7 +394,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, or a derivative by the degree is asked for.
-    #[op(samples = high_degrees, errors = pair_errors, aliases = ["special_legendre_polynomial_p"], tolerance = 10.0)]
+    #[op(numbers = floats, samples = high_degrees, errors = pair_errors, aliases = ["special_legendre_polynomial_p"], tolerance = 10.0)]
     pub fn legendre_polynomial_p<'a>(&self, n: impl Into<Operand<'a>>) -> Result<Tensor> {
         static OP: Elementwise = polynomial("legendre_polynomial_p", |x, _| x[0].legendre_p(x[1]));
         of_degree(&OP, self, &n)

@@ -105,7 +105,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "__add__")]
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__radd__", "__add__"])]
+    #[op(numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__radd__", "__add__"])]
     pub fn add<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
         if options.alpha == Scalar::I64(1) {
             return call(&ADD, self, &other);
@@ -126,7 +126,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast, the dtypes have no common type, or both are of bools.
-    #[op(samples = || pairs_with_itself(-2.0, 2.0, true), errors = pair_errors, aliases = ["subtract"])]
+    #[op(numbers = wrapped, samples = || pairs_with_itself(-2.0, 2.0, true), errors = pair_errors, aliases = ["subtract"])]
     #[doc(alias = "subtract")]
     pub fn sub<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<AddOptions>) -> Result<Tensor> {
         if options.alpha == Scalar::I64(1) {
@@ -147,7 +147,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__rmul__", "multiply"])]
+    #[op(numbers = wrapped, samples = || pairs(-2.0, 2.0), errors = pair_errors, aliases = ["__rmul__", "multiply"])]
     #[doc(alias = "multiply")]
     pub fn mul<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         call(&MUL, self, &other)
@@ -167,12 +167,12 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "true_divide")]
     #[doc(alias = "floor_divide")]
-    #[op(samples = div_samples, errors = pair_errors, aliases = ["true_divide", "__truediv__", "divide"])]
+    #[op(numbers = floats, samples = div_samples, errors = pair_errors, aliases = ["true_divide", "__truediv__", "divide"])]
     #[doc(alias = "divide")]
     pub fn div<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<DivOptions>) -> Result<Tensor> {
         match options.rounding_mode {
             Rounding::None => call(&DIV, self, &other),
-            rounding => divide_rounded(self, &*other.resolve(self.dtype(), self.device())?, rounding),
+            rounding => divide_rounded(self, &*other.element("div", self.dtype(), self.device())?, rounding),
         }
     }
 
@@ -209,7 +209,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(autocast_cuda = widest, samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
+    #[op(numbers = floats, autocast_cuda = widest, samples = || pairs_with_itself(0.5, 2.0, true), errors = pair_errors, aliases = ["arctan2"])]
     #[doc(alias = "arctan2")]
     pub fn atan2<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float atan2(self, other) |a, b| a.atan2(b))
@@ -225,7 +225,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = || pairs(0.5, 2.0), errors = pair_errors)]
+    #[op(numbers = floats, samples = || pairs(0.5, 2.0), errors = pair_errors)]
     pub fn hypot<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Float hypot(self, other) |a, b| a.hypot(b))
     }

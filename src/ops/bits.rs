@@ -30,7 +30,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_and")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rand__", "__and__"])]
+    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rand__", "__and__"])]
     pub fn bitwise_and<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_and(self, other) |a, b| a.bitwise_and(b))
     }
@@ -46,7 +46,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_or")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__ror__", "__or__"])]
+    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__ror__", "__or__"])]
     pub fn bitwise_or<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_or(self, other) |a, b| a.bitwise_or(b))
     }
@@ -62,7 +62,7 @@ impl Tensor {
     /// # Errors
     /// If the elements are floats, the shapes do not broadcast or the dtypes have no common type.
     #[doc(alias = "logical_xor")]
-    #[op(samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rxor__", "__xor__"])]
+    #[op(numbers = wrapped, samples = bit_samples, errors = bit_errors, derivative = none, aliases = ["__rxor__", "__xor__"])]
     pub fn bitwise_xor<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Bits bitwise_xor(self, other) |a, b| a.bitwise_xor(b))
     }
@@ -101,7 +101,7 @@ impl Tensor {
     /// If the elements are not integers, or the shapes do not broadcast.
     #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
     pub fn gcd<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("gcd", self.dtype(), self.device())?;
         whole_numbers("gcd", self, &other)?;
         static GCD: Elementwise = Elementwise::new("gcd", Domain::Bits, 2, 0, |x, _| x[0].gcd(x[1]));
         GCD.call(&[self, &other], &[])
@@ -119,7 +119,7 @@ impl Tensor {
     /// If the elements are not integers, or the shapes do not broadcast.
     #[op(samples = whole_numbers_samples, errors = whole_numbers_errors, derivative = none)]
     pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("lcm", self.dtype(), self.device())?;
         whole_numbers("lcm", self, &other)?;
         static LCM: Elementwise = Elementwise::new("lcm", Domain::Bits, 2, 0, |x, _| (x[0] / x[0].gcd(x[1]) * x[1]).abs());
         LCM.call(&[self, &other], &[])
@@ -139,7 +139,7 @@ impl Tensor {
     #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["left_shift"])]
     #[doc(alias = "left_shift")]
     pub fn bitwise_left_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("bitwise_left_shift", self.dtype(), self.device())?;
         whole_numbers("bitwise_left_shift", self, &other)?;
         static OP: Elementwise = Elementwise::new("bitwise_left_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_left(x[1]));
         OP.call(&[self, &other], &[])
@@ -158,7 +158,7 @@ impl Tensor {
     #[op(samples = shift_samples, errors = whole_numbers_errors, derivative = none, aliases = ["right_shift"])]
     #[doc(alias = "right_shift")]
     pub fn bitwise_right_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.element("bitwise_right_shift", self.dtype(), self.device())?;
         whole_numbers("bitwise_right_shift", self, &other)?;
         static OP: Elementwise = Elementwise::new("bitwise_right_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_right(x[1]));
         OP.call(&[self, &other], &[])

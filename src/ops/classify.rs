@@ -250,7 +250,7 @@ impl Tensor {
                 bail!(Value, "isclose", "{name} cannot be {tolerance}");
             }
         }
-        let other = other.resolve(self.dtype(), self.device())?;
+        let other = other.compared(self.dtype(), self.device())?;
         let (dtype, _) = CLOSE.dtypes(&[self, &other])?;
         if dtype.is_complex() {
             let close = complex_forms::isclose(self, &other, rtol, atol, equal_nan)?;

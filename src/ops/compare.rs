@@ -131,7 +131,8 @@ impl Tensor {
         } else {
             dtype_of(&input)
         };
-        let (input, other) = (input.resolve(guide, self.device())?, other.resolve(guide, self.device())?);
+        let input = input.element("where", guide, self.device())?;
+        let other = other.element("where", guide, self.device())?;
         choose(self, &input, &other)
     }
 
@@ -152,8 +153,7 @@ impl Tensor {
             Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
                 bail!(DType, "masked_fill", "{value} cannot be put into a tensor of {}", self.dtype());
             }
-            Operand::Scalar(value) => Tensor::scalar(value, self.dtype(), self.device())?,
-            other => other.resolve(self.dtype(), self.device())?.into_owned(),
+            other => other.element("masked_fill", self.dtype(), self.device())?.into_owned(),
         };
         if value.rank() != 0 || common_dtype("masked_fill", value.dtype(), self.dtype())? != self.dtype() {
             let (dtype, shape) = (value.dtype(), value.shape());

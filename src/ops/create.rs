@@ -135,11 +135,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shape is too large or memory runs out.
-    #[op(samples = || Ok(vec![sample![[2, 3], 1.5], sample![[2], 3], sample![[], true], sample![[2], -1; dtype = DType::U8]]),
-        errors = || Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8], 1.5]]]), derivative = none)]
+    /// If the shape is too large or memory runs out, or the dtype does not have the number.
+    #[op(samples = || Ok(vec![sample![[2, 3], 1.5], sample![[2], 3], sample![[], true], sample![[2], 255; dtype = DType::U8]]),
+        errors = || Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8], 1.5]], error!["no such number", "-1", "u8"; sample![[2], -1; dtype = DType::U8]]]), derivative = none)]
     pub fn full(size: impl Into<Shape>, fill_value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let (dtype, device) = options.or(fill_value.default_dtype());
+        fill_value.check_element("full", dtype)?;
         Tensor::filled("full", size, fill_value, dtype, device)
     }
 
@@ -371,6 +372,7 @@ pub(super) fn alike(x: &Tensor, options: TensorOptions) -> TensorOptions {
 
 fn like(op: &'static str, x: &Tensor, value: Scalar, options: TensorOptions) -> Result<Tensor> {
     let (dtype, device) = alike(x, options).or(x.dtype());
+    value.check_element(op, dtype)?;
     Tensor::filled(op, x.layout().shape().clone(), value, dtype, device)
 }
 
@@ -511,6 +513,10 @@ fn scalars(
     (dtype, device): (DType, Device),
     at: &dyn Fn(usize) -> Scalar,
 ) -> Result<Tensor> {
+    // They go one way: what lies between the ends fits if these do.
+    for end in [0, n.wrapping_sub(1)].into_iter().filter(|_| n > 0) {
+        at(end).check_element(op, dtype)?;
+    }
     let out = Tensor::empty(op, n.into(), dtype, Device::Cpu)?;
     let made = with_any_dtype!(dtype, T => out.filled_from((0..n).map(|i| <T as Element>::from_scalar(at(i)))));
     made?.to_device(device)

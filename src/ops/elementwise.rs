@@ -7,8 +7,9 @@ use crate::error::bail;
 use crate::layout::broadcast;
 use crate::place::Name;
 use crate::zip::zip;
-use crate::{DType, Result, Scalar, Shape, Tensor};
+use crate::{DType, Operand, Result, Scalar, Shape, Tensor};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// Which dtypes an operation takes, and what it gives for them.
@@ -113,10 +114,24 @@ impl Elementwise {
         if matches!(self.domain, Domain::Float) { dtype.to_float() } else { dtype }
     }
 
+    /// The other side beside a tensor, where a number that its integers do not have would not simply wrap around in the result.
+    #[inline]
+    pub fn operand<'a>(&self, other: &'a Operand<'_>, x: &Tensor) -> Result<Cow<'a, Tensor>> {
+        let (dtype, device) = (self.beside(x.dtype()), x.device());
+        match self.domain {
+            Domain::Float | Domain::Bits => other.resolve(dtype, device),
+            Domain::Compare => other.compared(dtype, device),
+            Domain::Any | Domain::Number => other.element(self.name, dtype, device),
+        }
+    }
+
     /// The operation on tensors that broadcast, with its derivative.
     #[track_caller]
     pub fn call(&'static self, inputs: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
         let (compute, dtype) = self.dtypes(inputs)?;
+        for number in params {
+            number.check_element(self.name, compute)?;
+        }
         self.call_as(inputs, params, compute, dtype)
     }
 
@@ -384,7 +399,7 @@ macro_rules! elementwise {
         |$($x:ident),+ $(; $($param:ident),+)?| $value:expr) => {{
         static OP: $crate::ops::elementwise::Elementwise =
             $crate::ops::elementwise::elementwise!(@new $domain $name [$($x)+] [$($($param)+)?] $value);
-        $(let $other = $other.resolve(OP.beside($this.dtype()), $this.device())?;)*
+        $(let $other = OP.operand(&$other, $this)?;)*
         OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
     }};
     ($domain:ident $name:ident($this:ident $(, $other:ident)* $(; $($number:ident),+)?)
@@ -402,7 +417,7 @@ macro_rules! elementwise {
                     vec![$(Some($grad)),+]
                 },
             );
-        $(let $other = $other.resolve(OP.beside($this.dtype()), $this.device())?;)*
+        $(let $other = OP.operand(&$other, $this)?;)*
         OP.call(&[$this $(, &*$other)*], &[$($($crate::Scalar::from($number)),+)?])
     }};
     (@new $domain:ident $name:ident [$($x:ident)+] [$($param:ident)*] $value:expr) => {

@@ -39,6 +39,8 @@ pub struct Op {
     pub in_f64: bool,
     /// Whether its result of half precision is of `f32`, as that of losses is.
     pub widens: bool,
+    /// What becomes of a number beside integers whose dtype does not have it.
+    pub numbers: Numbers,
     /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.
     pub full_precision: bool,
     /// Whether it treats dimensions that it is not told of alike, so that all tensors can have another one in front.
@@ -77,6 +79,23 @@ pub enum AutocastPolicy {
     Own,
     /// The operation is refused: its gradient is not safe in half precision.
     Refused,
+}
+
+/// What becomes of a number beside integers whose dtype does not have it, as of 300 beside bytes.
+///
+/// ```
+/// use cotangent::ops::{self, Numbers};
+/// let of = |name: &str| ops::find(name).map(|op| op.numbers);
+/// assert_eq!((of("add"), of("div")), (Some(Numbers::Wrapped), Some(Numbers::Floats)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// It is refused.
+    Elements,
+    /// It wraps around, as results do.
+    Wrapped,
+    /// It is a float, and so are the integers.
+    Floats,
 }
 
 /// What kind of derivative an operation has.

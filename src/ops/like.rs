@@ -9,6 +9,7 @@ use crate::{DType, Result, Scalar, Shape, Tensor, TensorOptions, random};
 /// One number in a shape, in this tensor's dtype and on its device unless the options say otherwise.
 fn new(op: &'static str, x: &Tensor, size: Shape, value: Scalar, options: TensorOptions) -> Result<Tensor> {
     let (dtype, device) = alike(x, options).or(x.dtype());
+    value.check_element(op, dtype)?;
     Tensor::filled(op, size, value, dtype, device)
 }
 
@@ -85,6 +86,7 @@ impl Tensor {
     #[op(samples = || Ok(vec![sample![2.5], sample![3], sample![true; dtype = DType::Bool]]), derivative = none)]
     pub fn scalar_tensor(s: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
         let (dtype, device) = options.or(DType::F32);
+        s.check_element("scalar_tensor", dtype)?;
         Tensor::filled("scalar_tensor", Shape::default(), s, dtype, device)
     }
 

@@ -80,7 +80,7 @@ pub use arg::{Arg, ArgKind, FromArg};
 pub(crate) use conv::each;
 pub(crate) use cotangent_macros::ops;
 pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one, typed};
-pub use entry::{AutocastPolicy, Derivative, Op, Param, ParamGroup};
+pub use entry::{AutocastPolicy, Derivative, Numbers, Op, Param, ParamGroup};
 pub(crate) use recurrent::Cell;
 pub use sample::{ErrorCase, Sample};
 

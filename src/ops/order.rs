@@ -241,7 +241,7 @@ impl Tensor {
         if right && side == Some(Side::Left) {
             bail!(Value, "searchsorted", "right is true, and side is {}", Side::Left);
         }
-        let values = input.resolve(self.dtype(), self.device())?;
+        let values = input.compared(self.dtype(), self.device())?;
         let Some((_, outer)) = self.shape().split_last() else {
             bail!(Shape, "searchsorted", "a single number is no sequence");
         };

@@ -9,7 +9,7 @@ use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::error::{bail, err};
 use crate::options::options;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, Scalar, Tensor};
 
 options! {
     /// The options of [`Tensor::logspace_with`].
@@ -100,6 +100,10 @@ impl Tensor {
         let LogspaceOptions { base, dtype, device } = options;
         let of = of_options(dtype, device).or(DType::F32);
         let exponent = even_steps(start, end, steps, of.0);
+        // With a negative base the signs between the ends are others.
+        if base < 0.0 {
+            (0..steps).try_for_each(|i| Scalar::F64(base.powf(exponent(i))).check_element("logspace", of.0))?;
+        }
         numbers("logspace", steps, of, |i| base.powf(exponent(i)))
     }
 

@@ -330,7 +330,7 @@ impl Tensor {
     /// If the dtypes have no common type.
     #[op(samples = isin_samples, errors = isin_errors, derivative = none)]
     pub fn isin<'a>(&self, test_elements: impl Into<Operand<'a>>, options: impl Into<IsinOptions>) -> Result<Tensor> {
-        let tested = test_elements.resolve(self.dtype(), self.device())?;
+        let tested = test_elements.compared(self.dtype(), self.device())?;
         let dtype = common_dtype("isin", self.dtype(), tested.dtype())?;
         let elements = self.detach().to_dtype(dtype)?;
         let Some(last) = tested.numel().checked_sub(1) else {

@@ -177,7 +177,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["special_zeta"])]
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["special_zeta"])]
     pub fn zeta<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("zeta", Domain::Float, 2, 0, |x, _| x[0].zeta(x[1]));
@@ -195,7 +195,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
     pub fn igamma<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("igamma", Domain::Float, 2, 0, |x, _| x[0].igamma(x[1]));
@@ -213,7 +213,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not broadcast or the dtypes have no common type.
-    #[op(samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
     pub fn igammac<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.resolve(self.dtype().to_float(), self.device())?;
         static OP: Elementwise = Elementwise::new("igammac", Domain::Float, 2, 0, |x, _| x[0].igammac(x[1]));

@@ -517,7 +517,11 @@ impl Tensor {
             Some(Number(number)) => number.beside(self.dtype()) == self.dtype(),
             _ => true,
         };
-        match (min.0, max.0) {
+        let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {
+            Some(Number(number)) => Some(Number(of(number, self.dtype()))),
+            other => other,
+        };
+        match (bound(min.0, Scalar::from_below), bound(max.0, Scalar::from_above)) {
             (None, None) => crate::error::bail!(Value, "clamp", "there is neither a least nor a greatest value"),
             (Some(Number(min)), None) if number(&Some(Number(min))) => {
                 elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])

@@ -70,11 +70,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the value is a tensor with dimensions.
+    /// If the value is a tensor with dimensions, or a number that the dtype does not have.
     #[op(samples = fill_samples, errors = fill_errors)]
     pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         let value = match value {
-            Operand::Scalar(value) => Tensor::scalar(value, self.dtype(), self.device())?,
+            Operand::Scalar(value) => {
+                value.check_element("fill", self.dtype())?;
+                Tensor::scalar(value, self.dtype(), self.device())?
+            }
             other => other.resolve(self.dtype(), self.device())?.to_dtype(self.dtype())?,
         };
         let everywhere = Tensor::full_with(self.shape(), true, (crate::DType::Bool, self.device()))?;

@@ -2,6 +2,7 @@
 
 use super::Tensor;
 use crate::{Complex, DType, Device, Result, Scalar};
+use std::borrow::Cow;
 
 /// What may stand on the other side of a binary operation.
 ///
@@ -31,14 +32,33 @@ pub enum Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// The operand as a tensor beside one of `dtype` on `device`.
-    pub(crate) fn resolve(&self, dtype: DType, device: Device) -> Result<std::borrow::Cow<'_, Tensor>> {
-        use std::borrow::Cow;
+    /// The operand as a tensor beside one of `dtype` on `device`. A number that integers of this dtype do not have wraps around,
+    /// which is right where results do: in sums, differences, products and bits.
+    pub(crate) fn resolve(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         Ok(match self {
             Operand::Borrowed(tensor) => Cow::Borrowed(*tensor),
             Operand::Owned(tensor) => Cow::Borrowed(tensor),
             Operand::Scalar(scalar) => Cow::Owned(Tensor::scalar(*scalar, scalar.beside(dtype), device)?),
         })
+    }
+
+    /// As [`resolve`](Self::resolve), where a number that the integers do not have is refused.
+    pub(crate) fn element(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
+        if let Operand::Scalar(number) = self {
+            number.check_element(op, number.beside(dtype))?;
+        }
+        self.resolve(dtype, device)
+    }
+
+    /// As [`resolve`](Self::resolve), to be compared: a number beyond all that the integers have is as good as infinity.
+    pub(crate) fn compared(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
+        match self {
+            Operand::Scalar(number) if !number.is_element(number.beside(dtype)) => {
+                let beyond = f64::INFINITY.copysign(number.to_f64());
+                Ok(Cow::Owned(Tensor::scalar(beyond.into(), DType::F64, device)?))
+            }
+            other => other.resolve(dtype, device),
+        }
     }
 }
 

@@ -110,7 +110,7 @@ impl Tensor {
             if self.dtype().is_complex() {
                 return self.take_values("fill_", &Tensor::scalar(value, self.dtype(), self.device())?);
             }
-            value.check_real("fill_", self.dtype())?;
+            value.check_element("fill_", self.dtype())?;
             backend::fill("fill_", &mut self.as_view_mut("fill_")?, value)?;
             self.forget_history();
             Ok(())
@@ -170,7 +170,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the index does not fit, the value does not broadcast, this is a leaf that requires a gradient, outside
+    /// If the index does not fit, the value does not broadcast or is a number that the dtype does not have, this is a leaf that requires a gradient, outside
     /// [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with another tensor.
     #[doc(alias = "__setitem__")]
     #[doc(alias = "index_put")]
@@ -181,7 +181,7 @@ impl Tensor {
         let (index, value) = (index.into(), value.into());
         let mut set = || {
             self.check_change("set")?;
-            let value = value.resolve(self.dtype(), self.device())?;
+            let value = value.element("set", self.dtype(), self.device())?;
             self.assign(&index, &value)
         };
         named("set", set())

@@ -93,6 +93,7 @@ impl Op {
             tolerance,
             autocast_cpu,
             autocast_cuda,
+            numbers,
             flags,
             ..
         } = &self.settings;
@@ -116,6 +117,7 @@ impl Op {
         let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
         let widens = flag("widens");
         let (autocast_cpu, autocast_cuda) = (policy(autocast_cpu.as_ref()), policy(autocast_cuda.as_ref()));
+        let numbers = numbers_rule(numbers.as_ref());
         quote! {
             crate::ops::Op {
                 name: #name,
@@ -130,6 +132,7 @@ impl Op {
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
                 widens: #widens,
+                numbers: #numbers,
                 batch: #batch,
                 full_precision: #full_precision,
                 autocast_cpu: #autocast_cpu,
@@ -145,6 +148,16 @@ impl Op {
                 },
             }
         }
+    }
+}
+
+/// What becomes of numbers beside integers, by its word.
+fn numbers_rule(word: Option<&Ident>) -> Tokens {
+    let Some(word) = word else { return quote!(crate::ops::Numbers::Elements) };
+    match word.to_string().as_str() {
+        "wrapped" => quote!(crate::ops::Numbers::Wrapped),
+        "floats" => quote!(crate::ops::Numbers::Floats),
+        _ => Error::new(word.span(), "no such rule: wrapped or floats").to_compile_error(),
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) struct Settings {
     pub(super) tolerance: Option<Lit>,
     pub(super) autocast_cpu: Option<Ident>,
     pub(super) autocast_cuda: Option<Ident>,
+    pub(super) numbers: Option<Ident>,
     pub(super) flags: Vec<Ident>,
 }
 
@@ -43,6 +44,7 @@ impl Parse for Settings {
                         }
                         "autocast_cpu" => settings.autocast_cpu = Some(input.parse()?),
                         "autocast_cuda" => settings.autocast_cuda = Some(input.parse()?),
+                        "numbers" => settings.numbers = Some(input.parse()?),
                         "outputs" => {
                             let inner;
                             syn::bracketed!(inner in input);

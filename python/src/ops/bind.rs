@@ -7,8 +7,8 @@ use crate::dtype;
 use crate::error::OrRaise;
 use crate::operators;
 use crate::tensor::PyTensor;
-use cotangent::ops::{Arg, ArgKind};
-use cotangent::{DType, Generator};
+use cotangent::ops::{Arg, ArgKind, Numbers};
+use cotangent::{DType, Generator, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -137,9 +137,15 @@ fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
     let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()).cloned() else {
         return Err(PyTypeError::new_err(format!("{}: none of the arguments is a Tensor", entry.op.name)));
     };
+    let beside =
+        if entry.op.in_f64 { Tensor::zeros_with((), (DType::F64, beside.device())).or_raise()? } else { beside };
+    // Rounded quotients of integers are integers.
+    let rounded =
+        entry.position("rounding_mode").is_some_and(|at| matches!(&args[at], Arg::Text(mode) if mode != "none"));
+    let rule = if rounded { Numbers::Elements } else { entry.op.numbers };
     for (arg, param) in args.iter_mut().zip(&entry.params) {
         if let (Arg::Scalar(number), ArgKind::Tensor) = (&*arg, param.kind) {
-            *arg = Arg::Tensor(operators::beside(*number, &beside).or_raise()?);
+            *arg = Arg::Tensor(operators::beside(entry.op.name, *number, &beside, rule)?);
         }
     }
     Ok(args)
