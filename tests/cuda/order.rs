@@ -36,6 +36,8 @@ fn sorts_of_every_length() -> Result<()> {
                     // NaN is not equal to itself.
                     let alike = values.eq(&again)?.bitwise_or(values.ne(&values)?.bitwise_and(again.ne(&again)?)?)?;
                     assert!(alike.all(..)?.item::<bool>()?, "values of {what}");
+                    // Zeros keep their signs.
+                    assert!(values.signbit()?.equal(&again.signbit()?)?, "signs of {what}");
                     assert!(there.argsort_with(dim, options())?.equal(&order)?, "argsort of {what}");
                     let k = len.min(40);
                     let (_, first) = there.topk_with(k, dim, cotangent::TopkOptions::new().largest(descending))?;
@@ -72,6 +74,9 @@ fn long_sorts_and_what_is_made_of_them() -> Result<()> {
     // All alike: no pass has anything to do.
     let same = Tensor::full([70_000], 2.5)?.to_device(GPU)?;
     assert!(same.argsort(0)?.equal(&Tensor::arange(0, 70_000)?)?);
+    assert!(same.sort(0)?.0.equal(&same)?);
+    let alike_but_for_lanes = same.reshape([10, 7000])?;
+    assert!(alike_but_for_lanes.sort(1)?.0.equal(&alike_but_for_lanes)?);
     let rows = mixed(&[70, 9000], DType::F32)?;
     assert!(rows.to_device(GPU)?.argsort(1)?.equal(&rows.argsort(1)?)?, "many long rows");
     assert!(rows.to_device(GPU)?.topk(2000, 1)?.1.equal(&rows.topk(2000, 1)?.1)?, "many of many long rows");
@@ -308,6 +313,17 @@ fn running_folds_of_long_lanes() -> Result<()> {
             };
             assert!(close(&gradient(&there)?, &gradient(&x)?, 1e-5)?, "gradients of {shape:?} over {dim}");
         }
+    }
+    // Longer pieces, of elements of every size.
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8, DType::I16] {
+        let x = random(&[20_000_003], 1, DType::F32)?.abs()?.mul(3.0)?.to_dtype(dtype)?;
+        let there = x.to_device(GPU)?;
+        let epsilon = if dtype == DType::BF16 { 1e-2 } else { 1e-6 };
+        assert!(close(&there.cumsum(0)?, &x.cumsum(0)?, epsilon)?, "sums of many {dtype}");
+        let one = x.mul(0)?.add(1)?;
+        let factors = one.to_device(GPU)?.cumprod(0)?;
+        assert!(factors.equal(&factors.ones_like()?)?, "products of many {dtype}");
+        assert!(there.cummax(0)?.1.equal(&x.cummax(0)?.1)?, "the largest of many {dtype}");
     }
     Ok(())
 }

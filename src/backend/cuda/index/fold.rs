@@ -217,10 +217,9 @@ impl<'a> Folding<'a> {
                 let bits = (usize::BITS - self.places.last.leading_zeros()) as usize;
                 let sort = RadixSort::new(op, gpu, self.n, 1, bits, [self.wide; 2])?;
                 self.keys("keys", &[&sort.keys[0]])?;
-                sort.count_digits(op, gpu)?;
                 sort.run(op, gpu)?;
                 let name = if self.by == IndexFold::Replace { "put_sorted" } else { "fold_sorted" };
-                self.write(name, self.n, sort.result(true, Arguments::new()))
+                self.write(name, self.n, sort.result(Arguments::new()))
             }
         }
     }

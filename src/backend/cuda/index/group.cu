@@ -68,6 +68,7 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
     const I* counts, const I* starts, const I* large, const u32* larges, u64 n, I* members, I* other
 ) {
     __shared__ u32 digits[256];
+    __shared__ u32 peers[WARPS][256];
     __shared__ I next[256];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const u32 begin = warp * 32 * ITEMS + lane;
@@ -91,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256) order_large(
                     // What is beyond the end comes last.
                     digit[k] = i < len ? (u32)(number[k] >> shift & 255) : 255;
                 }
-                rank(digit, at, count, start);
+                rank(digit, at, count, start, peers);
                 next[threadIdx.x] -= start[0];
                 __syncthreads();
 #pragma unroll

@@ -16,4 +16,12 @@ __device__ inline u64 sort_key(E x) {
     if (own == sign) own = 0;
     return (own & sign ? ~own : own | sign) & ONES;
 }
+
+// Whether a key says which element it is of: there are several NaNs and two zeros.
+__device__ inline bool is_known(u64 key) { return ORDER != 2 || key != ONES && key != 1ull << (sizeof(E) * 8 - 1); }
+__device__ inline E element_of(u64 key) {
+    const u64 sign = 1ull << (sizeof(E) * 8 - 1);
+    if (ORDER == 0) return (E)key;
+    return (E)(ORDER == 1 || key & sign ? key ^ sign : ~key);
+}
 #endif

@@ -7,18 +7,18 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result};
 
 const FILES: &[&str] = &[ORDER, super::BEFORE, super::RANK, include_str!("sort_long.cu")];
-const THREADS: usize = 256;
 /// Digits of eight bits.
 const DIGITS: usize = 256;
-/// Elements from which on each thread has more of them: tiles are then enough for all of a GPU.
-const MANY: usize = 1 << 23;
+/// Elements of a thread.
+const ITEMS: usize = 8;
+/// Threads of a block that counts, one for each digit.
+const COUNTING: usize = DIGITS;
 
 /// The numbers below `n`, to be sorted by keys, and then by the lanes that they belong to: lane `i / len` has number `i`.
 pub(super) struct RadixSort {
     n: usize,
     lanes: usize,
     key_passes: usize,
-    items: usize,
     /// Whether counts and numbers take eight bytes.
     wide: bool,
     /// Whether keys do.
@@ -26,8 +26,8 @@ pub(super) struct RadixSort {
     /// The keys before the sort are the first of these.
     pub keys: [Storage; 2],
     numbers: [Storage; 2],
-    /// Counts of the digits of all passes, what is known of each pass, tickets of each pass, and what tiles say of themselves,
-    /// twice.
+    /// Counts of the digits of all passes, what is known of each pass, tickets of each pass and of those who count, and what
+    /// tiles say of themselves, twice.
     work: Storage,
 }
 
@@ -47,13 +47,12 @@ impl RadixSort {
         // Two bits of a count say what it is one of. A buffer of keys also holds numbers.
         let wide = wide || n >= 1 << 30;
         let wide_keys = wide_keys || wide;
-        let items = if !wide_keys && n >= MANY { 16 } else { 8 };
         let memory = |bytes: usize| Storage::new(op, Device::Cuda(gpu.ordinal), bytes);
         let (key, number) = (if wide_keys { 8 } else { 4 }, if wide { 8 } else { 4 });
         let keys = [memory(n * key)?, memory(n * key)?];
         let numbers = [memory(n * number)?, memory(n * number)?];
         let key_passes = key_bits.div_ceil(8);
-        let mut sort = RadixSort { n, lanes, key_passes, items, wide, wide_keys, keys, numbers, work: memory(0)? };
+        let mut sort = RadixSort { n, lanes, key_passes, wide, wide_keys, keys, numbers, work: memory(0)? };
         sort.work = memory(sort.state(2))?;
         // SAFETY: the memory was just asked for.
         unsafe { gpu.clear(op, sort.work.as_ptr().cast_mut(), sort.state(1))? };
@@ -64,8 +63,13 @@ impl RadixSort {
         self.key_passes + (usize::BITS - (self.lanes - 1).leading_zeros()).div_ceil(8) as usize
     }
 
+    /// Threads of a block that sorts a tile. With more of wide keys there would be too little shared memory.
+    fn threads(wide_keys: bool) -> usize {
+        if wide_keys { 256 } else { 512 }
+    }
+
     fn tiles(&self) -> usize {
-        self.n.div_ceil(THREADS * self.items)
+        self.n.div_ceil(RadixSort::threads(self.wide_keys) * ITEMS)
     }
 
     /// Bytes of a count.
@@ -83,7 +87,7 @@ impl RadixSort {
     }
 
     fn state(&self, which: usize) -> usize {
-        let first = (self.tickets() + self.passes() * size_of::<u32>()).next_multiple_of(256);
+        let first = (self.tickets() + (self.passes() + 1) * size_of::<u32>()).next_multiple_of(256);
         first + which * self.tiles() * DIGITS * self.count()
     }
 
@@ -91,77 +95,65 @@ impl RadixSort {
         self.work.as_ptr().wrapping_add(offset)
     }
 
-    /// Where the digits of keys are counted.
-    pub fn counts(&self) -> *const u8 {
-        self.at(0)
-    }
-
-    /// What a kernel reads the result by: both buffers of keys, where they are wanted, both of numbers, and which of them it is.
-    pub fn result(&self, with_keys: bool, arguments: Arguments) -> Arguments {
-        let keys = if with_keys { self.keys.iter() } else { [].iter() };
-        let buffers = keys.chain(&self.numbers);
+    /// What a kernel reads the result by: both buffers of keys, both of numbers, and which of them it is. Not after a sort that
+    /// writes elements.
+    pub fn result(&self, arguments: Arguments) -> Arguments {
         let known = self.at(self.plan() + self.passes() * size_of::<u32>());
+        let buffers = self.keys.iter().chain(&self.numbers);
         buffers.fold(arguments, |all, buffer| all.at(buffer.as_ptr())).at(known)
     }
 
     /// The source of the passes.
-    pub fn source(wide: bool, wide_keys: bool, items: usize) -> KernelSource {
+    pub fn source(wide: bool, wide_keys: bool) -> KernelSource {
         let key = if wide_keys { DType::U64 } else { DType::U32 };
-        KernelSource::new(FILES, DType::I64, wide).dtype("K", key).set("WARPS", THREADS / 32).set("ITEMS", items)
+        let warps = RadixSort::threads(wide_keys) / 32;
+        KernelSource::new(FILES, DType::I64, wide).dtype("K", key).set("WARPS", warps).set("ITEMS", ITEMS)
     }
 
     pub fn own_source(&self) -> KernelSource {
-        RadixSort::source(self.wide, self.wide_keys, self.items)
+        RadixSort::source(self.wide, self.wide_keys)
     }
 
-    /// Counts the digits of the keys.
-    ///
-    /// # Errors
-    /// If a kernel cannot be compiled or started.
-    pub fn count_digits(&self, op: &'static str, gpu: &Gpu) -> Result<()> {
-        let arguments = Arguments::new().at(self.keys[0].as_ptr()).size(self.n).size(self.key_passes).at(self.counts());
-        let function = self.own_source().function(op, gpu, "count_digits")?;
-        // SAFETY: there are `n` keys, and a count for each digit of each pass.
-        unsafe { arguments.launch(op, gpu, function, self.counting_grid(gpu)) }
-    }
-
-    /// A block counts many keys, since it adds its counts to those of all.
-    pub fn counting_grid(&self, gpu: &Gpu) -> Grid {
-        Grid::over(self.n.div_ceil(16).min(gpu.processors as usize * 8 * THREADS), THREADS, THREADS)
-    }
-
-    /// Sorts by the digits that were counted, and by lanes.
+    /// Sorts by the first keys and by lanes.
     ///
     /// # Errors
     /// If a kernel cannot be compiled or started.
     pub fn run(&self, op: &'static str, gpu: &Gpu) -> Result<()> {
-        let (source, len, passes) = (self.own_source(), self.n / self.lanes, self.passes());
-        let (plan, tickets) = (self.at(self.plan()), self.at(self.tickets()));
-        let starts = Arguments::new()
-            .at(self.counts())
-            .size(self.n)
-            .size(self.key_passes)
-            .size(passes)
-            .size(self.lanes)
-            .size(len)
-            .at(plan);
-        let one_block = Grid { blocks: [1, 1], threads: [THREADS, 1], shared: 0 };
-        let grid = Grid { blocks: [self.tiles(), 1], threads: [THREADS, 1], shared: 0 };
+        // SAFETY: the keys are those of this sort.
+        unsafe { self.run_with(op, gpu, &self.own_source(), &[self.keys[0].as_ptr().addr() as u64]) }
+    }
+
+    /// Sorts by `ends`, what the source has the keys from, and by lanes.
+    ///
+    /// # Errors
+    /// If a kernel cannot be compiled or started.
+    ///
+    /// # Safety
+    /// `ends` are the words of the source's struct of that name, with memory for all elements.
+    pub unsafe fn run_with(&self, op: &'static str, gpu: &Gpu, source: &KernelSource, ends: &[u64]) -> Result<()> {
+        let passes = self.passes();
+        let sorted = [self.n, self.n / self.lanes, self.lanes, self.key_passes, passes].map(|size| size as u64);
+        let (counts, plan, tickets) = (self.at(0), self.at(self.plan()), self.at(self.tickets()));
+        let done = tickets.wrapping_add(passes * size_of::<u32>());
+        let count = Arguments::new().words(ends).words(&sorted).at(counts).at(plan).at(done);
+        // A block counts many keys, since it adds its counts to those of all.
+        let counting = Grid::over(self.n.div_ceil(16).min(gpu.processors as usize * 8 * COUNTING), COUNTING, COUNTING);
+        let threads = RadixSort::threads(self.wide_keys);
+        let grid = Grid { blocks: [self.tiles(), 1], threads: [threads, 1], shared: 0 };
         let sweep = source.function(op, gpu, "sweep")?;
         // SAFETY: there is memory for all counts, for `n` keys and numbers twice, and for what the blocks say; see `new`.
         unsafe {
-            starts.launch(op, gpu, source.function(op, gpu, "digit_starts")?, one_block)?;
+            count.launch(op, gpu, source.function(op, gpu, "count_digits")?, counting)?;
             for pass in 0..passes {
                 let arguments = Arguments::new()
+                    .words(ends)
                     .at(self.keys[0].as_ptr())
                     .at(self.keys[1].as_ptr())
                     .at(self.numbers[0].as_ptr())
                     .at(self.numbers[1].as_ptr())
-                    .size(self.n)
+                    .words(&sorted)
                     .size(pass)
-                    .size(self.key_passes)
-                    .size(len)
-                    .at(self.counts())
+                    .at(counts)
                     .at(plan)
                     .at(tickets)
                     .at(self.at(self.state(pass % 2)))
@@ -176,6 +168,5 @@ impl RadixSort {
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
-    let kinds = [(false, false, 8), (false, false, 16), (false, true, 8), (true, true, 8)];
-    kinds.map(|(wide, wide_keys, items)| RadixSort::source(wide, wide_keys, items)).into()
+    [(false, false), (false, true), (true, true)].map(|(wide, wide_keys)| RadixSort::source(wide, wide_keys)).into()
 }

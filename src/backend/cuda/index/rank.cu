@@ -1,37 +1,31 @@
 // The places of elements in a stable sort by eight bits of their keys, a digit, which a block finds for a tile of them. It has
-// WARPS warps, up to eight of them, and each thread ITEMS elements: element k of a thread is number
+// WARPS warps, and each thread ITEMS elements: element k of a thread is number
 // (warp * ITEMS + k) * 32 + lane of the tile.
 
 #define THREADS (WARPS * 32)
 #define TILE (THREADS * ITEMS)
-// Digits that a thread has to add up.
-#define DIGITS (256 / THREADS)
-
-// The threads of the warp that have the same digit.
-__device__ inline u32 alike(u32 digit) {
-    u32 peers = 0xffffffffu;
-#pragma unroll
-    for (int bit = 0; bit < 8; ++bit) {
-        const bool one = digit >> bit & 1;
-        const u32 votes = __ballot_sync(0xffffffffu, one);
-        peers &= one ? votes : ~votes;
-    }
-    return peers;
-}
+// Digits that a thread has to add up, if there are some for it.
+#define DIGITS (THREADS > 256 ? 1 : 256 / THREADS)
+#define HAS_DIGITS (THREADS <= 256 || threadIdx.x < 256)
 
 // `to` becomes each element's place in the tile. Thread t also learns how many have each of its digits, from DIGITS * t on, and
-// how many have a smaller one.
-__device__ inline void rank(const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&count)[DIGITS], u32 (&start)[DIGITS]) {
+// how many have a smaller one. `peers` is memory for as long as this takes.
+__device__ inline void rank(
+    const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&count)[DIGITS], u32 (&start)[DIGITS], u32 (*peers)[256]
+) {
     __shared__ u32 seen[WARPS][256];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     __syncwarp();
-    for (int each = lane; each < 256; each += 32) seen[warp][each] = 0;
+    for (int each = lane; each < 256; each += 32) seen[warp][each] = 0, peers[warp][each] = 0;
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const u32 peers = alike(digit[k]), before = __popc(peers & ((1u << lane) - 1)), old = seen[warp][digit[k]];
+        // The threads of the warp that have the same digit say so in one word: that takes less time than eight votes.
+        atomicOr(&peers[warp][digit[k]], 1u << lane);
         __syncwarp();
-        if (before == 0) seen[warp][digit[k]] = old + __popc(peers);
+        const u32 alike = peers[warp][digit[k]], old = seen[warp][digit[k]], before = __popc(alike & ((1u << lane) - 1));
+        __syncwarp();
+        if (before == 0) seen[warp][digit[k]] = old + __popc(alike), peers[warp][digit[k]] = 0;
         __syncwarp();
         to[k] = old + before;
     }
@@ -39,7 +33,7 @@ __device__ inline void rank(const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&c
     // Each warp's count of a digit becomes that of the warps before it.
     u32 own = 0;
 #pragma unroll
-    for (int j = 0; j < DIGITS; ++j) {
+    for (int j = 0; j < DIGITS && HAS_DIGITS; ++j) {
         count[j] = 0;
         for (int each = 0; each < WARPS; ++each) {
             const u32 here = seen[each][DIGITS * threadIdx.x + j];
@@ -51,7 +45,7 @@ __device__ inline void rank(const u32 (&digit)[ITEMS], u32 (&to)[ITEMS], u32 (&c
     }
     const u32 before = sum_before<WARPS>(own);
 #pragma unroll
-    for (int j = 0; j < DIGITS; ++j) {
+    for (int j = 0; j < DIGITS && HAS_DIGITS; ++j) {
         start[j] += before;
         for (int each = 0; each < WARPS; ++each) seen[each][DIGITS * threadIdx.x + j] += start[j];
     }

@@ -21,14 +21,14 @@ pub(super) fn sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for dtype in DType::REAL {
         let wide = dtype.size() == 8;
-        all.push(with_order(RadixSort::source(false, wide, 8), dtype));
+        all.push(with_order(RadixSort::source(false, wide), dtype));
         all.push(row_order_source(dtype));
         // All ways for a few; they differ in nothing but sizes.
         let few = matches!(dtype, DType::F32 | DType::I64);
         let lens = if few { &[7, 50, 100, 200, 500, 1000, 2000, 4000][..] } else { &[1000] };
         all.extend(lens.iter().filter_map(|&len| rows_source(dtype, len)).map(|(source, _)| source));
     }
-    all.push(with_order(RadixSort::source(true, true, 8), DType::F32));
+    all.push(with_order(RadixSort::source(true, true), DType::F32));
     all
 }
 
@@ -113,27 +113,11 @@ fn sort_long(
     (values, indices): (Option<*const u8>, &mut ViewMut<'_>),
 ) -> Result<()> {
     let sort = RadixSort::new(op, gpu, n, n / len, dtype.size() * 8, [false, dtype.size() == 8])?;
-    let source = with_order(sort.own_source(), dtype);
-    let keys = Arguments::new()
-        .at(from)
-        .size(n)
-        .size(len)
-        .size(inner)
-        .word(u64::from(descending))
-        .at(sort.keys[0].as_ptr())
-        .at(sort.counts());
-    // SAFETY: the elements lie in order; there is memory for `n` keys, and a count for each of their digits.
-    unsafe { keys.launch(op, gpu, source.function(op, gpu, "sort_keys")?, sort.counting_grid(gpu))? };
-    sort.run(op, gpu)?;
-    let write = sort
-        .result(false, Arguments::new().at(from))
-        .size(n)
-        .size(len)
-        .size(inner)
-        .at_or_null(values)
-        .at(indices.first().cast_const());
-    // SAFETY: the numbers are those of the elements, each once; the outputs that there are are contiguous and have as many.
-    unsafe { write.launch(op, gpu, source.function(op, gpu, "write_sorted")?, Grid::over(n, 256, 256)) }
+    let address = |at: *const u8| at.addr() as u64;
+    let (values, indices) = (values.map_or(0, address), address(indices.first().cast_const()));
+    let ends = [address(from), len as u64, inner as u64, u64::from(descending), values, indices];
+    // SAFETY: the elements lie in order, and the outputs that there are are contiguous and have as many.
+    unsafe { sort.run_with(op, gpu, &with_order(sort.own_source(), dtype), &ends) }
 }
 
 /// As the CPU's [`order_rows`](crate::backend::cpu::index::sort::order_rows).

@@ -21,6 +21,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(
 ) {
     __shared__ K keys[TILE];
     __shared__ u16 numbers[TILE];
+    __shared__ u32 peers[WARPS][256];
     const K flip = descending ? (K)ONES : K(0);
     const u32 begin = (threadIdx.x >> 5) * 32 * ITEMS + (threadIdx.x & 31);
     for (u64 row = blockIdx.x; row < lanes; row += gridDim.x) {
@@ -44,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sort_rows(
             u32 digit[ITEMS], to[ITEMS], count[DIGITS], start[DIGITS];
 #pragma unroll
             for (int k = 0; k < ITEMS; ++k) digit[k] = (u32)(key[k] >> shift & 255);
-            rank(digit, to, count, start);
+            rank(digit, to, count, start, peers);
 #pragma unroll
             for (int k = 0; k < ITEMS; ++k) keys[to[k]] = key[k], numbers[to[k]] = number[k];
             __syncthreads();

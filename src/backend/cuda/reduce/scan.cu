@@ -111,35 +111,71 @@ extern "C" __global__ void __launch_bounds__(256) long_lanes(
     }
 }
 
-// Elements of a thread that follow each other: 32 bytes, or as many as there are registers for.
-constexpr int EACH = FOLD >= 3 || sizeof(X) == 8 ? 4 : sizeof(X) == 4 ? 8 : 16;
+// Elements of a thread that follow each other: 16 bytes, or more of those that are long.
+constexpr int EACH = FOLD >= 3 || sizeof(X) >= 4 ? 4 : 16 / sizeof(X);
 
 template <class V> __device__ inline bool is_aligned(const V* at) { return (u64)at % alignof(Pack<V, EACH>) == 0; }
 
-// What a thread has of a lane: EACH elements from `k` on, as far as there are some before `end`.
+// A part of a lane, that of a warp: elements from `begin` to `end`.
+struct Part {
+    const X *x, *other;
+    u64 begin, end, len, inner, backwards, smallest;
+    // Whether EACH elements can be read, and written, at once.
+    bool packed;
+
+    __device__ u64 at(u64 k) const { return (backwards ? len - 1 - k : k) * inner; }
+};
+
+// What a thread has of a lane: EACH elements from `k` on, as far as there are some.
 struct Elements { Pack<X, EACH> x, other; };
 
-__device__ inline Elements elements(
-    const X* x, const X* other, u64 k, u64 end, u64 len, u64 inner, u64 backwards, bool packed
-) {
+__device__ inline Elements elements(const Part& of, u64 k) {
     Elements found;
-    if (packed && k + EACH <= end) {
-        found.x = *(const Pack<X, EACH>*)(x + k);
-        if (FOLD == 3) found.other = *(const Pack<X, EACH>*)(other + k);
+    if (of.packed && k + EACH <= of.end) {
+        found.x = *(const Pack<X, EACH>*)(of.x + k);
+        if (FOLD == 3) found.other = *(const Pack<X, EACH>*)(of.other + k);
         return found;
     }
 #pragma unroll
     for (int j = 0; j < EACH; ++j) {
-        if (k + j >= end) break;
-        const u64 at = (backwards ? len - 1 - k - j : k + j) * inner;
-        found.x.x[j] = x[at];
-        if (FOLD == 3) found.other.x[j] = other[at];
+        if (k + j >= of.end) break;
+        found.x.x[j] = of.x[of.at(k + j)];
+        if (FOLD == 3) found.other.x[j] = of.other[of.at(k + j)];
     }
     return found;
 }
 
-__device__ inline State element_of(const Elements& of, int j, u64 k, u64 end, bool smallest) {
-    return k + j < end ? element(of.x.x[j], FOLD == 3 ? of.other.x[j] : of.x.x[j], k + j, smallest) : start();
+template <bool WHOLE = false> __device__ inline State element_of(const Part& of, const Elements& here, int j, u64 k) {
+    return WHOLE || k + j < of.end ? element(here.x.x[j], FOLD == 3 ? here.other.x[j] : here.x.x[j], k + j, of.smallest) : start();
+}
+
+// What the threads of a warp have is folded with what comes before it, and written; `before` goes on. WHOLE if all threads have all
+// of their elements, and these can be written at once.
+template <bool WRITES, bool WHOLE = false> __device__ inline void turn(const Part& of, const Elements& now, u64 k, State& before, Y* y) {
+    State own[EACH];
+    own[0] = element_of<WHOLE>(of, now, 0, k);
+#pragma unroll
+    for (int j = 1; j < EACH; ++j) own[j] = join(own[j - 1], element_of<WHOLE>(of, now, j, k));
+    const int thread = threadIdx.x & 31;
+    State up = own[EACH - 1];
+    for (int step = 1; step < 32; step <<= 1) {
+        const State left = earlier(up, step);
+        if (thread >= step) up = join(left, up);
+    }
+    if (WRITES) {
+        const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
+        if (WHOLE || of.packed && k + EACH <= of.end) {
+            Pack<Y, EACH> to;
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) write(to.x[j], join(mine, own[j]));
+            *(Pack<Y, EACH>*)(y + k) = to;
+        } else {
+#pragma unroll
+            for (int j = 0; j < EACH; ++j)
+                if (k + j < of.end) write(y[of.at(k + j)], join(mine, own[j]));
+        }
+    }
+    before = join(before, of_last(up));
 }
 
 // The fold of the first `count` states, by all threads of a block, each of which gets it.
@@ -151,99 +187,133 @@ __device__ inline State before_piece(const State* totals, u64 count) {
     return all;
 }
 
-// A block has a piece of a lane, and each of its warps an eighth of that, so that they do not wait for each other. There are
-// `pieces` of each lane, of `piece` elements, a multiple of 256 * EACH. The first time, without `y`, this finds the folds of all
-// pieces, `totals`, and in `inside` of what comes before each warp in its piece. Then each block folds what comes before its own
-// piece, and pieces come in reverse order: the last ones are still in the cache.
-template <bool FIRST> __device__ inline void pieces_of_lanes(
-    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
-    State* totals, State* inside
-) {
+// Lanes in pieces: there are `pieces` of each lane, of `piece` elements, a multiple of 8 * 512. A block has a piece, and each of its
+// warps an eighth of that, so that they do not wait for each other. `totals` are the folds of all pieces, and `inside` those of what
+// comes before each warp in its piece.
+struct Pieces {
+    const X *x, *other;
+    Y* y;
+    u64 lanes, len, inner, backwards, smallest, piece, pieces;
+    State *totals, *inside;
+
+    __device__ u64 first(u64 unit) const { return first_of(unit / pieces, len, inner); }
+    __device__ Part part(u64 unit) const {
+        const u64 begin = unit % pieces * piece + (threadIdx.x >> 5) * (piece / 8), end = begin + piece / 8;
+        const X *const from = x + first(unit), *const from_other = other + first(unit);
+        const bool packed =
+            inner == 1 && !backwards && is_aligned(from) && is_aligned(from_other) && is_aligned(y + first(unit));
+        return {from, from_other, begin, end < len ? end : len, len, inner, backwards, smallest, packed};
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256) fold_pieces(Pieces all) {
     __shared__ State sums[8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31;
-    for (u64 number = blockIdx.x; number < lanes * pieces; number += gridDim.x) {
-        const u64 unit = FIRST ? number : lanes * pieces - 1 - number;
-        const u64 first = first_of(unit / pieces, len, inner), begin = unit % pieces * piece + warp * (piece / 8);
-        const u64 end = begin + piece / 8 < len ? begin + piece / 8 : len;
-        const X *const from = x + first, *const from_other = other + first;
-        const bool packed = inner == 1 && !backwards && is_aligned(from) && is_aligned(from_other) && is_aligned(y + first);
+    for (u64 unit = blockIdx.x; unit < all.lanes * all.pieces; unit += gridDim.x) {
+        const Part part = all.part(unit);
         State before = start();
-        if (!FIRST) before = join(before_piece(totals + unit / pieces * pieces, unit % pieces), inside[unit * 8 + warp]);
 #if FOLD == 0 || FOLD == 2
-        if (FIRST) {
-            // A sum does not ask for the order: each thread has one, and waits for no other before the end. Products do, which
-            // overflow where the factors of one thread are large.
-            State own = start();
-#pragma unroll 4
-            for (u64 k = begin + thread * EACH; k < end; k += 32 * EACH) {
-                const Elements now = elements(from, from_other, k, end, len, inner, backwards, packed);
+        // A sum does not ask for the order: each thread has one, and waits for no other before the end. Products do, which
+        // overflow where the factors of one thread are large.
+        State own = start();
+#pragma unroll (FOLD == 0 ? 8 : 1)
+        for (u64 k = part.begin + thread * EACH; k < part.end; k += 32 * EACH) {
+            const Elements now = elements(part, k);
 #pragma unroll
-                for (int j = 0; j < EACH; ++j) own = join(own, element_of(now, j, k, end, smallest));
-            }
-            for (int step = 1; step < 32; step <<= 1) {
-                const State left = earlier(own, step);
-                if (thread >= step) own = join(left, own);
-            }
-            before = of_last(own);
-        } else
-#endif
-        {
-            // The next elements are asked for before the threads wait for each other.
-            Elements next = elements(from, from_other, begin + thread * EACH, end, len, inner, backwards, packed);
-            for (u64 turn = begin; turn < end; turn += 32 * EACH) {
-                const u64 k = turn + thread * EACH;
-                const Elements now = next;
-                next = elements(from, from_other, k + 32 * EACH, end, len, inner, backwards, packed);
-                State own[EACH];
-                own[0] = element_of(now, 0, k, end, smallest);
-#pragma unroll
-                for (int j = 1; j < EACH; ++j) own[j] = join(own[j - 1], element_of(now, j, k, end, smallest));
-                State up = own[EACH - 1];
-                for (int step = 1; step < 32; step <<= 1) {
-                    const State left = earlier(up, step);
-                    if (thread >= step) up = join(left, up);
-                }
-                const State left = earlier(up, 1), mine = thread == 0 ? before : join(before, left);
-                if (!FIRST && packed && k + EACH <= end) {
-                    Pack<Y, EACH> to;
-#pragma unroll
-                    for (int j = 0; j < EACH; ++j) write(to.x[j], join(mine, own[j]));
-                    *(Pack<Y, EACH>*)(y + first + k) = to;
-                } else if (!FIRST) {
-#pragma unroll
-                    for (int j = 0; j < EACH; ++j) {
-                        const u64 at = first + (backwards ? len - 1 - k - j : k + j) * inner;
-                        if (k + j < end) write(y[at], join(mine, own[j]));
-                    }
-                }
-                before = join(before, of_last(up));
-            }
+            for (int j = 0; j < EACH; ++j) own = join(own, element_of(part, now, j, k));
         }
-        if (!FIRST) continue;
+        for (int step = 1; step < 32; step <<= 1) {
+            const State left = earlier(own, step);
+            if (thread >= step) own = join(left, own);
+        }
+        before = of_last(own);
+#else
+        // The next elements are asked for before the threads wait for each other.
+        Elements next = elements(part, part.begin + thread * EACH);
+        for (u64 k = part.begin + thread * EACH; k < part.end + thread * EACH; k += 32 * EACH) {
+            const Elements now = next;
+            next = elements(part, k + 32 * EACH);
+            turn<false>(part, now, k, before, nullptr);
+        }
+#endif
         if (thread == 0) sums[warp] = before;
         __syncthreads();
         if (threadIdx.x == 0) {
             State sum = start();
             for (int each = 0; each < 8; ++each) {
-                inside[unit * 8 + each] = sum;
+                all.inside[unit * 8 + each] = sum;
                 sum = join(sum, sums[each]);
             }
-            totals[unit] = sum;
+            all.totals[unit] = sum;
         }
         __syncthreads();
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) fold_pieces(
-    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
-    State* totals, State* inside
-) {
-    pieces_of_lanes<true>(x, other, y, lanes, len, inner, backwards, smallest, piece, pieces, totals, inside);
+// Elements of a warp that are on their way to shared memory at a time, of which there are two.
+constexpr int STAGE = 2048 / sizeof(X) / (FOLD == 3 ? 2 : 1) < 512 ? 2048 / sizeof(X) / (FOLD == 3 ? 2 : 1) : 512;
+
+// Asks for 16 bytes each, which arrive while the thread goes on.
+__device__ inline void fetch(X* to, const X* from, int thread) {
+    constexpr int WORDS = STAGE * sizeof(X) / 16;
+    for (int k = thread; k < WORDS; k += 32) {
+#if __CUDA_ARCH__ >= 800
+        const u32 address = (u32)__cvta_generic_to_shared((uint4*)to + k);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"((const uint4*)from + k));
+#else
+        ((uint4*)to)[k] = ((const uint4*)from)[k];
+#endif
+    }
+}
+// Closes what was asked for so far, and waits for all but the last of these.
+__device__ inline void close_stage() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+__device__ inline void await_stage() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+    __syncwarp();
 }
 
-extern "C" __global__ void __launch_bounds__(256) write_pieces(
-    const X* x, const X* other, Y* y, u64 lanes, u64 len, u64 inner, u64 backwards, u64 smallest, u64 piece, u64 pieces,
-    State* totals, State* inside
-) {
-    pieces_of_lanes<false>(x, other, y, lanes, len, inner, backwards, smallest, piece, pieces, totals, inside);
+// Each block folds what comes before its piece. Pieces come in reverse order: the last ones are still in the cache.
+extern "C" __global__ void __launch_bounds__(256) write_pieces(Pieces all) {
+    __shared__ __align__(16) X held[8][2][STAGE];
+    __shared__ __align__(16) X held_other[FOLD == 3 ? 8 : 1][2][FOLD == 3 ? STAGE : 8];
+    const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31, other_warp = FOLD == 3 ? warp : 0;
+    for (u64 number = blockIdx.x; number < all.lanes * all.pieces; number += gridDim.x) {
+        const u64 unit = all.lanes * all.pieces - 1 - number;
+        const Part part = all.part(unit);
+        Y* const y = all.y + all.first(unit);
+        const u64 stages = part.packed && part.end == part.begin + all.piece / 8 ? all.piece / 8 / STAGE : 0;
+        // Elements are under way while the states before them are read.
+        const auto ask = [&](u64 stage) {
+            if (stage < stages) {
+                fetch(held[warp][stage % 2], part.x + part.begin + stage * STAGE, thread);
+                if (FOLD == 3) fetch(held_other[other_warp][stage % 2], part.other + part.begin + stage * STAGE, thread);
+            }
+            close_stage();
+        };
+        ask(0);
+        ask(1);
+        const State before_it = before_piece(all.totals + unit / all.pieces * all.pieces, unit % all.pieces);
+        State before = join(before_it, all.inside[unit * 8 + warp]);
+        for (u64 stage = 0; stage < stages; ++stage) {
+            await_stage();
+#pragma unroll 2
+            for (int i = thread * EACH; i < STAGE; i += 32 * EACH) {
+                Elements now;
+                now.x = *(const Pack<X, EACH>*)&held[warp][stage % 2][i];
+                if (FOLD == 3) now.other = *(const Pack<X, EACH>*)&held_other[other_warp][stage % 2][i];
+                turn<true, true>(part, now, part.begin + stage * STAGE + i, before, y);
+            }
+            __syncwarp();
+            ask(stage + 2);
+        }
+        if (stages > 0) continue;
+        for (u64 k = part.begin + thread * EACH; k < part.end + thread * EACH; k += 32 * EACH)
+            turn<true>(part, elements(part, k), k, before, y);
+    }
 }

@@ -153,7 +153,14 @@ fn run(
     // A state of every piece, and behind these one of every warp of a piece.
     let states = Storage::new(op, Device::Cuda(ordinal), lanes * pieces * (1 + WARPS) * STATE)?;
     let inside = states.as_ptr().wrapping_add(lanes * pieces * STATE);
-    let cut = |to| arguments(to).size(piece).size(pieces).at(states.as_ptr()).at(inside);
+    let address = |at: *const u8| at.addr() as u64;
+    let sizes = [lanes, len, inner, backwards.into(), smallest.into(), piece, pieces].map(|size| size as u64);
+    // The source's struct `Pieces`.
+    let cut = |to: Option<*const u8>| {
+        let data = [from.first, other.first, to.unwrap_or(std::ptr::null())].map(address);
+        let states = [states.as_ptr(), inside].map(address);
+        Arguments::new().words(&[&data[..], &sizes, &states].concat())
+    };
     let grid = Grid::over(lanes * pieces, 1, 256);
     // SAFETY: as above; there is memory for all states.
     unsafe {
