@@ -100,11 +100,12 @@ impl Tensor {
         let LogspaceOptions { base, dtype, device } = options;
         let of = of_options(dtype, device).or(DType::F32);
         let exponent = even_steps(start, end, steps, of.0);
-        // With a negative base the signs between the ends are others.
-        if base < 0.0 {
+        let made = numbers("logspace", steps, of, |i| base.powf(exponent(i)))?;
+        // With a negative base the signs between the ends are others. There are not too many of them: there was memory.
+        if base < 0.0 && of.0.is_int() {
             (0..steps).try_for_each(|i| Scalar::F64(base.powf(exponent(i))).check_element("logspace", of.0))?;
         }
-        numbers("logspace", steps, of, |i| base.powf(exponent(i)))
+        Ok(made)
     }
 
     /// The rows and columns of all elements on and below a diagonal of a matrix, as the two rows of a matrix of `i64`.
