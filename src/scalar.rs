@@ -75,7 +75,7 @@ impl Scalar {
     }
 
     /// This number as the least of a range: one below all that integers of this dtype have excludes none of them.
-    pub(crate) fn from_below(self, dtype: DType) -> Scalar {
+    pub(crate) fn lower_bound_in(self, dtype: DType) -> Scalar {
         match dtype.integers() {
             Some((least, _)) if self.to_f64() < least as f64 => Scalar::I64(least as i64),
             _ => self,
@@ -83,7 +83,7 @@ impl Scalar {
     }
 
     /// The same as the greatest.
-    pub(crate) fn from_above(self, dtype: DType) -> Scalar {
+    pub(crate) fn upper_bound_in(self, dtype: DType) -> Scalar {
         match dtype.integers() {
             Some((_, greatest)) if self.to_f64() > greatest as f64 => Scalar::U64(greatest as u64),
             _ => self,

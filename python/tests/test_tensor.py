@@ -329,7 +329,8 @@ def test_numbers_that_wrap_around_and_bounds_beyond_the_dtype():
     x = ct.tensor([1, 44], dtype=ct.uint8)
     assert ((x + 300).tolist(), (x - 2).tolist(), (-1 * x).tolist()) == ([45, 88], [255, 42], [255, 212])
     assert ct.add(x, x, alpha=-1).tolist() == [0, 0]
-    assert x.clamp(-5, 1000).tolist() == [1, 44]
+    assert x.clamp(-5, 1000).tolist() == [1, 44] and x.clamp(-5, 1000).dtype == ct.uint8
+    assert x.clamp(max=1e30).dtype == ct.float32
     assert ((x > -1).tolist(), (x == 300).tolist(), (x < 300).tolist()) == ([True] * 2, [False] * 2, [True] * 2)
     assert ct.isin(x, 300).tolist() == [False, False]
     assert ct.searchsorted(x, 300).item() == 2

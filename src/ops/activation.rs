@@ -275,7 +275,7 @@ impl Tensor {
         if !self.dtype().is_float() && (min_val.fract() != 0.0 || max_val.fract() != 0.0) {
             bail!(DType, "hardtanh", "{min_val} and {max_val} are no numbers of {}", self.dtype());
         }
-        let (min_val, max_val) = (Scalar::F64(min_val).from_below(self.dtype()), Scalar::F64(max_val).from_above(self.dtype()));
+        let (min_val, max_val) = (Scalar::F64(min_val).lower_bound_in(self.dtype()), Scalar::F64(max_val).upper_bound_in(self.dtype()));
         elementwise!(Number hardtanh(self; min_val, max_val)
             |x; low, high| select(x.lt(low), low, select(x.gt(high), high, x)),
             |g, _y| [select(x.gt(low) & x.lt(high), g, zero())])

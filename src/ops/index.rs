@@ -138,6 +138,16 @@ pub(super) fn folded(
     fold_into(op, by, Some(base), out, dim, index, source)
 }
 
+/// A copy of `base` on a GPU with the rows of `source` put where `index`, whose negative elements count from the end, says;
+/// outside the graph.
+pub(crate) fn put_rows(op: &'static str, base: &Tensor, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    let mut out = Tensor::empty(op, base.layout().shape().clone(), base.dtype(), base.device())?;
+    let indices = Indices::from_end(op, index.as_view()?, base.shape()[0])?;
+    let (by, source) = (IndexFold::Replace, source.detach());
+    backend::index_fold(op, by, Some(base.as_view()?), &mut out.as_view_mut(op)?, 0, &indices, source.as_view()?)?;
+    Ok(out)
+}
+
 /// `out`, or a base in it, with the elements of `source`; outside the graph.
 fn fold_into(
     op: &'static str,

@@ -518,10 +518,11 @@ impl Tensor {
             _ => true,
         };
         let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {
-            Some(Number(number)) => Some(Number(of(number, self.dtype()))),
+            // With a float integers become some.
+            Some(Number(number)) if !matches!(number, Scalar::F64(_)) => Some(Number(of(number, self.dtype()))),
             other => other,
         };
-        match (bound(min.0, Scalar::from_below), bound(max.0, Scalar::from_above)) {
+        match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
             (None, None) => crate::error::bail!(Value, "clamp", "there is neither a least nor a greatest value"),
             (Some(Number(min)), None) if number(&Some(Number(min))) => {
                 elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])

@@ -7,7 +7,7 @@ use crate::backend::Indices;
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Slice, ToSigned, broadcast};
-use crate::ops::index::lined_up;
+use crate::ops::index::{lined_up, put_rows};
 use crate::ops::scatter::fold_at;
 use crate::{DType, Device, Result, Scalar};
 use smallvec::smallvec;
@@ -87,6 +87,18 @@ impl Index {
             other => Ok(other.clone()),
         });
         items.collect::<Result<_>>().map(Index)
+    }
+}
+
+impl Index {
+    /// The integers of which this index consists, where a kernel can count them from the end itself: there is no graph, and no batch.
+    fn rows_on_gpu(&self, x: &Tensor, value: &Tensor) -> Option<&Tensor> {
+        let [IndexItem::Tensor(rows)] = self.0.as_slice() else { return None };
+        let tensors = [x, value, rows];
+        let plain = rows.dtype() == DType::I64 && x.rank() > 0 && !x.dtype().is_complex();
+        let there = x.device() != Device::Cpu && tensors.iter().all(|tensor| tensor.device() == x.device());
+        let recorded = is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad());
+        (plain && there && !recorded && !tensors.iter().any(|tensor| tensor.is_batched())).then_some(rows)
     }
 }
 
@@ -364,6 +376,15 @@ impl Tensor {
 /// them.
 #[track_caller]
 pub(crate) fn put_index(op: &'static str, x: &Tensor, index: &Index, value: &Tensor, by: IndexFold) -> Result<Tensor> {
+    if by == IndexFold::Replace
+        && let Some(rows) = index.rows_on_gpu(x, value)
+    {
+        let part: Shape = rows.shape().iter().chain(&x.shape()[1..]).copied().collect();
+        let value = fitting(op, value, &part, x)?;
+        let shape: Shape = [rows.numel()].iter().chain(&x.shape()[1..]).copied().collect();
+        let rows = lined_up(&rows.detach().reshape([rows.numel()])?, 0, x.rank())?;
+        return put_rows(op, &x.detach(), &rows, &value.reshape(shape)?);
+    }
     let Resolved { basic, chosen, .. } = index.resolve(op, x)?;
     let leading = chosen.iter().enumerate().all(|(at, (dim, _))| at == *dim);
     if basic.is_empty() && !chosen.is_empty() && leading {

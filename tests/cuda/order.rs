@@ -274,6 +274,25 @@ fn indices_from_the_end() -> Result<()> {
     assert!(there.index(&rows_there.reshape([2, 2])?)?.equal(&x.index(&rows.reshape([2, 2])?)?)?);
     let put = x.index_put(s![&rows, &columns], &values)?;
     assert!(there.index_put(s![&rows_there, &columns_there], &values_there)?.equal(&put)?);
+    // Rows alone are counted from the end where they are put: elements with their numbers, whole rows, and with a gradient.
+    for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
+        for shape in [&[3][..], &[3, 4], &[3, 2, 2]] {
+            let x = Tensor::arange(0, shape.iter().product::<usize>())?.reshape(shape)?.to_dtype(dtype)?;
+            let part: Vec<usize> = [4].iter().chain(&shape[1..]).copied().collect();
+            let values = Tensor::arange(100, 100 + part.iter().product::<usize>())?.reshape(&*part)?.to_dtype(dtype)?;
+            let put = x.index_put(&rows, &values)?;
+            let there = x.to_device(GPU)?;
+            assert!(there.index_put(&rows_there, &values.to_device(GPU)?)?.equal(&put)?, "{dtype} {shape:?}");
+            let mut changed = there.clone();
+            changed.set(&rows_there, values.to_device(GPU)?)?;
+            assert!(changed.equal(&put)? && there.equal(&x)?, "{dtype} {shape:?} in place");
+            if dtype == DType::F32 {
+                let there = there.requires_grad_(true)?;
+                let recorded = there.index_put(&rows_there, &values.to_device(GPU)?)?;
+                assert!(recorded.equal(&put)? && recorded.requires_grad(), "{shape:?} with a gradient");
+            }
+        }
+    }
     let taken = vmap(|at| x.index(&at[0]), &[&rows.reshape([2, 2])?])?;
     assert!(vmap(|at| there.index(&at[0]), &[&rows_there.reshape([2, 2])?])?.equal(&taken)?, "one for each example");
     for (wrong, size) in [(-4_i64, 3), (3, 3), (i64::MIN, 3), (i64::MAX, 3)] {
@@ -283,6 +302,9 @@ fn indices_from_the_end() -> Result<()> {
             error.contains(&format!("index: index {wrong} is out of range for a dimension of size {size}")),
             "{error}"
         );
+        let values = Tensor::zeros_with([2, 4], (DType::I64, GPU))?;
+        let error = there.index_put(&index, &values).and_then(|x| x.to_device(Device::Cpu)).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(&format!("index_put: index {wrong} is out of range")), "{error}");
     }
     Ok(())
 }

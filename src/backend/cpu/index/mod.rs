@@ -15,15 +15,25 @@ use crate::{DType, Device, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Indices into a dimension, made only by [`Indices::check`].
+/// Indices into a dimension, made only by [`Indices::check`] and [`Indices::from_end`].
 ///
-/// Invariant: the elements are `i64` and lie in `0..size`, as long as the view is borrowed.
+/// Invariant: the elements are `i64` and lie in `0..size`, as long as the view is borrowed. Those on a GPU may lie elsewhere.
 pub(crate) struct Indices<'a> {
     pub view: View<'a>,
     pub size: usize,
+    /// Whether negative ones count from the end: on a GPU alone, whose kernels look at them anyway.
+    pub from_end: bool,
 }
 
 impl<'a> Indices<'a> {
+    /// Indices on a GPU of which negative ones count from the end.
+    pub fn from_end(op: &'static str, view: View<'a>, size: usize) -> Result<Indices<'a>> {
+        if view.device() == Device::Cpu {
+            bail!(Device, op, "indices on the CPU are looked at first");
+        }
+        Ok(Indices { from_end: true, ..Indices::check(op, view, size)? })
+    }
+
     /// Looks at every index before anything is done with one. Those on a GPU are looked at by the kernel that uses them:
     /// to wait for the answer would cost more than the work.
     pub fn check(op: &'static str, view: View<'a>, size: usize) -> Result<Indices<'a>> {
@@ -31,7 +41,7 @@ impl<'a> Indices<'a> {
             bail!(DType, op, "indices must be integers, not {}", view.dtype);
         }
         if view.device() != Device::Cpu {
-            return Ok(Indices { view, size });
+            return Ok(Indices { view, size, from_end: false });
         }
         // What is repeated is looked at once: an expanded tensor may have more elements than anyone can go through.
         let sizes = view.layout.shape().iter().zip(view.layout.strides());
@@ -53,7 +63,7 @@ impl<'a> Indices<'a> {
             }
         });
         if all_inside.into_inner() {
-            return Ok(Indices { view, size });
+            return Ok(Indices { view, size, from_end: false });
         }
         let (mut outside, mut done) = (None, 0);
         walk.runs(0, walk.numel(), |[at], len| {
@@ -67,7 +77,7 @@ impl<'a> Indices<'a> {
                 let place = unravel(number, &once);
                 bail!(Index, op, "index {index} at {place:?} is out of range for a dimension of size {size}")
             }
-            None => Ok(Indices { view, size }),
+            None => Ok(Indices { view, size, from_end: false }),
         }
     }
 }

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256) fixed_start(
 }
 
 extern "C" __global__ void __launch_bounds__(256) fixed_sums(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, const T* source, Known* known,
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, Known* known,
     u64* sums, u32* tops, u64* rests, I* list, u64 span, u64 blocks, u64 op, u32* taken, Fault* fault
 ) {
     const I first = (I)blockIdx.x * 256 + threadIdx.x, all = (I)gridDim.x * 256;
@@ -72,9 +72,9 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
     const int top = over_block(largest);
     if (first == 0) known->top = top;
     for (I i = first; i < (I)n; i += all) {
-        const i64 at = index[place(i, chosen)];
+        i64 at = index[place(i, chosen)];
         const T x = source[i];
-        if (outside(at, size, op, taken, fault) || x == 0) continue;
+        if (outside(at, dimension, op, taken, fault) || x == 0) continue;
         const i64 key = place(i, to) + at * step;
         const int own = exponent(x);
         if (own == 255) atomicOr(&tops[key], x != x ? NEITHER : x > 0 ? PLUS : MINUS);
@@ -88,13 +88,13 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
 }
 
 extern "C" __global__ void __launch_bounds__(256) fixed_rests(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, const T* source, const Known* known,
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, const Known* known,
     const u32* tops, u64* rests, const I* list, u64 span, u64 op, u32* taken, Fault* fault
 ) {
     const I all = (I)gridDim.x * 256, small = known->small;
     for (I j = (I)blockIdx.x * 256 + threadIdx.x; j < small; j += all) {
         const I i = list[j];
-        const i64 key = place(i, to) + index[place(i, chosen)] * step;
+        const i64 key = place(i, to) + dimension.counted(index[place(i, chosen)]) * step;
         if (tops[key] < PLUS) atomicAdd(&rests[key], fixed(source[i], tops[key], span));
     }
 }

@@ -2,25 +2,38 @@
 
 // Where each element goes, as a key; `last` if nowhere.
 extern "C" __global__ void __launch_bounds__(256) keys(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, u64 op, u32* taken,
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* key, u64 op, u32* taken,
     Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        const i64 at = index[place(i, chosen)];
-        key[i] = outside(at, size, op, taken, fault) ? (I)last : (I)(place(i, to) + at * step);
+        i64 at = index[place(i, chosen)];
+        key[i] = outside(at, dimension, op, taken, fault) ? (I)last : (I)(place(i, to) + at * step);
     }
 }
 
 // `winner` becomes, for each place, the number of the last element that goes there, plus one. It has been 0.
 extern "C" __global__ void __launch_bounds__(256) claim(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* winner, u64 op, u32* taken,
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* winner, u64 op, u32* taken,
     Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        const i64 at = index[place(i, chosen)];
-        if (!outside(at, size, op, taken, fault)) atomicMax(&winner[place(i, to) + at * step], i + 1);
+        i64 at = index[place(i, chosen)];
+        if (!outside(at, dimension, op, taken, fault)) atomicMax(&winner[place(i, to) + at * step], i + 1);
+    }
+}
+
+// The same with the element, where it has at most four bytes: below the number of the last one. A place that nobody goes to is 0.
+extern "C" __global__ void __launch_bounds__(256) claim_with(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const E* source, u64* claims,
+    u64 op, u32* taken, Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        i64 at = index[place(i, chosen)];
+        const u64 claim = (u64)(i + 1) << 32 | (u64)source[i];
+        if (!outside(at, dimension, op, taken, fault)) atomicMax(&claims[place(i, to) + at * step], claim);
     }
 }
 
@@ -84,13 +97,13 @@ extern "C" __global__ void __launch_bounds__(256) fold_sorted(
 // Each element's place as a key, and its number among those that go there, in no order; `counts`, which have been 0, say how
 // many each place has.
 extern "C" __global__ void __launch_bounds__(256) count_places(
-    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, i64 size, u64 n, u64 last, I* key, I* order, I* counts, u64 op,
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, I* key, I* order, I* counts, u64 op,
     u32* taken, Fault* fault
 ) {
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
-        const i64 at = index[place(i, chosen)];
-        const bool nowhere = outside(at, size, op, taken, fault);
+        i64 at = index[place(i, chosen)];
+        const bool nowhere = outside(at, dimension, op, taken, fault);
         const I own = nowhere ? (I)last : (I)(place(i, to) + at * step);
         key[i] = own;
         if (!nowhere) order[i] = atomicAdd(&counts[own], (I)1);
@@ -178,5 +191,16 @@ extern "C" __global__ void __launch_bounds__(256) put(
         const I row = inner == 1 ? here : here / inner, outer = slices.outer == 1 ? 0 : row / (I)last;
         const I from = winner[row - outer * (I)last];
         target[here] = from == 0 ? base[here] : source[(outer * (I)n + from - 1) * inner + (here - row * inner)];
+    }
+}
+
+// The same with the elements that `claim_with` leaves.
+extern "C" __global__ void __launch_bounds__(256) put_claimed(
+    const u64* claims, const E* base, const E* source, E* target, u64 n, u64 last, Slices
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)last; i += all) {
+        const u64 claim = claims[i];
+        target[i] = claim == 0 ? base[i] : (E)claim;
     }
 }

@@ -113,6 +113,8 @@ struct Places {
 enum Way {
     /// Each place notes the last element that goes there, and takes it.
     Put,
+    /// It notes the element with its number.
+    PutWithClaims,
     /// In any order.
     Whole,
     /// As sums of whole numbers.
@@ -128,7 +130,13 @@ impl Way {
         let (last, single) = (places.last, places.outer * places.inner == 1);
         match by {
             // A note at each place is worth its memory unless there are far more places than elements.
-            IndexFold::Replace if last / 16 <= n => Way::Put,
+            IndexFold::Replace if last / 16 <= n => {
+                if single && dtype.size() <= 4 && !is_wide {
+                    Way::PutWithClaims
+                } else {
+                    Way::Put
+                }
+            }
             IndexFold::Replace => Way::Sorted,
             _ if in_any_order(by, dtype) => Way::Whole,
             IndexFold::Add if dtype == DType::F32 && single && !is_wide && last / 4 <= n => Way::Fixed,
@@ -139,7 +147,7 @@ impl Way {
 
     /// Whether all places are written in the end, so that what was there before can be read from elsewhere.
     fn writes_all(self) -> bool {
-        matches!(self, Way::Put | Way::Fixed)
+        matches!(self, Way::Put | Way::PutWithClaims | Way::Fixed)
     }
 }
 
@@ -187,6 +195,14 @@ impl<'a> Folding<'a> {
         let (op, gpu) = (self.op, self.gpu);
         let before = self.before(base, out)?;
         match self.way {
+            Way::PutWithClaims => {
+                let (last, address) = (self.places.last, |at: *const u8| at.addr() as u64);
+                let claims = Storage::new(op, Device::Cuda(gpu.ordinal), last * size_of::<u64>())?;
+                // SAFETY: the memory was just asked for.
+                unsafe { gpu.clear(op, claims.as_ptr().cast_mut(), last * size_of::<u64>())? };
+                self.by_index(&self.source, "claim_with", self.n, &[address(self.from), address(claims.as_ptr())])?;
+                self.write("put_claimed", last, Arguments::new().at(claims.as_ptr()).at(before))
+            }
             Way::Put => {
                 let winner = self.numbers(self.places.last)?;
                 // SAFETY: the memory was just asked for.
@@ -253,7 +269,7 @@ impl<'a> Folding<'a> {
             .words(&steps(&self.walk, 0))
             .words(&steps(&self.walk, 1))
             .word(self.places.step as i64 as u64)
-            .size(self.indices.size)
+            .words(&[self.indices.size as u64, u64::from(self.indices.from_end)])
             .size(self.n)
             .size(self.places.last);
         let arguments = rest.iter().fold(arguments, |all, &word| all.word(word));

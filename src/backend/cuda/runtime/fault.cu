@@ -13,3 +13,16 @@ __device__ inline bool outside(i64 index, i64 size, u64 op, u32* taken, Fault* f
     return true;
 }
 
+// A dimension that indices are for; with `from_end` negative ones count from its end.
+struct Dimension {
+    i64 size;
+    u64 from_end;
+    __device__ i64 counted(i64 index) const { return from_end && index < 0 ? index + size : index; }
+};
+
+// The same for an index, which is counted from the start afterwards.
+__device__ inline bool outside(i64& index, const Dimension& dimension, u64 op, u32* taken, Fault* fault) {
+    const i64 given = index;
+    index = dimension.counted(given);
+    return (u64)index >= (u64)dimension.size && outside(given, dimension.size, op, taken, fault);
+}
