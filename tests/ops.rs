@@ -410,7 +410,7 @@ fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
                     refused += 1;
                 }
                 (Ok(narrow), Err(e)) => {
-                    wrong.push(format!("{} with {number}: {}, where i64 gives {e}", op.name, narrow[0]))
+                    wrong.push(format!("{} with {number}: {}, where i64 gives {e}", op.name, narrow[0]));
                 }
             }
         }
