@@ -4,9 +4,9 @@ use super::elementwise::{Domain, Elementwise, elementwise, zero};
 use super::arg::choices;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample, spread};
-use crate::backend::spec::{Ordered, Real, Sym, select};
+use crate::backend::spec::{Ordered, Real, select};
 use crate::options::options;
-use crate::{DType, Operand, Result, Scalar, Tensor};
+use crate::{DType, Result, Tensor};
 
 choices! {
     /// Which form of [`Tensor::gelu`].
@@ -104,55 +104,6 @@ options! {
         beta: f64 = 1.0,
         /// Where `beta · x` exceeds this, the result is `x`.
         threshold: f64 = 20.0,
-    }
-}
-
-/// One side of [`Tensor::clamp`]: a number, a tensor, or `None` where the side is open.
-///
-/// ```
-/// use cotangent::tensor;
-/// let x = tensor!([-2.0, 0.5, 2.0])?;
-/// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
-/// assert_eq!(x.clamp(None, 1.0)?.to_vec::<f32>()?, [-2.0, 0.5, 1.0]);
-/// assert_eq!(x.clamp(&tensor!([0.0, 1.0, 0.0])?, None)?.to_vec::<f32>()?, [0.0, 1.0, 2.0]);
-/// # Ok::<(), cotangent::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Bound<'a>(Option<Operand<'a>>);
-
-macro_rules! bounds {
-    ($($number:ty),+) => {$(
-        impl From<$number> for Bound<'_> {
-            fn from(number: $number) -> Self { Bound(Some(number.into())) }
-        }
-    )+};
-}
-bounds!(f64, f32, i64, i32, Scalar);
-
-impl<'a> From<&'a Tensor> for Bound<'a> {
-    fn from(tensor: &'a Tensor) -> Self {
-        Bound(Some(tensor.into()))
-    }
-}
-
-impl From<Option<f64>> for Bound<'_> {
-    fn from(number: Option<f64>) -> Self {
-        Bound(number.map(Operand::from))
-    }
-}
-
-impl From<Bound<'_>> for super::Arg {
-    fn from(bound: Bound<'_>) -> super::Arg {
-        bound.0.into()
-    }
-}
-
-impl<'a> super::FromArg<'a> for Bound<'a> {
-    const KIND: super::ArgKind = super::ArgKind::Operand;
-    const DEFAULT: Option<fn() -> super::Arg> = Some(|| super::Arg::None);
-
-    fn from_arg(arg: &'a super::Arg) -> Option<Self> {
-        Option::<Operand<'a>>::from_arg(arg).map(Bound)
     }
 }
 
@@ -496,56 +447,6 @@ impl Tensor {
                 |g, _y| [g.gelu_tanh_grad(x)]),
         }
     }
-
-    /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
-    /// passes where the element lies between the bounds, these excluded; from a tensor's bound it takes half.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([-1.0, 0.5, 2.0])?.clamp(0.0, 1.0)?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
-    /// assert_eq!(tensor!([-1, 5])?.clamp(None, 3)?.to_vec::<i64>()?, [-1, 3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If both sides are open, the elements are bools, or a tensor does not broadcast.
-    #[op(samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
-    #[doc(alias = "clip")]
-    pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
-        use Operand::Scalar as Number;
-        let number = |bound: &Option<Operand<'_>>| match bound {
-            Some(Number(number)) => number.beside(self.dtype()) == self.dtype(),
-            _ => true,
-        };
-        let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {
-            // With a float integers become some.
-            Some(Number(number)) if !matches!(number, Scalar::F64(_)) => Some(Number(of(number, self.dtype()))),
-            other => other,
-        };
-        match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
-            (None, None) => crate::error::bail!(Value, "clamp", "there is neither a least nor a greatest value"),
-            (Some(Number(min)), None) if number(&Some(Number(min))) => {
-                elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])
-            }
-            (None, Some(Number(max))) if number(&Some(Number(max))) => {
-                elementwise!(Number clamp(self; max) |x; max| select(x.gt(max), max, x), |g, _y| [select(x.lt(max), g, zero())])
-            }
-            (Some(Number(min)), Some(Number(max))) if number(&Some(Number(min))) && number(&Some(Number(max))) => {
-                elementwise!(Number clamp(self; min, max)
-                    // A least value above the greatest gives way, as in PyTorch.
-                    |x; min, max| min_of(select(x.lt(min), min, x), max),
-                    |g, _y| [select(x.gt(min) & x.lt(max), g, zero())])
-            }
-            (min, max) => {
-                let above = min.map_or_else(|| Ok(self.clone()), |min| self.maximum(min))?;
-                let between = max.map_or_else(|| Ok(above.clone()), |max| above.minimum(max))?;
-                if between.dtype() == DType::Bool {
-                    crate::error::bail!(DType, "clamp", "a bool is not a number: cast with to_dtype first");
-                }
-                Ok(between)
-            }
-        }
-    }
 }
 
 /// The distance from 0; its gradient there is 0.
@@ -555,11 +456,6 @@ fn complex_abs(x: &Tensor) -> Result<Tensor> {
         |g, x, y, _| x.iter().map(|&part| Some(select(y.eq(zero()), zero(), g * (part / y)))).collect(),
     );
     ABS.call(&[&x.real()?, &x.imag()?], &[])
-}
-
-/// The lesser of two, if neither is a NaN; else the first.
-fn min_of(a: Sym, b: Sym) -> Sym {
-    select(a.gt(b), b, a)
 }
 
 /// Samples of a function of one tensor, on values between `low` and `high`.
@@ -575,27 +471,6 @@ pub(super) fn with_option(low: f64, high: f64, name: &'static str, value: &super
 /// What every function of numbers refuses.
 pub(super) fn no_bools() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["bools", "bool", "cast"; sample![Tensor::zeros_with([2], DType::Bool)?]]])
-}
-
-fn clamp_samples() -> Result<Vec<Sample>> {
-    let x = || spread([3, 4], -2.0, 2.1);
-    Ok(vec![
-        sample![x()?, -0.7, 1.1],
-        sample![x()?; min = -0.7],
-        sample![x()?; max = 1.1],
-        sample![x()?, spread([4], -1.0, -0.5)?, spread([3, 1], 0.5, 1.0)?],
-        sample![spread([], -2.0, 2.0)?, 1.0, -1.0].zero_derivative(),
-        sample![spread([2, 0], -2.0, 2.0)?, 0.0, 1.0],
-    ])
-}
-
-fn clamp_errors() -> Result<Vec<ErrorCase>> {
-    let mask = Tensor::zeros_with([2], DType::Bool)?;
-    Ok(vec![
-        error!["bools", "bool", "cast"; sample![&mask, &mask]],
-        error!["no bounds", "neither"; sample![spread([2], 0.0, 1.0)?]],
-        error!["shapes", "[2]", "[3]"; sample![spread([2], 0.0, 1.0)?, spread([3], 0.0, 1.0)?]],
-    ])
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::error::bail;
-use crate::{Bound, IscloseOptions, Operand, PadOptions, Result, Scalar, Tensor};
+use crate::{IscloseOptions, Operand, PadOptions, Result, Scalar, Tensor};
 
 /// Channels and the two dimensions after them, with what comes before as one.
 fn planes(op: &'static str, x: &Tensor) -> Result<[usize; 4]> {
@@ -16,36 +16,6 @@ fn planes(op: &'static str, x: &Tensor) -> Result<[usize; 4]> {
 /// # Other forms
 #[ops]
 impl Tensor {
-    /// Each element, or the bound where that is larger.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([-1.0, 2.0])?.clamp_min(0.0)?.to_vec::<f32>()?, [0.0, 2.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the shapes do not broadcast, or the dtypes have no common type.
-    #[op(samples = || bounds("min"), errors = || bound_errors("min"))]
-    pub fn clamp_min<'a>(&self, min: impl Into<Bound<'a>>) -> Result<Tensor> {
-        self.clamp(min, None::<f64>)
-    }
-
-    /// Each element, or the bound where that is smaller.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([-1.0, 2.0])?.clamp_max(0.0)?.to_vec::<f32>()?, [-1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the shapes do not broadcast, or the dtypes have no common type.
-    #[op(samples = || bounds("max"), errors = || bound_errors("max"))]
-    pub fn clamp_max<'a>(&self, max: impl Into<Bound<'a>>) -> Result<Tensor> {
-        self.clamp(None::<f64>, max)
-    }
-
     /// Whether all elements are close to those of the other, as [`isclose`](Self::isclose) says, as a single bool.
     ///
     /// ```
@@ -194,19 +164,6 @@ impl Tensor {
         }
         self.unflatten(1, [groups, c / groups])?.transpose(1, 2)?.reshape(self.shape())
     }
-}
-
-fn bounds(name: &'static str) -> Result<Vec<Sample>> {
-    let x = || spread([2, 3], -2.0, 2.0);
-    Ok(vec![
-        sample![x()?].with(name, 0.1),
-        sample![x()?].with(name, spread([3], -1.9, 1.7)?),
-        sample![ints(&[1, -2], [2])?].with(name, 0),
-    ])
-}
-
-fn bound_errors(name: &'static str) -> Result<Vec<ErrorCase>> {
-    Ok(vec![error!["shapes that do not broadcast", "[2, 3]", "[4]"; sample![normal([2, 3], 1)?].with(name, normal([4], 1)?)]])
 }
 
 fn close_samples() -> Result<Vec<Sample>> {

@@ -22,6 +22,7 @@ pub(crate) struct Indices<'a> {
     pub view: View<'a>,
     pub size: usize,
     /// Whether negative ones count from the end: on a GPU alone, whose kernels look at them anyway.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub from_end: bool,
 }
 

@@ -1,0 +1,180 @@
+//! Elements between bounds.
+
+use super::elementwise::{elementwise, zero};
+use super::ops;
+use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::backend::spec::{Ordered, Sym, select};
+use crate::error::bail;
+use crate::{DType, Operand, Result, Scalar, Tensor};
+
+/// One side of [`Tensor::clamp`]: a number, a tensor, or `None` where the side is open.
+///
+/// ```
+/// use cotangent::tensor;
+/// let x = tensor!([-2.0, 0.5, 2.0])?;
+/// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+/// assert_eq!(x.clamp(None, 1.0)?.to_vec::<f32>()?, [-2.0, 0.5, 1.0]);
+/// assert_eq!(x.clamp(&tensor!([0.0, 1.0, 0.0])?, None)?.to_vec::<f32>()?, [0.0, 1.0, 2.0]);
+/// # Ok::<(), cotangent::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bound<'a>(Option<Operand<'a>>);
+
+macro_rules! bounds {
+    ($($number:ty),+) => {$(
+        impl From<$number> for Bound<'_> {
+            fn from(number: $number) -> Self { Bound(Some(number.into())) }
+        }
+    )+};
+}
+bounds!(f64, f32, i64, i32, Scalar);
+
+impl<'a> From<&'a Tensor> for Bound<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Bound(Some(tensor.into()))
+    }
+}
+
+impl From<Option<f64>> for Bound<'_> {
+    fn from(number: Option<f64>) -> Self {
+        Bound(number.map(Operand::from))
+    }
+}
+
+impl From<Bound<'_>> for super::Arg {
+    fn from(bound: Bound<'_>) -> super::Arg {
+        bound.0.into()
+    }
+}
+
+impl<'a> super::FromArg<'a> for Bound<'a> {
+    const KIND: super::ArgKind = super::ArgKind::Operand;
+    const DEFAULT: Option<fn() -> super::Arg> = Some(|| super::Arg::None);
+
+    fn from_arg(arg: &'a super::Arg) -> Option<Self> {
+        Option::<Operand<'a>>::from_arg(arg).map(Bound)
+    }
+}
+
+/// # Bounds
+#[ops]
+impl Tensor {
+    /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
+    /// passes where the element lies between the bounds, these excluded; from a tensor's bound it takes half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 0.5, 2.0])?.clamp(0.0, 1.0)?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// assert_eq!(tensor!([-1, 5])?.clamp(None, 3)?.to_vec::<i64>()?, [-1, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If both sides are open, the elements are bools, or a tensor does not broadcast.
+    #[op(samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
+    #[doc(alias = "clip")]
+    pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
+        use Operand::Scalar as Number;
+        let number = |bound: &Option<Operand<'_>>| match bound {
+            Some(Number(number)) => number.beside(self.dtype()) == self.dtype(),
+            _ => true,
+        };
+        let bound = |bound: Option<Operand<'a>>, of: fn(Scalar, DType) -> Scalar| match bound {
+            // With a float integers become some.
+            Some(Number(number)) if !matches!(number, Scalar::F64(_)) => Some(Number(of(number, self.dtype()))),
+            other => other,
+        };
+        match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
+            (None, None) => bail!(Value, "clamp", "there is neither a least nor a greatest value"),
+            (Some(Number(min)), None) if number(&Some(Number(min))) => {
+                elementwise!(Number clamp(self; min) |x; min| select(x.lt(min), min, x), |g, _y| [select(x.gt(min), g, zero())])
+            }
+            (None, Some(Number(max))) if number(&Some(Number(max))) => {
+                elementwise!(Number clamp(self; max) |x; max| select(x.gt(max), max, x), |g, _y| [select(x.lt(max), g, zero())])
+            }
+            (Some(Number(min)), Some(Number(max))) if number(&Some(Number(min))) && number(&Some(Number(max))) => {
+                elementwise!(Number clamp(self; min, max)
+                    // A least value above the greatest gives way, as in PyTorch.
+                    |x; min, max| min_of(select(x.lt(min), min, x), max),
+                    |g, _y| [select(x.gt(min) & x.lt(max), g, zero())])
+            }
+            (min, max) => {
+                let above = min.map_or_else(|| Ok(self.clone()), |min| self.maximum(min))?;
+                let between = max.map_or_else(|| Ok(above.clone()), |max| above.minimum(max))?;
+                if between.dtype() == DType::Bool {
+                    bail!(DType, "clamp", "a bool is not a number: cast with to_dtype first");
+                }
+                Ok(between)
+            }
+        }
+    }
+
+    /// Each element, or the bound where that is larger.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([-1.0, 2.0])?.clamp_min(0.0)?.to_vec::<f32>()?, [0.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast, or the dtypes have no common type.
+    #[op(samples = || bounds("min"), errors = || bound_errors("min"))]
+    pub fn clamp_min<'a>(&self, min: impl Into<Bound<'a>>) -> Result<Tensor> {
+        self.clamp(min, None::<f64>)
+    }
+
+    /// Each element, or the bound where that is smaller.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([-1.0, 2.0])?.clamp_max(0.0)?.to_vec::<f32>()?, [-1.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast, or the dtypes have no common type.
+    #[op(samples = || bounds("max"), errors = || bound_errors("max"))]
+    pub fn clamp_max<'a>(&self, max: impl Into<Bound<'a>>) -> Result<Tensor> {
+        self.clamp(None::<f64>, max)
+    }
+}
+
+/// The lesser of two, if neither is a NaN; else the first.
+fn min_of(a: Sym, b: Sym) -> Sym {
+    select(a.gt(b), b, a)
+}
+
+fn clamp_samples() -> Result<Vec<Sample>> {
+    let x = || spread([3, 4], -2.0, 2.1);
+    Ok(vec![
+        sample![x()?, -0.7, 1.1],
+        sample![x()?; min = -0.7],
+        sample![x()?; max = 1.1],
+        sample![x()?, spread([4], -1.0, -0.5)?, spread([3, 1], 0.5, 1.0)?],
+        sample![spread([], -2.0, 2.0)?, 1.0, -1.0].zero_derivative(),
+        sample![spread([2, 0], -2.0, 2.0)?, 0.0, 1.0],
+    ])
+}
+
+fn clamp_errors() -> Result<Vec<ErrorCase>> {
+    let mask = Tensor::zeros_with([2], DType::Bool)?;
+    Ok(vec![
+        error!["bools", "bool", "cast"; sample![&mask, &mask]],
+        error!["no bounds", "neither"; sample![spread([2], 0.0, 1.0)?]],
+        error!["shapes", "[2]", "[3]"; sample![spread([2], 0.0, 1.0)?, spread([3], 0.0, 1.0)?]],
+    ])
+}
+
+fn bounds(name: &'static str) -> Result<Vec<Sample>> {
+    let x = || spread([2, 3], -2.0, 2.0);
+    Ok(vec![
+        sample![x()?].with(name, 0.1),
+        sample![x()?].with(name, spread([3], -1.9, 1.7)?),
+        sample![ints(&[1, -2], [2])?].with(name, 0),
+    ])
+}
+
+fn bound_errors(name: &'static str) -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["shapes that do not broadcast", "[2, 3]", "[4]"; sample![normal([2, 3], 1)?].with(name, normal([4], 1)?)]])
+}
