@@ -346,6 +346,13 @@ fn running_folds_of_long_lanes() -> Result<()> {
         let factors = one.to_device(GPU)?.cumprod(0)?;
         assert!(factors.equal(&factors.ones_like()?)?, "products of many {dtype}");
         assert!(there.cummax(0)?.1.equal(&x.cummax(0)?.1)?, "the largest of many {dtype}");
+        // From an element on that does not lie at a multiple of 16 bytes, and in lanes of an odd length.
+        let (later, there_later) = (x.narrow(0, 4, 2_000_000)?, there.narrow(0, 4, 2_000_000)?);
+        assert!(close(&there_later.cumsum(0)?, &later.cumsum(0)?, epsilon)?, "sums from the fourth {dtype} on");
+        assert!(there_later.cummax(0)?.1.equal(&later.cummax(0)?.1)?, "the largest from the fourth {dtype} on");
+        let (lanes, there_lanes) = (later.narrow(0, 0, 399_996)?, there_later.narrow(0, 0, 399_996)?);
+        let (lanes, there_lanes) = (lanes.reshape([4, 99_999])?, there_lanes.reshape([4, 99_999])?);
+        assert!(there_lanes.cummax(1)?.1.equal(&lanes.cummax(1)?.1)?, "the largest of odd lanes of {dtype}");
     }
     Ok(())
 }

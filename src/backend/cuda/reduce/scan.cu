@@ -280,14 +280,16 @@ __device__ inline void await_stage() {
 
 // Each block folds what comes before its piece. Pieces come in reverse order: the last ones are still in the cache.
 extern "C" __global__ void __launch_bounds__(256) write_pieces(Pieces all) {
-    __shared__ __align__(16) X held[8][2][STAGE];
-    __shared__ __align__(16) X held_other[FOLD == 3 ? 8 : 1][2][FOLD == 3 ? STAGE : 8];
+    __shared__ __align__(64) X held[8][2][STAGE];
+    __shared__ __align__(64) X held_other[FOLD == 3 ? 8 : 1][2][FOLD == 3 ? STAGE : 8];
     const int warp = threadIdx.x >> 5, thread = threadIdx.x & 31, other_warp = FOLD == 3 ? warp : 0;
     for (u64 number = blockIdx.x; number < all.lanes * all.pieces; number += gridDim.x) {
         const u64 unit = all.lanes * all.pieces - 1 - number;
         const Part part = all.part(unit);
         Y* const y = all.y + all.first(unit);
-        const u64 stages = part.packed && part.end == part.begin + all.piece / 8 ? all.piece / 8 / STAGE : 0;
+        // A part that is whole, and whose elements lie where 16 bytes can be asked for at once.
+        const bool whole = part.packed && part.end == part.begin + all.piece / 8;
+        const u64 stages = whole && ((u64)part.x | (u64)part.other) % 16 == 0 ? all.piece / 8 / STAGE : 0;
         // Elements are under way while the states before them are read.
         const auto ask = [&](u64 stage) {
             if (stage < stages) {
