@@ -7,7 +7,7 @@ use crate::error::{self, OrRaise};
 use crate::number;
 use crate::tensor::{PyTensor, SMALL};
 use cotangent::ops::Numbers;
-use cotangent::{Operand, Result, Scalar, Tensor};
+use cotangent::{ErrorKind, Operand, Result, Scalar, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -61,8 +61,13 @@ pub fn beside(op: &str, number: Scalar, x: &Tensor, rule: Numbers) -> PyResult<T
         Numbers::Wrapped => Tensor::full_with((), number, x.device()).and_then(|number| number.to_dtype(dtype)),
         Numbers::Floats => Tensor::full_with((), number, (dtype.to_float(), x.device())),
     };
-    // `full` was not called by the user.
-    made.map_err(|_| PyValueError::new_err(format!("{op}: {number} is not a number of {dtype}: cast the tensor first")))
+    match made {
+        // `full` was not called by the user.
+        Err(e) if e.kind() == ErrorKind::Value => {
+            Err(PyValueError::new_err(format!("{op}: {number} is not a number of {dtype}: cast the tensor first")))
+        }
+        made => made.or_raise(),
+    }
 }
 
 /// An operator that changes its left side.
