@@ -1,6 +1,7 @@
 //! Adadelta (Zeiler, 2012).
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule};
@@ -41,9 +42,9 @@ optimizer! {
 impl Algorithm for AdadeltaOptions {
     const OP: &'static str = "Adadelta";
     const SLOTS: &'static [&'static str] = &["square_avg", "acc_delta"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<ByUpdates, 2, 5>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<ByUpdates, 2, 5>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, rho, eps, weight_decay, maximize)
     }
 

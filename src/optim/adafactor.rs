@@ -1,6 +1,7 @@
 //! Adafactor (Shazeer and Stern, 2018): second moments of matrices by their rows and columns.
 
-use super::engine::{Algorithm, Call, Groups, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use super::store::{TensorUpdate, same_form};
 use crate::error::bail;
 use crate::options::options;
@@ -50,7 +51,7 @@ impl Algorithm for AdafactorOptions {
     const SLOTS: &'static [&'static str] = &["row_var", "col_var"];
     const REQUIRED_SLOTS: usize = 1;
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta2_decay, eps1, eps2, d, weight_decay, maximize)
     }
 

@@ -1,6 +1,7 @@
 //! Adagrad (Duchi, Hazan and Singer, 2011).
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule};
@@ -44,9 +45,9 @@ optimizer! {
 impl Algorithm for AdagradOptions {
     const OP: &'static str = "Adagrad";
     const SLOTS: &'static [&'static str] = &["sum"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySum, 1, 4>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<BySum, 1, 4>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize)
     }
 

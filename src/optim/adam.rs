@@ -1,6 +1,7 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019).
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::{decayed, larger};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
@@ -44,10 +45,10 @@ macro_rules! adaptive {
             const OP: &'static str = stringify!($name);
             const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"];
             const REQUIRED_SLOTS: usize = 2;
-            const RULES: &'static [RuleSource] =
-                &[RuleSource::of::<Adaptive, 2, 9>(), RuleSource::of::<Amsgrad, 3, 10>()];
+            const RULES: &'static [AnyRule] =
+                &[AnyRule::of::<Adaptive, 2, 9>(), AnyRule::of::<Amsgrad, 3, 10>()];
 
-            fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+            fn settings(&mut self) -> Settings<'_> {
                 settings!(self: lr, beta1, beta2, eps, weight_decay, amsgrad, maximize $(, $option)?)
             }
 

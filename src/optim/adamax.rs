@@ -1,6 +1,7 @@
 //! Adamax (Kingma and Ba, 2015): Adam by the largest gradient.
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::{decayed, larger};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule};
@@ -42,9 +43,9 @@ optimizer! {
 impl Algorithm for AdamaxOptions {
     const OP: &'static str = "Adamax";
     const SLOTS: &'static [&'static str] = &["exp_avg", "exp_inf"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<ByLargest, 2, 6>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<ByLargest, 2, 6>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta1, beta2, eps, weight_decay, maximize)
     }
 

@@ -1,8 +1,10 @@
 //! What all optimisers share: settings for groups of parameters, and the way to their rules.
 
-use super::store::{Chosen, Fresh, Saving, Store, TensorUpdate, save_numbers};
-use crate::backend::spec::{Rule, RuleSteps};
-use crate::error::{bail, err, named};
+use super::settings::{Settings, number_of, saved_settings, set_number, set_numbers};
+use super::store::{Chosen, Fresh, NumbersOf, RuleNumbers, Saving, Store, TensorUpdate, save_numbers};
+use crate::backend::cpu::nn::optim::{Loop, update_elements};
+use crate::backend::spec::Rule;
+use crate::error::{err, named};
 use crate::io::StateDict;
 use crate::nn::Module;
 use crate::{Result, Tensor};
@@ -22,10 +24,10 @@ pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Its elementwise rules.
     #[cfg_attr(not(all(test, feature = "cuda")), allow(dead_code))]
-    const RULES: &'static [RuleSource] = &[];
+    const RULES: &'static [AnyRule] = &[];
 
     /// The settings with their names, to be saved and loaded.
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)>;
+    fn settings(&mut self) -> Settings<'_>;
 
     /// Refuses settings out of their domains.
     fn check(&self) -> Result<()>;
@@ -40,86 +42,33 @@ pub(crate) trait Algorithm: Clone + fmt::Debug + Send + Sync + 'static {
     fn run(groups: &Groups<Self>, call: Call<'_>) -> Result<()>;
 }
 
-/// A setting in its place.
-pub(crate) type Setting<'a> = &'a mut dyn SettingValue;
-
-/// What a setting can be. It is saved as a number.
-pub(crate) trait SettingValue {
-    fn get(&self) -> f64;
-    fn set(&mut self, number: f64);
-}
-
-impl SettingValue for f64 {
-    fn get(&self) -> f64 {
-        *self
-    }
-
-    fn set(&mut self, number: f64) {
-        *self = number;
-    }
-}
-
-impl SettingValue for bool {
-    fn get(&self) -> f64 {
-        f64::from(u8::from(*self))
-    }
-
-    fn set(&mut self, number: f64) {
-        *self = number != 0.0;
-    }
-}
-
-impl SettingValue for usize {
-    fn get(&self) -> f64 {
-        *self as f64
-    }
-
-    fn set(&mut self, number: f64) {
-        *self = number as usize;
-    }
-}
-
-/// Nothing is saved as NaN.
-impl SettingValue for Option<f64> {
-    fn get(&self) -> f64 {
-        self.unwrap_or(f64::NAN)
-    }
-
-    fn set(&mut self, number: f64) {
-        *self = Some(number).filter(|number| !number.is_nan());
-    }
-}
-
-impl SettingValue for Option<usize> {
-    fn get(&self) -> f64 {
-        self.map_or(f64::NAN, |count| count as f64)
-    }
-
-    fn set(&mut self, number: f64) {
-        *self = Some(number).filter(|number| !number.is_nan()).map(|number| number as usize);
-    }
-}
-
-/// A rule of an optimiser as data, with the number of tensors that it keeps: what a test compiles for GPUs.
-#[cfg_attr(not(all(test, feature = "cuda")), allow(dead_code))]
-pub(crate) struct RuleSource {
-    pub steps: fn() -> RuleSteps,
+/// An elementwise rule as a value: what goes over the parameters is compiled once for all rules, the loops over elements once
+/// for each.
+pub(crate) struct AnyRule {
+    /// How many tensors it keeps for a parameter.
     pub slots: usize,
+    pub f32: Loop<f32>,
+    pub f64: Loop<f64>,
+    /// For GPUs: which rule it is, and the rule as data.
+    #[cfg(feature = "cuda")]
+    pub id: std::any::TypeId,
+    #[cfg(feature = "cuda")]
+    pub steps: fn() -> crate::backend::spec::RuleSteps,
 }
 
-impl RuleSource {
-    pub const fn of<R: Rule<S, M>, const S: usize, const M: usize>() -> RuleSource {
-        RuleSource { steps: RuleSteps::of::<R, S, M>, slots: S }
+impl AnyRule {
+    pub const fn of<R: Rule<S, M>, const S: usize, const M: usize>() -> AnyRule {
+        AnyRule {
+            slots: S,
+            f32: update_elements::<f32, R, S, M>,
+            f64: update_elements::<f64, R, S, M>,
+            #[cfg(feature = "cuda")]
+            id: std::any::TypeId::of::<R>(),
+            #[cfg(feature = "cuda")]
+            steps: crate::backend::spec::RuleSteps::of::<R, S, M>,
+        }
     }
 }
-
-/// Settings by their names: `settings!(self: lr, nesterov)`.
-macro_rules! settings {
-    ($own:ident: $($name:ident),+) => {
-        vec![$((stringify!($name), &mut $own.$name as $crate::optim::engine::Setting<'_>)),+]
-    };
-}
-pub(crate) use settings;
 
 /// What an optimiser is asked for: a step of a model, or to count one that was recorded and is replayed next.
 pub(crate) struct Call<'a> {
@@ -146,10 +95,16 @@ impl Call<'_> {
         op: &'static str,
         numbers: impl Fn(&str, u64, &mut [f64]) -> [f64; M],
     ) -> Result<()> {
+        let numbers =
+            |name: &str, step: u64, counters: &mut [f64]| RuleNumbers::from_slice(&numbers(name, step, counters));
+        self.by_rule(op, &const { AnyRule::of::<R, S, M>() }, &numbers)
+    }
+
+    fn by_rule(self, op: &'static str, rule: &AnyRule, numbers: &NumbersOf<'_>) -> Result<()> {
         let Call { store, model, fresh } = self;
         match model {
-            Some(model) => store.step::<R, S, M>(op, model, fresh, &numbers),
-            None => store.advance(op, |name, step, counters| numbers(name, step, counters).to_vec()),
+            Some(model) => store.step(op, model, rule, fresh, numbers),
+            None => store.advance(op, numbers),
         }
     }
 
@@ -189,9 +144,14 @@ impl<A> Groups<A> {
     pub fn all(&self) -> impl Iterator<Item = &A> {
         std::iter::once(&self.base).chain(self.others.iter().map(|group| &group.settings))
     }
+}
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut A> {
-        std::iter::once(&mut self.base).chain(self.others.iter_mut().map(|group| &mut group.settings))
+impl<A: Algorithm> Groups<A> {
+    /// The settings of all groups. What is done with them is compiled once for all optimisers.
+    fn settings(&mut self) -> Vec<Settings<'_>> {
+        let mut all = vec![self.base.settings()];
+        all.extend(self.others.iter_mut().map(|group| group.settings.settings()));
+        all
     }
 }
 
@@ -269,7 +229,7 @@ impl<A: Algorithm> Engine<A> {
 
     /// The learning rates of all groups.
     pub fn lrs(&self) -> Vec<f64> {
-        self.groups.all().map(|settings| number_of(&mut settings.clone(), "lr").unwrap_or(0.0)).collect()
+        self.groups.clone().settings().iter().map(|group| number_of(group, "lr").unwrap_or(0.0)).collect()
     }
 
     /// Remembers the learning rates of all groups, unless they have none to speak of: a warm-up from 0 or a decay to 0 must
@@ -285,9 +245,9 @@ impl<A: Algorithm> Engine<A> {
             self.keep_rates();
         }
         let base = self.rates.first().copied().unwrap_or(0.0);
-        for (at, settings) in self.groups.all_mut().enumerate() {
+        for (at, group) in self.groups.settings().into_iter().enumerate() {
             let factor = self.rates.get(at).map_or(1.0, |rate| rate / base);
-            set_number(settings, "lr", lr * factor);
+            set_number(group, "lr", lr * factor);
         }
     }
 
@@ -302,7 +262,8 @@ impl<A: Algorithm> Engine<A> {
     pub fn set_momenta(&mut self, momenta: &[f64]) -> Result<()> {
         const OP: &str = "set_momenta";
         let mut base = self.groups.base.clone();
-        let Some(name) = ["momentum", "beta1"].into_iter().find(|name| number_of(&mut base, name).is_some()) else {
+        let settings = base.settings();
+        let Some(name) = ["momentum", "beta1"].into_iter().find(|name| number_of(&settings, name).is_some()) else {
             return named(OP, Err(err!(Value, OP, "{} has no momentum", A::OP)));
         };
         self.set_each(OP, name, momenta)
@@ -310,32 +271,15 @@ impl<A: Algorithm> Engine<A> {
 
     #[track_caller]
     fn set_each(&mut self, op: &'static str, name: &str, numbers: &[f64]) -> Result<()> {
-        let groups = self.groups.all().count();
-        if numbers.len() != groups {
-            let wrong = err!(Value, op, "{} numbers for the {groups} groups of {}", numbers.len(), A::OP);
-            return named(op, Err(wrong));
-        }
-        self.groups.all_mut().zip(numbers).for_each(|(settings, &number)| set_number(settings, name, number));
-        Ok(())
-    }
-
-    /// The settings under the names they are saved by.
-    fn named_settings(&mut self) -> Vec<(String, Setting<'_>)> {
-        let mut all = Vec::new();
-        for (at, settings) in self.groups.all_mut().enumerate() {
-            let prefix = at.checked_sub(1).map_or_else(String::new, |group| format!("group.{group}."));
-            all.extend(settings.settings().into_iter().map(|(name, own)| (format!("{prefix}{name}"), own)));
-        }
-        all
+        named(op, set_numbers((op, A::OP), self.groups.settings(), name, numbers))
     }
 
     #[track_caller]
     pub fn state_dict(&self) -> Result<StateDict> {
         let mut dict = StateDict::new();
-        let mut copy = Engine { groups: self.groups.clone(), rates: Vec::new(), store: Store::default() };
-        let numbers: Vec<(String, f64)> =
-            copy.named_settings().into_iter().map(|(name, own)| (name, own.get())).collect();
-        save_numbers(&numbers, &mut dict)?;
+        let mut groups = self.groups.clone();
+        let settings = saved_settings(groups.settings()).into_iter();
+        save_numbers(&settings.map(|(name, own)| (name, own.get())).collect::<Vec<_>>(), &mut dict)?;
         self.store.save(&Self::SAVING, &mut dict)?;
         Ok(dict)
     }
@@ -348,29 +292,18 @@ impl<A: Algorithm> Engine<A> {
     }
 
     fn load(&mut self, dict: &StateDict) -> Result<()> {
-        let names: Vec<String> = self.named_settings().into_iter().map(|(name, _)| name).collect();
+        let mut groups = self.groups.clone();
+        let (names, settings): (Vec<_>, Vec<_>) = saved_settings(groups.settings()).into_iter().unzip();
         let (store, numbers) = Store::load(A::OP, &Self::SAVING, &names, dict)?;
-        let mut loaded = Engine { groups: self.groups.clone(), rates: Vec::new(), store: Store::default() };
-        loaded.named_settings().into_iter().zip(numbers).for_each(|((_, own), number)| own.set(number));
-        loaded.groups.all().try_for_each(Algorithm::check)?;
+        settings.into_iter().zip(numbers).for_each(|(own, number)| own.set(number));
+        groups.all().try_for_each(Algorithm::check)?;
         self.keep_rates();
-        self.groups = loaded.groups;
+        self.groups = groups;
         self.keep_rates();
         let only = self.store.only.take();
         self.store = store;
         self.store.only = only;
         Ok(())
-    }
-}
-
-/// A setting by its name.
-fn number_of(settings: &mut impl Algorithm, name: &str) -> Option<f64> {
-    settings.settings().into_iter().find(|(own, _)| *own == name).map(|(_, value)| value.get())
-}
-
-fn set_number(settings: &mut impl Algorithm, name: &str, number: f64) {
-    if let Some((_, value)) = settings.settings().into_iter().find(|(own, _)| *own == name) {
-        value.set(number);
     }
 }
 
@@ -538,26 +471,3 @@ macro_rules! optimizer {
     };
 }
 pub(crate) use optimizer;
-
-/// Refuses what is no part below 1.
-pub(crate) fn check_betas(op: &'static str, betas: impl IntoIterator<Item = f64>) -> Result<()> {
-    for beta in betas {
-        if !(0.0..1.0).contains(&beta) {
-            bail!(Value, op, "a beta of {beta} is not at least 0 and below 1");
-        }
-    }
-    Ok(())
-}
-
-/// The factor of gradients: they are followed upwards where something is maximised.
-pub(crate) fn sign(maximize: bool) -> f64 {
-    if maximize { -1.0 } else { 1.0 }
-}
-
-/// Refuses a number that is negative or none.
-pub(crate) fn not_negative(op: &'static str, what: &str, number: f64) -> Result<()> {
-    if number.is_nan() || number < 0.0 {
-        bail!(Value, op, "the {what} cannot be {number}");
-    }
-    Ok(())
-}

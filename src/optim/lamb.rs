@@ -1,6 +1,7 @@
 //! LAMB (You and others, 2020): Adam with a rate for each layer, for large batches.
 
-use super::engine::{Algorithm, Call, Groups, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::store::{TensorUpdate, same_form};
 use crate::options::options;
 use crate::{Result, Tensor};
@@ -50,7 +51,7 @@ impl Algorithm for LambOptions {
     const OP: &'static str = "Lamb";
     const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta1, beta2, eps, weight_decay, bias_correction, trust_clip, maximize)
     }
 

@@ -2,8 +2,8 @@
 
 mod search;
 
-use super::engine::{SettingValue, not_negative};
 use super::saved::{Saved, save_count, save_number, save_numbers};
+use super::settings::{SettingValue, not_negative};
 use super::{Optimizer, OptimizerEntry};
 use crate::autograd::{enable_grad, no_grad};
 use crate::error::{bail, named};
@@ -240,7 +240,7 @@ impl Lbfgs {
     }
 
     fn settings(options: &mut LbfgsOptions) -> Vec<(&'static str, &mut dyn SettingValue)> {
-        super::engine::settings!(options: lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size,
+        super::settings::settings!(options: lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size,
             line_search_fn, maximize)
     }
 
@@ -371,7 +371,7 @@ impl<'a, M: Module + ?Sized> Problem<'a, M> {
             super::store::same_form(OP, "all parameters", residual, x.shape(), dtype)?;
             x = x.add(&residual.to_device(x.device())?)?;
         }
-        let sign = super::engine::sign(own.options.maximize);
+        let sign = super::settings::sign(own.options.maximize);
         Ok(Problem { model, closure, only: own.only.clone(), sign, dtype, half, x })
     }
 

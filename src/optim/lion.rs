@@ -1,6 +1,7 @@
 //! Lion (Chen and others, 2023): steps by the sign of a momentum.
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::options::options;
@@ -40,9 +41,9 @@ optimizer! {
 impl Algorithm for LionOptions {
     const OP: &'static str = "Lion";
     const SLOTS: &'static [&'static str] = &["exp_avg"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySign, 1, 5>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<BySign, 1, 5>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta1, beta2, weight_decay, maximize)
     }
 

@@ -66,6 +66,7 @@ mod on_gpus;
 mod saved;
 mod scaler;
 mod schedule;
+mod settings;
 mod store;
 
 pub use average::{AveragedModel, update_bn};
@@ -93,7 +94,7 @@ macro_rules! optimizers {
         #[cfg(all(test, feature = "cuda"))]
         pub(crate) fn rules() -> Vec<(String, usize)> {
             let all = [$($(<$options as engine::Algorithm>::RULES),+),+];
-            let code = |rule: &engine::RuleSource| (on_gpus::code_of(&(rule.steps)()), rule.slots);
+            let code = |rule: &engine::AnyRule| (on_gpus::code_of(&(rule.steps)()), rule.slots);
             all.into_iter().flatten().map(code).collect()
         }
     };

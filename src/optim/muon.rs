@@ -1,6 +1,7 @@
 //! Muon (Jordan and others, 2024): momentum whose direction is made orthogonal.
 
-use super::engine::{Algorithm, Call, Groups, Setting, SettingValue, not_negative, optimizer, settings};
+use super::engine::{Algorithm, Call, Groups, optimizer};
+use super::settings::{Setting, SettingValue, Settings, not_negative, settings};
 use super::store::{TensorUpdate, same_form};
 use crate::error::bail;
 use crate::ops::choices;
@@ -102,7 +103,7 @@ impl Algorithm for MuonOptions {
     const OP: &'static str = "Muon";
     const SLOTS: &'static [&'static str] = &["momentum_buffer"];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         let mut all = settings!(self: lr, momentum, nesterov, weight_decay, ns_steps, eps, adjust_lr);
         let names = ["ns_coefficient_a", "ns_coefficient_b", "ns_coefficient_c"];
         all.extend(names.into_iter().zip(self.ns_coefficients.iter_mut().map(|own| own as Setting<'_>)));

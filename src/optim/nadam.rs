@@ -1,7 +1,8 @@
 //! NAdam (Dozat, 2016): Adam that looks one step ahead.
 
 use super::adam::Decay;
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule};
@@ -51,9 +52,9 @@ impl Algorithm for NAdamOptions {
     const OP: &'static str = "NAdam";
     const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
     const COUNTERS: &'static [(&'static str, f64)] = &[("mu_product", 1.0)];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<Ahead, 2, 10>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<Ahead, 2, 10>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize)
     }
 

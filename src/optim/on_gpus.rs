@@ -1,7 +1,7 @@
 //! Updates of parameters on GPUs: collected first, then made in few launches.
 
-use super::store::ParamState;
-use crate::backend::spec::Rule;
+use super::engine::AnyRule;
+use super::store::{ParamState, RuleNumbers};
 use crate::{DType, Result, Tensor};
 
 #[cfg(feature = "cuda")]
@@ -10,7 +10,7 @@ pub(super) use with_cuda::{Numbers, OnGpus, code_of};
 
 #[cfg(feature = "cuda")]
 mod with_cuda {
-    use super::{DType, ParamState, Result, Rule, Tensor};
+    use super::{AnyRule, DType, ParamState, Result, RuleNumbers, Tensor};
     use crate::backend::cuda::elementwise::source::statements;
     use crate::backend::cuda::nn::optim::{Entry, Update};
     use crate::backend::spec::RuleSteps;
@@ -93,7 +93,7 @@ mod with_cuda {
         }
 
         /// Hands the numbers of recorded steps over anew, as `of` gives them for each parameter.
-        pub fn renew(&mut self, op: &'static str, mut of: impl FnMut(&str) -> Vec<f64>) -> Result<()> {
+        pub fn renew(&mut self, op: &'static str, mut of: impl FnMut(&str) -> RuleNumbers) -> Result<()> {
             for table in self.0.iter_mut().filter(|table| table.recorded) {
                 let numbers: Vec<f64> = table.owners.iter().flat_map(|(name, _)| of(name)).collect();
                 table.write(op, &numbers)?;
@@ -142,20 +142,15 @@ mod with_cuda {
         }
 
         /// Makes all updates.
-        pub fn run<R: Rule<S, M>, const S: usize, const M: usize>(
-            self,
-            op: &'static str,
-            compute: DType,
-            numbers: &mut Numbers,
-        ) -> Result<()> {
+        pub fn run(self, op: &'static str, rule: &AnyRule, compute: DType, numbers: &mut Numbers) -> Result<()> {
             if self.groups.is_empty() {
                 return Ok(());
             }
-            let rule = rule_code::<R, S, M>();
+            let (code, slots) = (rule_code(rule), rule.slots);
             for Group { device, parameter, gradient, residual, entries } in self.groups {
                 let Device::Cuda(ordinal) = device else { continue };
                 let table = numbers.table(op, (device, compute), &self.owners, &self.numbers)?;
-                let update = Update { rule: &rule, slots: S, residual, parameter, gradient, compute };
+                let update = Update { rule: &code, slots, residual, parameter, gradient, compute };
                 update.run(op, ordinal, &entries, table.values.as_view()?)?;
             }
             Ok(())
@@ -164,14 +159,10 @@ mod with_cuda {
 
     /// A rule as statements in CUDA C, which change the parameter `p` and the state `s[0]`, `s[1]`, …; `g` is the gradient,
     /// and `c(0)`, `c(1)`, … are the numbers.
-    pub fn rule_code<R: Rule<S, M>, const S: usize, const M: usize>() -> String {
+    fn rule_code(rule: &AnyRule) -> String {
         static KNOWN: Mutex<Option<HashMap<TypeId, String>>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = known
-            .get_or_insert_default()
-            .entry(TypeId::of::<R>())
-            .or_insert_with(|| code_of(&RuleSteps::of::<R, S, M>()));
-        code.clone()
+        known.get_or_insert_default().entry(rule.id).or_insert_with(|| code_of(&(rule.steps)())).clone()
     }
 
     /// As [`rule_code`], of a rule that is data already.
@@ -198,13 +189,13 @@ pub(super) use without_cuda::{Numbers, OnGpus};
 
 #[cfg(not(feature = "cuda"))]
 mod without_cuda {
-    use super::{DType, ParamState, Result, Rule, Tensor};
+    use super::{AnyRule, DType, ParamState, Result, RuleNumbers, Tensor};
 
     #[derive(Debug, Default)]
     pub struct Numbers(());
 
     impl Numbers {
-        pub fn renew(&mut self, _: &'static str, _: impl FnMut(&str) -> Vec<f64>) -> Result<()> {
+        pub fn renew(&mut self, _: &'static str, _: impl FnMut(&str) -> RuleNumbers) -> Result<()> {
             Ok(())
         }
     }
@@ -225,12 +216,7 @@ mod without_cuda {
             crate::backend::check(op, parameter.device())
         }
 
-        pub fn run<R: Rule<S, M>, const S: usize, const M: usize>(
-            self,
-            _: &'static str,
-            _: DType,
-            _: &mut Numbers,
-        ) -> Result<()> {
+        pub fn run(self, _: &'static str, _: &AnyRule, _: DType, _: &mut Numbers) -> Result<()> {
             Ok(())
         }
     }

@@ -1,7 +1,8 @@
 //! RAdam (Liu and others, 2020): Adam that does not trust its first squares.
 
 use super::adam::Decay;
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, check_betas, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
@@ -48,9 +49,9 @@ optimizer! {
 impl Algorithm for RAdamOptions {
     const OP: &'static str = "RAdam";
     const SLOTS: &'static [&'static str] = &["exp_avg", "exp_avg_sq"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<Rectified, 2, 9>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<Rectified, 2, 9>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, beta1, beta2, eps, weight_decay, decoupled_weight_decay, maximize)
     }
 

@@ -1,6 +1,7 @@
 //! RMSprop (Hinton, 2012).
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
@@ -47,10 +48,10 @@ impl Algorithm for RMSpropOptions {
     const OP: &'static str = "RMSprop";
     const SLOTS: &'static [&'static str] = &["square_avg", "momentum_buffer", "grad_avg"];
     const REQUIRED_SLOTS: usize = 1;
-    const RULES: &'static [RuleSource] =
-        &[RuleSource::of::<Plain, 1, 5>(), RuleSource::of::<WithMomentum, 2, 6>(), RuleSource::of::<Centered, 3, 7>()];
+    const RULES: &'static [AnyRule] =
+        &[AnyRule::of::<Plain, 1, 5>(), AnyRule::of::<WithMomentum, 2, 6>(), AnyRule::of::<Centered, 3, 7>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, alpha, eps, weight_decay, momentum, centered, maximize)
     }
 

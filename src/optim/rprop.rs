@@ -1,6 +1,7 @@
 //! Rprop (Riedmiller and Braun, 1993): steps by the gradient's sign.
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::error::bail;
@@ -68,9 +69,9 @@ impl Rprop {
 impl Algorithm for RpropOptions {
     const OP: &'static str = "Rprop";
     const SLOTS: &'static [&'static str] = &["prev", "step_size"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<BySign, 2, 5>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<BySign, 2, 5>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, etaminus, etaplus, min_step_size, max_step_size, maximize)
     }
 

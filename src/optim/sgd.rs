@@ -1,6 +1,7 @@
 //! Stochastic gradient descent.
 
-use super::engine::{Algorithm, Call, Groups, RuleSource, Setting, not_negative, optimizer, settings, sign};
+use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::settings::{Settings, not_negative, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};
 use crate::error::bail;
@@ -43,9 +44,9 @@ optimizer! {
 impl Algorithm for SgdOptions {
     const OP: &'static str = "Sgd";
     const SLOTS: &'static [&'static str] = &["momentum_buffer"];
-    const RULES: &'static [RuleSource] = &[RuleSource::of::<Plain, 0, 3>(), RuleSource::of::<WithMomentum, 1, 7>()];
+    const RULES: &'static [AnyRule] = &[AnyRule::of::<Plain, 0, 3>(), AnyRule::of::<WithMomentum, 1, 7>()];
 
-    fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)> {
+    fn settings(&mut self) -> Settings<'_> {
         settings!(self: lr, momentum, dampening, weight_decay, nesterov, maximize)
     }
 

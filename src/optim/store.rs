@@ -1,18 +1,18 @@
 //! What is kept for each parameter, going over the parameters, and saving and loading what belongs to each.
 
+use super::engine::AnyRule;
 use super::on_gpus::{Numbers, OnGpus};
 use crate::backend;
-use crate::backend::cpu::nn::optim::{Update, UpdateDType, update};
-use crate::backend::spec::Rule;
+use crate::backend::cpu::nn::optim::{Loop, Update, UpdateDType, update};
 #[cfg(feature = "cuda")]
 use crate::cuda_graph::note_change;
 use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::{Module, ParameterMut};
 use crate::{DType, Device, Result, Tensor};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::marker::PhantomData;
 
 /// A parameter that has a gradient: nothing of its update can fail any more.
 struct Ready<'g, 'm> {
@@ -84,18 +84,18 @@ pub(crate) struct TensorUpdate<'a> {
 
 impl Store {
     /// Updates every parameter that has a gradient by an elementwise rule. What can fail comes before the first change.
-    pub fn step<R: Rule<S, M>, const S: usize, const M: usize>(
+    pub fn step(
         &mut self,
         op: &'static str,
         model: &mut dyn Module,
+        rule: &AnyRule,
         fresh: Fresh<'_>,
-        numbers: &NumbersOf<'_, M>,
+        numbers: &NumbersOf<'_>,
     ) -> Result<()> {
         let mut parameters = self.parameters(op, model)?;
-        // What is the same for all rules is apart, and compiled once.
-        let mut ready = self.all_ready(op, &mut parameters, S, fresh)?;
-        self.update::<f32, R, S, M>(op, numbers, &mut ready)?;
-        self.update::<f64, R, S, M>(op, numbers, &mut ready)?;
+        let mut ready = self.all_ready(op, &mut parameters, rule.slots, fresh)?;
+        self.update(op, (rule, rule.f32), numbers, &mut ready)?;
+        self.update(op, (rule, rule.f64), numbers, &mut ready)?;
         self.finish(op, ready)
     }
 
@@ -245,15 +245,16 @@ impl Store {
     }
 
     /// One pass over all parameters of a compute dtype.
-    fn update<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(
+    fn update<T: UpdateDType>(
         &mut self,
         op: &'static str,
-        numbers_of: &NumbersOf<'_, M>,
+        (rule, elements): (&AnyRule, Loop<T>),
+        numbers_of: &NumbersOf<'_>,
         ready: &mut [Ready<'_, '_>],
     ) -> Result<()> {
         let Store { states, numbers, .. } = self;
         let mut states = states.iter_mut();
-        let mut updates: Vec<Update<'_, T, R, S, M>> = Vec::with_capacity(ready.len());
+        let mut updates: Vec<Update<'_, T>> = Vec::with_capacity(ready.len());
         let mut on_gpus = OnGpus::default();
         let alike = |one: &&mut Ready<'_, '_>| compute(one.gradient.dtype()) == T::DTYPE;
         for Ready { parameter, gradient, wide } in ready.iter_mut().filter(alike) {
@@ -261,7 +262,7 @@ impl Store {
             let lacking = || err!(Backend, op, "{name} has no {} elements to update", T::DTYPE);
             let half = parameter.dtype() != compute(parameter.dtype());
             let mut own = None;
-            if S > 0 || half {
+            if rule.slots > 0 || half {
                 own = Some(states.find(|(other, _)| **other == name).ok_or_else(lacking)?.1);
             }
             let numbers = match &mut own {
@@ -279,9 +280,9 @@ impl Store {
                 on_gpus.add(op, &name, &numbers, parameter.tensor_mut(), gradient, own)?;
                 continue;
             }
-            let mut state = std::array::from_fn::<&mut [T], S, _>(|_| Default::default());
-            for (slot, tensor) in state.iter_mut().zip(own.into_iter().flat_map(|own| &mut own.tensors)) {
-                *slot = tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?;
+            let mut state = SmallVec::new();
+            for tensor in own.into_iter().flat_map(|own| &mut own.tensors).take(rule.slots) {
+                state.push(tensor.as_mut_slice::<T>(op)?.ok_or_else(lacking)?);
             }
             let gradient = gradient.as_slice::<T>()?.ok_or_else(lacking)?;
             let parameter = match wide {
@@ -289,14 +290,15 @@ impl Store {
                 None => parameter.tensor_mut().as_mut_slice::<T>(op)?,
             };
             let Some(parameter) = parameter else { return Err(err!(Backend, op, "nothing to update")) };
-            updates.push(Update { numbers: numbers.map(T::of), parameter, gradient, state, rule: PhantomData });
+            let numbers = numbers.iter().map(|&number| T::of(number)).collect();
+            updates.push(Update { numbers, parameter, gradient, state });
         }
-        update(updates);
-        on_gpus.run::<R, S, M>(op, T::DTYPE, numbers)
+        update(updates, elements);
+        on_gpus.run(op, rule, T::DTYPE, numbers)
     }
 
     /// Counts a step that was recorded and is replayed next, and hands the GPU its numbers.
-    pub fn advance(&mut self, op: &'static str, numbers_of: impl Fn(&str, u64, &mut [f64]) -> Vec<f64>) -> Result<()> {
+    pub fn advance(&mut self, op: &'static str, numbers_of: &NumbersOf<'_>) -> Result<()> {
         let Store { states, numbers, .. } = self;
         numbers.renew(op, |name| match states.get_mut(name) {
             Some(own) => {
@@ -429,8 +431,11 @@ impl Store {
     }
 }
 
+/// The numbers of a rule for one parameter.
+pub(crate) type RuleNumbers = SmallVec<[f64; 10]>;
+
 /// The numbers of a rule, by the parameter's name, its step and its counters.
-type NumbersOf<'a, const M: usize> = dyn Fn(&str, u64, &mut [f64]) -> [f64; M] + 'a;
+pub(crate) type NumbersOf<'a> = dyn Fn(&str, u64, &mut [f64]) -> RuleNumbers + 'a;
 
 /// The name under which the number of a parameter's steps is saved.
 const STEP: &str = "step";

@@ -4,7 +4,7 @@ use super::decays::{between, cosine};
 use super::{PerGroup, Schedule, schedule};
 use crate::Result;
 use crate::error::bail;
-use crate::optim::engine::not_negative;
+use crate::optim::settings::not_negative;
 use std::fmt;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::{PerGroup, Schedule, schedule};
 use crate::Result;
 use crate::error::bail;
-use crate::optim::engine::not_negative;
+use crate::optim::settings::not_negative;
 use std::f64::consts::PI;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -241,7 +241,7 @@ impl PerGroup {
         if self.0.len() != 1 && self.0.len() != groups {
             bail!(Value, op, "{} numbers for the {what} of {groups} groups: give one, or one for each", self.0.len());
         }
-        self.0.iter().try_for_each(|&number| super::engine::not_negative(op, what, number))
+        self.0.iter().try_for_each(|&number| super::settings::not_negative(op, what, number))
     }
 }
 

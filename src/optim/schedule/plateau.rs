@@ -5,8 +5,8 @@ use crate::Result;
 use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::optim::Optimizer;
-use crate::optim::engine::not_negative;
 use crate::optim::saved::{Saved, save_count, save_number};
+use crate::optim::settings::not_negative;
 
 /// Whether less or more of a metric is better.
 ///

@@ -8,6 +8,7 @@ use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
 use crate::backend::cpu::runtime::threads::{GRAIN, parallel_map};
 use crate::backend::spec::{N, Rule};
 use crate::zip::zip;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// The types that updates are computed in.
@@ -47,46 +48,66 @@ macro_rules! update_dtypes {
 update_dtypes!(f32, f64);
 
 /// One parameter with all that its update needs. The slices have one length.
-pub(crate) struct Update<'a, T, R, const S: usize, const M: usize> {
-    pub numbers: [T; M],
+pub(crate) struct Update<'a, T> {
+    /// Of the rule.
+    pub numbers: SmallVec<[T; 10]>,
     pub parameter: &'a mut [T],
     pub gradient: &'a [T],
-    pub state: [&'a mut [T]; S],
-    pub rule: PhantomData<fn(R)>,
+    pub state: SmallVec<[&'a mut [T]; 3]>,
 }
+
+/// A rule's loop over the elements of a parameter, or of a piece of one: [`update_elements`].
+pub(crate) type Loop<T> = fn(Update<'_, T>);
 
 /// Elements that one thread takes at a time: few enough for parameters of any size to be shared out evenly.
 const PIECE: usize = GRAIN / 4;
 
 /// Applies a rule to all elements, in place: one fork for all parameters together, since most models have many that are too
 /// small for a fork of their own.
-pub(crate) fn update<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(all: Vec<Update<'_, T, R, S, M>>) {
+pub(crate) fn update<T: UpdateDType>(all: Vec<Update<'_, T>>, elements: Loop<T>) {
     let total: usize = all.iter().map(|one| one.parameter.len()).sum();
     if total <= GRAIN {
-        return all.into_iter().for_each(dispatch);
+        return all.into_iter().for_each(elements);
     }
     let mut pieces = Vec::with_capacity(total / PIECE + all.len());
     all.into_iter().for_each(|one| one.cut(&mut pieces));
-    parallel_map(pieces, dispatch);
+    parallel_map(pieces, elements);
 }
 
-impl<'a, T: Copy, R, const S: usize, const M: usize> Update<'a, T, R, S, M> {
-    fn cut(self, pieces: &mut Vec<Update<'a, T, R, S, M>>) {
-        let Update { numbers, parameter, gradient, state, rule } = self;
-        let mut state = state.map(|slice| slice.chunks_mut(PIECE));
+impl<'a, T: Copy> Update<'a, T> {
+    fn cut(self, pieces: &mut Vec<Update<'a, T>>) {
+        let Update { numbers, parameter, gradient, state } = self;
+        let mut state: SmallVec<[_; 3]> = state.into_iter().map(|slice| slice.chunks_mut(PIECE)).collect();
         for (parameter, gradient) in parameter.chunks_mut(PIECE).zip(gradient.chunks(PIECE)) {
-            let state = std::array::from_fn(|k| state[k].next().unwrap_or_default());
-            pieces.push(Update { numbers, parameter, gradient, state, rule });
+            let state = state.iter_mut().map(|slices| slices.next().unwrap_or_default()).collect();
+            pieces.push(Update { numbers: numbers.clone(), parameter, gradient, state });
         }
     }
 }
 
-impl<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize> Job for Update<'_, T, R, S, M> {
+/// Applies a rule to all elements, in place. There must be as many numbers and tensors of state as the rule has.
+pub(crate) fn update_elements<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize>(update: Update<'_, T>) {
+    let Update { numbers, parameter, gradient, mut state } = update;
+    let numbers = each(|k| numbers[k]);
+    let state = std::array::from_fn(|k| std::mem::take(&mut state[k]));
+    dispatch(Elements::<'_, T, R, S, M> { numbers, parameter, gradient, state, rule: PhantomData });
+}
+
+/// An [`Update`] by a rule.
+struct Elements<'a, T, R, const S: usize, const M: usize> {
+    numbers: [T; M],
+    parameter: &'a mut [T],
+    gradient: &'a [T],
+    state: [&'a mut [T]; S],
+    rule: PhantomData<fn(R)>,
+}
+
+impl<T: UpdateDType, R: Rule<S, M>, const S: usize, const M: usize> Job for Elements<'_, T, R, S, M> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Update { numbers, parameter, gradient, state, .. } = self;
+        let Elements { numbers, parameter, gradient, state, .. } = self;
         // Of one length, so that the loop below has no bounds to check.
         let n = parameter.len();
         let (parameter, gradient) = (&mut parameter[..n], &gradient[..n]);
