@@ -335,7 +335,7 @@ fn best_of<C: Compute, F: Fold<C>>(
     let mut best = None::<Best<C>>;
     for_tiles::<C>(plan, data, from, start, end, |tile, first| {
         // SAFETY: the tile is a slice.
-        let value = unsafe { fold_side_by_side(fold, tile.as_ptr(), tile.len(), F::START) };
+        let value = unsafe { fold_side_by_side(&fold, tile.as_ptr(), tile.len(), F::START) };
         if best.is_none_or(|best| best.loses_to(fold, value)) {
             let at = tile.iter().position(|&x| same(x, value)).unwrap_or(0);
             best = Some(Best { value, index: first + at });

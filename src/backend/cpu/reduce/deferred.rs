@@ -1,12 +1,12 @@
 //! Reductions of a result that is still to be computed: its chain is evaluated as the fold goes, and what is folded does not
 //! leave the cache. Elements are taken in the order in which they would be from memory, so that the bits do not tell.
 
-use super::columns::{GROUP, WIDE, columns, fold_in};
-use super::{FoldPlan, FoldRows, FoldSource, Reduce, Target, fold_side_by_side, goes_by_columns, rows};
+use super::columns::{WIDE, columns, fold_in};
+use super::kernels::{GROUP, Kernels, cascade};
+use super::{FoldPlan, FoldSource, Reduce, Target, fold_side_by_side, goes_by_columns, rows};
 use crate::backend::cpu::elementwise::chain::{self, Evaluation};
-use crate::backend::cpu::reduce::fold::{BLOCK, Cascade, Fold, Max, Mean, Min, Prod};
+use crate::backend::cpu::reduce::fold::{BLOCK, Fold, Max, Mean, Min, Prod};
 use crate::backend::cpu::runtime::convert::Compute;
-use crate::backend::cpu::runtime::simd::dispatch;
 use crate::backend::cpu::runtime::threads::Ptr;
 use crate::backend::{View, ViewMut, deferred};
 use crate::{DType, Result};
@@ -43,14 +43,16 @@ where
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     deferred::fold(storage, C::DTYPE, |parts| {
         let chain = &chain::ChainPlan::<C>::watching(parts, numel);
-        let run = Folding { plan: &plan, by_columns, chain, to };
-        match by {
-            Reduce::Sum => run.by(Mean(1.0)),
-            Reduce::Mean => run.by(Mean(plan.reduced.numel() as f64)),
-            Reduce::Prod => run.by(Prod),
-            Reduce::Max => run.by(Max),
-            Reduce::Min => run.by(Min),
-        }
+        let source = Pending { chain, length: plan.reduced.numel(), results: plan.kept.numel() };
+        let mean = Mean(plan.reduced.numel() as f64);
+        let fold: &dyn Kernels<C> = match by {
+            Reduce::Sum => &Mean(1.0),
+            Reduce::Mean => &mean,
+            Reduce::Prod => &Prod,
+            Reduce::Max => &Max,
+            Reduce::Min => &Min,
+        };
+        if by_columns { columns(fold, &plan, &source, None, to) } else { rows(fold, &plan, &source, None, to) }
     })
 }
 
@@ -67,25 +69,6 @@ fn is_dense(plan: &FoldPlan, by_columns: bool) -> bool {
     }
 }
 
-struct Folding<'a, C> {
-    plan: &'a FoldPlan,
-    by_columns: bool,
-    chain: &'a chain::ChainPlan<'a, C>,
-    to: Target,
-}
-
-impl<C: Compute> Folding<'_, C> {
-    fn by<F: Fold<C>>(self, fold: F) -> Result<()> {
-        let Folding { plan, by_columns, chain, to } = self;
-        let source = Pending { chain, length: plan.reduced.numel(), results: plan.kept.numel() };
-        if by_columns {
-            columns::<C, F>(fold, plan, &source, None, to)
-        } else {
-            rows::<C, F>(fold, plan, &source, None, to)
-        }
-    }
-}
-
 /// Elements as a chain computes them.
 struct Pending<'a, C> {
     chain: &'a chain::ChainPlan<'a, C>,
@@ -97,8 +80,8 @@ struct Pending<'a, C> {
 /// Room for what a long fold takes at a time.
 type Window<C> = [MaybeUninit<C>; BLOCK];
 
-impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
-    fn rows(&self, fold: F, first: usize, _: isize, center: &[C], to: &mut [C]) {
+impl<C: Compute> FoldSource<C> for Pending<'_, C> {
+    fn rows(&self, fold: &dyn Kernels<C>, first: usize, _: isize, center: &[C], to: &mut [C]) {
         let mut evaluation = Evaluation::new(self.chain);
         let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
         let length = self.length;
@@ -112,23 +95,32 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
         let together = BLOCK / length;
         for (i, (to, center)) in to.chunks_mut(together).zip(center.chunks(together)).enumerate() {
             // SAFETY: the results are this thread's, and their elements fit the window.
-            let from = unsafe {
-                evaluation.run((first + i * together) * length, to.len() * length, window.as_mut_ptr().cast())
-            };
-            dispatch(FoldRows { fold, from, step: length as isize, length, center, to });
+            unsafe {
+                let start = (first + i * together) * length;
+                let from = evaluation.run(start, to.len() * length, window.as_mut_ptr().cast());
+                fold.runs(from, length as isize, length, center, to);
+            }
         }
     }
 
-    fn piece(&self, fold: F, result: usize, _: isize, elements: Range<usize>, _: C) -> C {
+    fn piece(&self, fold: &dyn Kernels<C>, result: usize, _: isize, elements: Range<usize>, _: C) -> C {
         let mut window: Window<C> = [const { MaybeUninit::uninit() }; BLOCK];
         let start = result * self.length;
         let elements = start + elements.start..start + elements.end;
-        let mut all = Cascade::new(fold);
+        let mut all = cascade(fold);
         all.push(fold_long(&mut Evaluation::new(self.chain), fold, elements, &mut window));
         all.total()
     }
 
-    fn columns(&self, fold: F, first: usize, _: isize, elements: Range<usize>, center: &[C], sums: &mut [C]) {
+    fn columns(
+        &self,
+        fold: &dyn Kernels<C>,
+        first: usize,
+        _: isize,
+        elements: Range<usize>,
+        center: &[C],
+        sums: &mut [C],
+    ) {
         let (n, width) = (sums.len(), self.results);
         let mut evaluation = Evaluation::new(self.chain);
         // Short rows are folded all at once, others in groups.
@@ -159,9 +151,9 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Pending<'_, C> {
 }
 
 /// The fold of elements that follow each other, as of a run in memory.
-fn fold_long<C: Compute, F: Fold<C>>(
+fn fold_long<C: Compute>(
     evaluation: &mut Evaluation<'_, '_, C>,
-    fold: F,
+    fold: &dyn Kernels<C>,
     elements: Range<usize>,
     window: &mut Window<C>,
 ) -> C {
@@ -170,13 +162,13 @@ fn fold_long<C: Compute, F: Fold<C>>(
         // SAFETY: the elements are this thread's; the window has room for a block.
         unsafe {
             let from = evaluation.run(start, len, window.as_mut_ptr().cast());
-            fold_side_by_side(fold, from, len, F::START)
+            fold_side_by_side(fold, from, len, fold.start())
         }
     };
     if elements.len() <= BLOCK {
         return block(elements.start);
     }
-    let mut all = Cascade::new(fold);
+    let mut all = cascade(fold);
     elements.clone().step_by(BLOCK).for_each(|start| all.push(block(start)));
     all.total()
 }

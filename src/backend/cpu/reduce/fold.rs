@@ -130,24 +130,26 @@ shifted!(f32, exp_f32, ln_f32; f64, exp_f64, ln_f64);
 
 /// Joins parts in pairs, pairs of pairs and so on, as they come: the rounding error of a sum grows with the logarithm of
 /// their number instead of with the number.
-pub(crate) struct Cascade<C, F> {
-    fold: F,
+pub(crate) struct Cascade<C, J> {
+    start: C,
+    join: J,
     /// Where bit `k` of the count is set, the fold of 2^k parts.
     levels: [C; 48],
     count: u64,
 }
 
-impl<C: Copy, F: Fold<C>> Cascade<C, F> {
+impl<C: Copy, J: Fn(C, C) -> C> Cascade<C, J> {
+    /// From what leaves everything that it is joined with as it is.
     #[inline(always)]
-    pub fn new(fold: F) -> Cascade<C, F> {
-        Cascade { fold, levels: [F::START; 48], count: 0 }
+    pub fn new(start: C, join: J) -> Cascade<C, J> {
+        Cascade { start, join, levels: [start; 48], count: 0 }
     }
 
     #[inline(always)]
     pub fn push(&mut self, part: C) {
         let (mut sum, mut level) = (part, 0);
         while self.count >> level & 1 == 1 {
-            sum = self.fold.join(self.levels[level], sum);
+            sum = (self.join)(self.levels[level], sum);
             level += 1;
         }
         self.levels[level] = sum;
@@ -156,10 +158,10 @@ impl<C: Copy, F: Fold<C>> Cascade<C, F> {
 
     #[inline(always)]
     pub fn total(&self) -> C {
-        let mut total = F::START;
+        let mut total = self.start;
         for (level, &sum) in self.levels.iter().enumerate() {
             if self.count >> level & 1 == 1 {
-                total = self.fold.join(sum, total);
+                total = (self.join)(sum, total);
             }
         }
         total
@@ -182,7 +184,7 @@ pub(crate) fn fold_run<C: Copy, F: Fold<C>>(fold: F, x: &[C], center: C) -> C {
         if block.len() == x.len() {
             return part;
         }
-        let all = all.get_or_insert_with(|| Cascade::new(fold));
+        let all = all.get_or_insert_with(|| Cascade::new(F::START, |a, b| fold.join(a, b)));
         all.push(part);
         if rest.is_empty() {
             return all.total();

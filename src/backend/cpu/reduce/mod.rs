@@ -11,14 +11,13 @@ pub(crate) mod arg;
 mod columns;
 mod deferred;
 pub(crate) mod fold;
+mod kernels;
 pub(crate) mod scan;
 
-use crate::backend::cpu::reduce::fold::{
-    Cascade, Deviation, Fold, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum, fold_run,
-};
+use crate::backend::cpu::reduce::fold::{Deviation, Fold, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum};
+use crate::backend::cpu::reduce::kernels::{Kernels, cascade};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::scratch;
-use crate::backend::cpu::runtime::simd::{Job, dispatch};
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
 use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
@@ -47,18 +46,18 @@ pub(crate) fn reduce(
         _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
         DType::U64 => reduce_unsigned(by, input, dims, out),
         _ => match by {
-            Reduce::Sum | Reduce::Mean => reduce_by::<i64, _>(Sum, input, dims, None, out),
-            Reduce::Prod => reduce_by::<i64, _>(Prod, input, dims, None, out),
-            Reduce::Max => reduce_by::<i64, _>(Max, input, dims, None, out),
-            Reduce::Min => reduce_by::<i64, _>(Min, input, dims, None, out),
+            Reduce::Sum | Reduce::Mean => reduce_by::<i64>(&Sum, input, dims, None, out),
+            Reduce::Prod => reduce_by::<i64>(&Prod, input, dims, None, out),
+            Reduce::Max => reduce_by::<i64>(&Max, input, dims, None, out),
+            Reduce::Min => reduce_by::<i64>(&Min, input, dims, None, out),
         },
     }
 }
 
 fn reduce_unsigned(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
     match by {
-        Reduce::Max => return reduce_by::<u64, _>(Max, input, dims, None, out),
-        Reduce::Min => return reduce_by::<u64, _>(Min, input, dims, None, out),
+        Reduce::Max => return reduce_by::<u64>(&Max, input, dims, None, out),
+        Reduce::Min => return reduce_by::<u64>(&Min, input, dims, None, out),
         Reduce::Sum | Reduce::Mean | Reduce::Prod => {}
     }
     // Sums and products that wrap have the same bits with a sign and without.
@@ -66,8 +65,8 @@ fn reduce_unsigned(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMu
     let mut out = out.part(layout);
     out.dtype = DType::I64;
     match by {
-        Reduce::Prod => reduce_by::<i64, _>(Prod, input, dims, None, &mut out),
-        _ => reduce_by::<i64, _>(Sum, input, dims, None, &mut out),
+        Reduce::Prod => reduce_by::<i64>(&Prod, input, dims, None, &mut out),
+        _ => reduce_by::<i64>(&Sum, input, dims, None, &mut out),
     }
 }
 
@@ -79,14 +78,14 @@ where
     Min: Fold<C>,
 {
     match by {
-        Reduce::Sum => reduce_by::<C, _>(Mean(1.0), input, dims, None, out),
+        Reduce::Sum => reduce_by::<C>(&Mean(1.0), input, dims, None, out),
         Reduce::Mean => {
             let count = dims.iter().map(|&d| input.layout.shape()[d] as f64).product();
-            reduce_by::<C, _>(Mean(count), input, dims, None, out)
+            reduce_by::<C>(&Mean(count), input, dims, None, out)
         }
-        Reduce::Prod => reduce_by::<C, _>(Prod, input, dims, None, out),
-        Reduce::Max => reduce_by::<C, _>(Max, input, dims, None, out),
-        Reduce::Min => reduce_by::<C, _>(Min, input, dims, None, out),
+        Reduce::Prod => reduce_by::<C>(&Prod, input, dims, None, out),
+        Reduce::Max => reduce_by::<C>(&Max, input, dims, None, out),
+        Reduce::Min => reduce_by::<C>(&Min, input, dims, None, out),
     }
 }
 
@@ -111,18 +110,18 @@ pub(crate) fn reduce_centered(
         );
     }
     match (by, center.dtype) {
-        (CenteredReduce::Deviation(n), DType::F32) => reduce_by::<f32, _>(Deviation(n), input, dims, Some(center), out),
-        (CenteredReduce::Deviation(n), DType::F64) => reduce_by::<f64, _>(Deviation(n), input, dims, Some(center), out),
-        (CenteredReduce::Mean(n), DType::F32) => reduce_by::<f32, _>(MeanDifference(n), input, dims, Some(center), out),
-        (CenteredReduce::Mean(n), DType::F64) => reduce_by::<f64, _>(MeanDifference(n), input, dims, Some(center), out),
-        (CenteredReduce::LogSumExp, DType::F32) => reduce_by::<f32, _>(LogSumExp, input, dims, Some(center), out),
-        (CenteredReduce::LogSumExp, DType::F64) => reduce_by::<f64, _>(LogSumExp, input, dims, Some(center), out),
+        (CenteredReduce::Deviation(n), DType::F32) => reduce_by::<f32>(&Deviation(n), input, dims, Some(center), out),
+        (CenteredReduce::Deviation(n), DType::F64) => reduce_by::<f64>(&Deviation(n), input, dims, Some(center), out),
+        (CenteredReduce::Mean(n), DType::F32) => reduce_by::<f32>(&MeanDifference(n), input, dims, Some(center), out),
+        (CenteredReduce::Mean(n), DType::F64) => reduce_by::<f64>(&MeanDifference(n), input, dims, Some(center), out),
+        (CenteredReduce::LogSumExp, DType::F32) => reduce_by::<f32>(&LogSumExp, input, dims, Some(center), out),
+        (CenteredReduce::LogSumExp, DType::F64) => reduce_by::<f64>(&LogSumExp, input, dims, Some(center), out),
         (_, dtype) => bail!(Backend, op, "there is no kernel for {dtype}"),
     }
 }
 
-fn reduce_by<C: Compute, F: Fold<C>>(
-    fold: F,
+fn reduce_by<C: Compute>(
+    fold: &dyn Kernels<C>,
     input: View<'_>,
     dims: &[usize],
     center: Option<View<'_>>,
@@ -133,7 +132,9 @@ fn reduce_by<C: Compute, F: Fold<C>>(
         return Ok(());
     }
     if input.layout.numel() == 0 {
-        crate::backend::cpu::elementwise::copy::fill(out, fold.finish(F::START, F::START).to_scalar());
+        let mut nothing = [fold.start()];
+        fold.finish(&mut nothing, &[fold.start()]);
+        crate::backend::cpu::elementwise::copy::fill(out, nothing[0].to_scalar());
         return Ok(());
     }
     let center = center.and_then(|center| center.as_slice::<C>());
@@ -141,23 +142,31 @@ fn reduce_by<C: Compute, F: Fold<C>>(
     let data = Data { ptr: Ptr::new(input.ptr().cast_mut()), dtype: input.dtype, offset: plan.offset };
     let to = Target { ptr: Ptr::new(out.first()), dtype: out.dtype };
     let source = Memory { plan: &plan, data };
-    if goes_by_columns(&plan, data.dtype == C::DTYPE && F::LIGHT) {
-        columns::columns::<C, F>(fold, &plan, &source, center, to)
+    if goes_by_columns(&plan, data.dtype == C::DTYPE && fold.is_light()) {
+        columns::columns(fold, &plan, &source, center, to)
     } else {
-        rows::<C, F>(fold, &plan, &source, center, to)
+        rows(fold, &plan, &source, center, to)
     }
 }
 
 /// Where the elements come from. `from` is the position of a result in the kept walk, `center` are the results' centers.
-trait FoldSource<C, F>: Sync {
+trait FoldSource<C>: Sync {
     /// Folds results side by side in the kept walk, of which `first` is the first one's number, each by itself.
-    fn rows(&self, fold: F, first: usize, from: isize, center: &[C], to: &mut [C]);
+    fn rows(&self, fold: &dyn Kernels<C>, first: usize, from: isize, center: &[C], to: &mut [C]);
 
     /// Folds some of the elements of result number `result`.
-    fn piece(&self, fold: F, result: usize, from: isize, elements: Range<usize>, center: C) -> C;
+    fn piece(&self, fold: &dyn Kernels<C>, result: usize, from: isize, elements: Range<usize>, center: C) -> C;
 
     /// Folds some of the elements of results side by side into `sums`; `first` is the first one's number.
-    fn columns(&self, fold: F, first: usize, from: isize, elements: Range<usize>, center: &[C], sums: &mut [C]);
+    fn columns(
+        &self,
+        fold: &dyn Kernels<C>,
+        first: usize,
+        from: isize,
+        elements: Range<usize>,
+        center: &[C],
+        sums: &mut [C],
+    );
 }
 
 /// Elements in memory.
@@ -166,8 +175,8 @@ struct Memory<'a> {
     data: Data,
 }
 
-impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
-    fn rows(&self, fold: F, _: usize, from: isize, center: &[C], to: &mut [C]) {
+impl<C: Compute> FoldSource<C> for Memory<'_> {
+    fn rows(&self, fold: &dyn Kernels<C>, _: usize, from: isize, center: &[C], to: &mut [C]) {
         let &Memory { plan, data } = self;
         let ([across, _], length) = (plan.kept.inner(), plan.reduced.numel());
         // Results whose elements are one run in memory need no walk for each.
@@ -176,20 +185,27 @@ impl<C: Compute, F: Fold<C>> FoldSource<C, F> for Memory<'_> {
             plan.reduced.runs(0, 1, |[at], _| first = at);
             // SAFETY: the walks' positions are those of elements (L2), which are of type C; from the first on, `length`
             // of them lie side by side.
-            let from = unsafe { data.at(from, first) }.cast::<C>();
-            return dispatch(FoldRows { fold, from, step: across, length, center, to });
+            return unsafe { fold.runs(data.at(from, first).cast::<C>(), across, length, center, to) };
         }
         for (i, (result, &center)) in zip(&mut to[..], center).enumerate() {
-            *result = fold_piece::<C, F>(fold, plan, data, center, from + i as isize * across, 0, length);
+            *result = fold_piece(fold, plan, data, center, from + i as isize * across, 0, length);
         }
     }
 
-    fn piece(&self, fold: F, _: usize, from: isize, elements: Range<usize>, center: C) -> C {
-        fold_piece::<C, F>(fold, self.plan, self.data, center, from, elements.start, elements.end)
+    fn piece(&self, fold: &dyn Kernels<C>, _: usize, from: isize, elements: Range<usize>, center: C) -> C {
+        fold_piece(fold, self.plan, self.data, center, from, elements.start, elements.end)
     }
 
-    fn columns(&self, fold: F, _: usize, from: isize, elements: Range<usize>, center: &[C], sums: &mut [C]) {
-        columns::fold_rows::<C, F>(fold, self.plan, self.data, center, from, elements, sums);
+    fn columns(
+        &self,
+        fold: &dyn Kernels<C>,
+        _: usize,
+        from: isize,
+        elements: Range<usize>,
+        center: &[C],
+        sums: &mut [C],
+    ) {
+        columns::fold_rows(fold, self.plan, self.data, center, from, elements, sums);
     }
 }
 
@@ -312,10 +328,10 @@ pub(super) const PIECE: usize = 1 << 16;
 pub(super) const BATCH: usize = 128;
 
 /// Folds each result from its own run or runs.
-fn rows<C: Compute, F: Fold<C>>(
-    fold: F,
+fn rows<C: Compute>(
+    fold: &dyn Kernels<C>,
     plan: &FoldPlan,
-    source: &impl FoldSource<C, F>,
+    source: &dyn FoldSource<C>,
     center: Option<&[C]>,
     to: Target,
 ) -> Result<()> {
@@ -323,10 +339,10 @@ fn rows<C: Compute, F: Fold<C>>(
     let [across, out_step] = plan.kept.inner();
     let pieces = length.div_ceil(PIECE);
     if pieces > 1 {
-        return rows_in_pieces::<C, F>(fold, plan, source, center, to, pieces);
+        return rows_in_pieces(fold, plan, source, center, to, pieces);
     }
     parallel(results, (GRAIN / length).max(1), |range| {
-        let (mut batch, mut centers) = ([F::START; BATCH], [F::START; BATCH]);
+        let (mut batch, mut centers) = ([fold.start(); BATCH], [fold.start(); BATCH]);
         let mut result = range.start;
         plan.kept.runs(range.start, range.end, |[from, at], len| {
             for done in (0..len).step_by(BATCH) {
@@ -335,7 +351,7 @@ fn rows<C: Compute, F: Fold<C>>(
                 centers_at(center, place, out_step, &mut centers[..n]);
                 source.rows(fold, result, start, &centers[..n], &mut batch[..n]);
                 result += n;
-                zip(&mut batch[..n], &centers).for_each(|(x, &center)| *x = fold.finish(*x, center));
+                fold.finish(&mut batch[..n], &centers[..n]);
                 // SAFETY: positions of the output from its walk; threads have disjoint ranges of them.
                 unsafe { to.write(batch.as_ptr(), place, out_step, n) };
             }
@@ -357,23 +373,23 @@ pub(super) fn centers_at<C: Copy>(center: Option<&[C]>, at: isize, step: isize, 
 }
 
 /// The same for few results of many elements: threads share a result, piece by piece.
-fn rows_in_pieces<C: Compute, F: Fold<C>>(
-    fold: F,
+fn rows_in_pieces<C: Compute>(
+    fold: &dyn Kernels<C>,
     plan: &FoldPlan,
-    source: &impl FoldSource<C, F>,
+    source: &dyn FoldSource<C>,
     center: Option<&[C]>,
     to: Target,
     pieces: usize,
 ) -> Result<()> {
     let (results, length) = (plan.kept.numel(), plan.reduced.numel());
     // (results, pieces)
-    let mut partial = scratch::filled("reduce", F::START, results.saturating_mul(pieces))?;
+    let mut partial = scratch::filled("reduce", fold.start(), results.saturating_mul(pieces))?;
     let parts = Ptr::new(partial.as_mut_ptr());
     parallel(partial.len(), 1, |range| {
         for unit in range {
             let (result, start) = (unit / pieces, unit % pieces * PIECE);
             plan.kept.runs(result, result + 1, |[from, at], _| {
-                let number = center_at::<C, F>(center, at);
+                let [number] = center_at(fold, center, at);
                 let value = source.piece(fold, result, from, start..length.min(start + PIECE), number);
                 // SAFETY: every unit has its own element of the vector.
                 unsafe { parts.get().add(unit).write(value) };
@@ -384,26 +400,27 @@ fn rows_in_pieces<C: Compute, F: Fold<C>>(
     let [_, out_step] = plan.kept.inner();
     plan.kept.runs(0, results, |[_, at], len| {
         for i in 0..len as isize {
-            let mut all = Cascade::new(fold);
+            let mut all = cascade(fold);
             parts.next().unwrap_or_default().iter().for_each(|&part| all.push(part));
-            let value = fold.finish(all.total(), center_at::<C, F>(center, at + i * out_step));
+            let mut value = [all.total()];
+            fold.finish(&mut value, &center_at(fold, center, at + i * out_step));
             // SAFETY: a position of the output from its walk.
-            unsafe { to.write(&value, at + i * out_step, 1, 1) };
+            unsafe { to.write(value.as_ptr(), at + i * out_step, 1, 1) };
         }
     });
     Ok(())
 }
 
 /// The center of the result at a position.
-fn center_at<C: Copy, F: Fold<C>>(center: Option<&[C]>, at: isize) -> C {
-    let mut number = [F::START];
+fn center_at<C: Copy>(fold: &dyn Kernels<C>, center: Option<&[C]>, at: isize) -> [C; 1] {
+    let mut number = [fold.start()];
     centers_at(center, at, 1, &mut number);
-    number[0]
+    number
 }
 
 /// The fold of the elements `start..end` of one result.
-fn fold_piece<C: Compute, F: Fold<C>>(
-    fold: F,
+fn fold_piece<C: Compute>(
+    fold: &dyn Kernels<C>,
     plan: &FoldPlan,
     data: Data,
     center: C,
@@ -411,7 +428,7 @@ fn fold_piece<C: Compute, F: Fold<C>>(
     start: usize,
     end: usize,
 ) -> C {
-    let mut all = Cascade::new(fold);
+    let mut all = cascade(fold);
     let [along] = plan.reduced.inner();
     if data.dtype == C::DTYPE && along == 1 && plan.reduced.inner_len() >= 64 {
         plan.reduced.runs(start, end, |[at], len| {
@@ -478,33 +495,11 @@ pub(super) fn for_tiles<C: Compute>(
 /// # Safety
 /// There are so many behind `from`.
 #[inline]
-pub(super) unsafe fn fold_side_by_side<C: Compute, F: Fold<C>>(fold: F, from: *const C, len: usize, center: C) -> C {
-    let mut to = [F::START];
-    dispatch(FoldRows { fold, from, step: 0, length: len, center: &[center], to: &mut to });
+unsafe fn fold_side_by_side<C: Compute>(fold: &dyn Kernels<C>, from: *const C, len: usize, center: C) -> C {
+    let mut to = [fold.start()];
+    // SAFETY: the caller's promise.
+    unsafe { fold.runs(from, 0, len, &[center], &mut to) };
     to[0]
-}
-
-/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its center.
-struct FoldRows<'a, C, F> {
-    fold: F,
-    from: *const C,
-    step: isize,
-    length: usize,
-    center: &'a [C],
-    to: &'a mut [C],
-}
-
-impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
-    type Output = ();
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let FoldRows { fold, from, step, length, center, to } = self;
-        for i in 0..to.len().min(center.len()) {
-            // SAFETY: whoever makes this has `length` elements behind every start.
-            let run = unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) };
-            to[i] = fold_run(fold, run, center[i]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,197 @@
+//! The loops of a fold, as values: they are compiled for each fold and each vector width, and what plans the work and shares it
+//! out once for each compute dtype.
+
+use crate::backend::cpu::reduce::fold::{Cascade, Fold, fold_run};
+use crate::backend::cpu::runtime::convert::Compute;
+use crate::backend::cpu::runtime::simd::{Job, dispatch, each};
+use crate::zip::zip;
+
+/// A fold over slices.
+pub(super) trait Kernels<C>: Sync {
+    /// What leaves everything that it is joined with as it is.
+    fn start(&self) -> C;
+
+    /// Whether what is taken of an element costs little beside reading it.
+    fn is_light(&self) -> bool;
+
+    fn join(&self, a: C, b: C) -> C;
+
+    /// Joins one row with another.
+    fn join_rows(&self, into: &mut [C], from: &[C]);
+
+    /// Makes results of the folds of all their elements.
+    fn finish(&self, totals: &mut [C], centers: &[C]);
+
+    /// Folds `to.len()` runs of `length` elements, `step` apart; each has its center.
+    ///
+    /// # Safety
+    /// There are so many elements behind the start of each run.
+    unsafe fn runs(&self, from: *const C, step: isize, length: usize, center: &[C], to: &mut [C]);
+
+    /// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
+    ///
+    /// # Safety
+    /// There are `sums.len()` elements behind the start of each row.
+    unsafe fn columns(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]);
+
+    /// As [`columns`](Self::columns), for few rows whose elements are [`APART`] apart.
+    ///
+    /// # Safety
+    /// There are so many elements, so far apart, behind the start of each row.
+    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]);
+}
+
+impl<C: Compute, F: Fold<C>> Kernels<C> for F {
+    fn start(&self) -> C {
+        F::START
+    }
+
+    fn is_light(&self) -> bool {
+        F::LIGHT
+    }
+
+    fn join(&self, a: C, b: C) -> C {
+        Fold::join(*self, a, b)
+    }
+
+    fn join_rows(&self, into: &mut [C], from: &[C]) {
+        dispatch(Join { fold: *self, into, from });
+    }
+
+    fn finish(&self, totals: &mut [C], centers: &[C]) {
+        zip(totals, centers).for_each(|(x, &center)| *x = Fold::finish(*self, *x, center));
+    }
+
+    unsafe fn runs(&self, from: *const C, step: isize, length: usize, center: &[C], to: &mut [C]) {
+        dispatch(FoldRows { fold: *self, from, step, length, center, to });
+    }
+
+    unsafe fn columns(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) {
+        dispatch(FoldColumns { fold: *self, from, step, rows, center, sums });
+    }
+
+    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) {
+        // For f32 alone: what is known when this is compiled costs no code elsewhere.
+        if F::LIGHT && size_of::<C>() == 4 {
+            dispatch(FoldApart { fold: *self, from, step, rows, center, sums });
+        }
+    }
+}
+
+/// Rows that are folded together before they meet the sums.
+pub(super) const GROUP: usize = 8;
+
+/// Joins parts as they come.
+pub(super) fn cascade<C: Copy>(fold: &dyn Kernels<C>) -> Cascade<C, impl Fn(C, C) -> C> {
+    Cascade::new(fold.start(), |a, b| fold.join(a, b))
+}
+
+/// The folds of `to.len()` runs of `length` elements, `step` apart; each has its center.
+struct FoldRows<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    length: usize,
+    center: &'a [C],
+    to: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for FoldRows<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let FoldRows { fold, from, step, length, center, to } = self;
+        for i in 0..to.len().min(center.len()) {
+            // SAFETY: whoever makes this has `length` elements behind every start.
+            let run = unsafe { std::slice::from_raw_parts(from.offset(i as isize * step), length) };
+            to[i] = fold_run(fold, run, center[i]);
+        }
+    }
+}
+
+/// Folds `rows` rows, `step` apart and as long as the sums, into the sums.
+struct FoldColumns<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    rows: usize,
+    center: &'a [C],
+    sums: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for FoldColumns<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let FoldColumns { fold, from, step, rows, center, sums } = self;
+        let n = sums.len();
+        let center = &center[..n];
+        // SAFETY: whoever makes this has `n` elements behind the start of each of the rows.
+        let row = |r: usize| unsafe { std::slice::from_raw_parts(from.offset(r as isize * step), n) };
+        let whole = rows - rows % GROUP;
+        for r in (0..whole).step_by(GROUP) {
+            let [a, b, c, d, e, f, g, h]: [&[C]; GROUP] = each(|k| row(r + k));
+            for i in 0..n {
+                let [a, b, c, d, e, f, g, h] = [a[i], b[i], c[i], d[i], e[i], f[i], g[i], h[i]];
+                let two = [[a, b], [c, d], [e, f], [g, h]];
+                let two: [C; 4] = each(|k| fold.join(fold.take(two[k][0], center[i]), fold.take(two[k][1], center[i])));
+                let (left, right) = (fold.join(two[0], two[1]), fold.join(two[2], two[3]));
+                sums[i] = fold.join(sums[i], fold.join(left, right));
+            }
+        }
+        for r in whole..rows {
+            for (i, &x) in row(r).iter().enumerate() {
+                sums[i] = fold.join(sums[i], fold.take(x, center[i]));
+            }
+        }
+    }
+}
+
+/// How far apart the elements of a row may lie to be folded where they are: as those of the commonest pool do.
+pub(super) const APART: usize = 2;
+
+/// As [`FoldColumns`], for few rows whose elements are `APART` apart.
+struct FoldApart<'a, C, F> {
+    fold: F,
+    from: *const C,
+    step: isize,
+    rows: usize,
+    center: &'a [C],
+    sums: &'a mut [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for FoldApart<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let FoldApart { fold, from, step, rows, center, sums } = self;
+        let n = sums.len();
+        let center = &center[..n];
+        for r in 0..rows as isize {
+            // SAFETY: whoever makes this has `n` elements, so far apart, behind the start of each of the rows.
+            let row = unsafe { std::slice::from_raw_parts(from.offset(r * step), (n - 1) * APART + 1) };
+            let (last, others) = (n - 1, row.chunks_exact(APART));
+            for ((sum, x), &center) in sums.iter_mut().zip(others).zip(center) {
+                *sum = fold.join(*sum, fold.take(x[0], center));
+            }
+            sums[last] = fold.join(sums[last], fold.take(row[last * APART], center[last]));
+        }
+    }
+}
+
+/// Folds one row into another.
+struct Join<'a, C, F> {
+    fold: F,
+    into: &'a mut [C],
+    from: &'a [C],
+}
+
+impl<C: Compute, F: Fold<C>> Job for Join<'_, C, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (into, &from) in zip(&mut self.into[..], self.from) {
+            *into = self.fold.join(*into, from);
+        }
+    }
+}
