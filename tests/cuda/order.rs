@@ -183,21 +183,23 @@ fn sums_of_floats_of_all_sizes() -> Result<()> {
         return Ok(());
     }
     let _others = beside_others();
-    let (n, places) = (50_000, 20_000);
-    let index = Generator::seed(1).randint(0, places, [n])?;
-    let at = index.to_device(GPU)?;
-    // From the smallest subnormal to the largest: what is far below the largest of all must not be lost.
-    let exponent = Generator::seed(2).rand([n])?.to_dtype(DType::F64)?.mul(250.0)?.sub(140.0)?.floor()?;
-    let y = random(&[n], 3, DType::F64)?.mul(&exponent.exp2()?)?.to_dtype(DType::F32)?;
-    let x = Tensor::zeros([places as usize])?;
-    let sums = x.to_device(GPU)?.scatter_add(0, &at, &y.to_device(GPU)?)?;
-    let exact = x.to_dtype(DType::F64)?.scatter_add(0, &index, &y.to_dtype(DType::F64)?)?;
-    let largest =
-        x.to_dtype(DType::F64)?.scatter_reduce(0, &index, &y.abs()?.to_dtype(DType::F64)?, ScatterReduce::Amax)?;
-    let error = sums.to_device(Device::Cpu)?.to_dtype(DType::F64)?.sub(&exact)?.abs()?;
-    // Half of the last bit of the sum, and a trace of the largest addend, which the sum may have lost.
-    let allowed = exact.abs()?.mul(6e-8)?.add(&largest.mul(1e-9)?)?.add(1e-45)?;
-    assert!(error.le(&allowed)?.all(..)?.item::<bool>()?, "sums of all sizes");
+    // The second with several floats for each thread.
+    for (n, places) in [(50_000, 20_000), (600_000, 150_000)] {
+        let index = Generator::seed(1).randint(0, places, [n])?;
+        let at = index.to_device(GPU)?;
+        // From the smallest subnormal to the largest: what is far below the largest of all must not be lost.
+        let exponent = Generator::seed(2).rand([n])?.to_dtype(DType::F64)?.mul(250.0)?.sub(140.0)?.floor()?;
+        let y = random(&[n], 3, DType::F64)?.mul(&exponent.exp2()?)?.to_dtype(DType::F32)?;
+        let x = Tensor::zeros([places as usize])?;
+        let sums = x.to_device(GPU)?.scatter_add(0, &at, &y.to_device(GPU)?)?;
+        let exact = x.to_dtype(DType::F64)?.scatter_add(0, &index, &y.to_dtype(DType::F64)?)?;
+        let largest =
+            x.to_dtype(DType::F64)?.scatter_reduce(0, &index, &y.abs()?.to_dtype(DType::F64)?, ScatterReduce::Amax)?;
+        let error = sums.to_device(Device::Cpu)?.to_dtype(DType::F64)?.sub(&exact)?.abs()?;
+        // Half of the last bit of the sum, and a trace of the largest addend, which the sum may have lost.
+        let allowed = exact.abs()?.mul(6e-8)?.add(&largest.mul(1e-9)?)?.add(1e-45)?;
+        assert!(error.le(&allowed)?.all(..)?.item::<bool>()?, "sums of all sizes");
+    }
 
     let y =
         tensor!([f32::INFINITY, 1.0, f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -1.0, 1e-45, 1e38, 3e38, 3e38, -0.0])?;

@@ -1,6 +1,6 @@
 // Sums of floats by place as whole numbers, which come to the same bits in any order. A float is 24 bits times a power of two:
-// all that is not far below the largest of all is added to `sums` in one unit, without loss. What is smaller is listed, and
-// then added to `rests` in a unit for its place, which the largest of these decides.
+// all that is not far below the largest of all is added to `sums` in one unit, without loss. What is smaller is listed, by each
+// block for itself, and then added to `rests` in a unit for its place, which the largest of these decides.
 //
 // A sum of zero leaves its place alone, so that -0 stays -0.
 
@@ -30,18 +30,14 @@ __device__ inline f64 unbounded(u32 which) {
     return __longlong_as_double(bits);
 }
 
-// The largest of what the threads of a block have.
-__device__ inline u32 over_block(u32 x) {
-    __shared__ u32 parts[8];
-    for (int step = 16; step > 0; step >>= 1) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
-    if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = x;
-    __syncthreads();
-    for (int warp = 0; warp < 8; ++warp) x = max(x, parts[warp]);
-    return x;
-}
+// What is known of all: the largest exponent, and for each of BLOCKS blocks that of its part, and how many floats it has listed.
+struct Known { u32 top, tops[BLOCKS], listed[BLOCKS]; };
 
-// What is known of all: how many floats are listed, the largest exponent, and for each of BLOCKS blocks that of its part.
-struct Known { u32 small, top, tops[BLOCKS]; };
+// Where the list of this block begins: each has room for all of its floats.
+__device__ inline u64 list_start(u64 n) {
+    const u64 all = (u64)gridDim.x * 256;
+    return (n + all - 1) / all * 256 * blockIdx.x;
+}
 
 // Clears sums, and finds the largest exponents.
 extern "C" __global__ void __launch_bounds__(256) fixed_start(
@@ -57,9 +53,8 @@ extern "C" __global__ void __launch_bounds__(256) fixed_start(
         const u32 own = exponent(x);
         if (x != 0 && own != 255 && own > top) top = own;
     }
-    top = over_block(top);
+    top = over_group<256, 256>(top, 0u, Largest());
     if (threadIdx.x == 0) known->tops[blockIdx.x] = top;
-    if (first == 0) known->small = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(256) fixed_sums(
@@ -67,10 +62,13 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
     u64* sums, u32* tops, u64* rests, I* list, u64 span, u64 blocks, u64 op, u32* taken, Fault* fault
 ) {
     const I first = (I)blockIdx.x * 256 + threadIdx.x, all = (I)gridDim.x * 256;
+    __shared__ u32 listed;
+    if (threadIdx.x == 0) listed = 0;
     u32 largest = 0;
     for (I i = threadIdx.x; i < (I)blocks; i += 256) largest = max(largest, known->tops[i]);
-    const int top = over_block(largest);
+    const int top = over_group<256, 256>(largest, 0u, Largest());
     if (first == 0) known->top = top;
+    list += list_start(n);
     for (I i = first; i < (I)n; i += all) {
         i64 at = index[place(i, chosen)];
         const T x = source[i];
@@ -78,24 +76,28 @@ extern "C" __global__ void __launch_bounds__(256) fixed_sums(
         const i64 key = place(i, to) + at * step;
         const int own = exponent(x);
         if (own == 255) atomicOr(&tops[key], x != x ? NEITHER : x > 0 ? PLUS : MINUS);
-        else if (own + (int)span >= top) atomicAdd(&sums[key], fixed(x, top, span));
+        else if (own + (int)span >= top) add_at(&sums[key], fixed(x, top, span));
         else {
             // The first one at a place clears it for the next kernel.
             if (atomicMax(&tops[key], (u32)own) == 0) rests[key] = 0;
-            list[atomicAdd(&known->small, 1u)] = i;
+            list[atomicAdd(&listed, 1u)] = i;
         }
     }
+    __syncthreads();
+    if (threadIdx.x == 0) known->listed[blockIdx.x] = listed;
 }
 
+// In as many blocks as `fixed_sums`.
 extern "C" __global__ void __launch_bounds__(256) fixed_rests(
     const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, const Known* known,
     const u32* tops, u64* rests, const I* list, u64 span, u64 op, u32* taken, Fault* fault
 ) {
-    const I all = (I)gridDim.x * 256, small = known->small;
-    for (I j = (I)blockIdx.x * 256 + threadIdx.x; j < small; j += all) {
+    const u32 listed = known->listed[blockIdx.x];
+    list += list_start(n);
+    for (u32 j = threadIdx.x; j < listed; j += 256) {
         const I i = list[j];
         const i64 key = place(i, to) + dimension.counted(index[place(i, chosen)]) * step;
-        if (tops[key] < PLUS) atomicAdd(&rests[key], fixed(source[i], tops[key], span));
+        if (tops[key] < PLUS) add_at(&rests[key], fixed(source[i], tops[key], span));
     }
 }
 

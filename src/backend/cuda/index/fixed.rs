@@ -7,10 +7,11 @@ use crate::storage::Storage;
 use crate::{DType, Device, Result};
 use smallvec::SmallVec;
 
-const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fixed.cu")];
+const FILES: &[&str] =
+    &[include_str!("../runtime/fault.cu"), include_str!("../runtime/groups.cu"), include_str!("fixed.cu")];
 
-/// Blocks that look for the largest float, at most: enough to keep a GPU busy, and few enough for every block of the next kernel
-/// to look through what they have found.
+/// Blocks that go over the floats, at most: enough to keep a GPU busy, and few enough for every block of the next kernel to look
+/// through what they have found.
 const BLOCKS: usize = 1024;
 
 /// Memory of sums that are under way.
@@ -20,8 +21,10 @@ pub(super) struct FixedSums {
     source: KernelSource,
     /// Sums in one unit, sums in a unit of each place, the exponents of these, and what is known of all.
     memory: Storage,
-    /// The numbers of the elements that are small.
+    /// The numbers of the elements that are small, in a part for each block.
     list: Storage,
+    /// Threads that go over the floats.
+    threads: usize,
 }
 
 impl FixedSums {
@@ -31,8 +34,10 @@ impl FixedSums {
     /// If memory runs out.
     pub fn new(op: &'static str, gpu: &Gpu, n: usize, last: usize, rank: usize) -> Result<FixedSums> {
         let memory = |bytes: usize| Storage::new(op, Device::Cuda(gpu.ordinal), bytes);
-        let (memory, list) = (memory(last * 20 + (2 + BLOCKS) * 4)?, memory(n * 4)?);
-        Ok(FixedSums { n, last, source: source(rank), memory, list })
+        let threads = n.next_multiple_of(256).min(256 * BLOCKS.min(8 * gpu.processors as usize));
+        let (memory, list) =
+            (memory(last * 20 + (1 + 2 * BLOCKS) * 4)?, memory(n.next_multiple_of(threads.max(1)) * 4)?);
+        Ok(FixedSums { n, last, source: source(rank), memory, list, threads })
     }
 
     /// The bits below the largest float: with its own 24, and those that `n` of them may carry into, there are 62.
@@ -62,14 +67,14 @@ impl FixedSums {
         let words = |addresses: &[*const u8], rest: &[u64]| -> SmallVec<[u64; 8]> {
             addresses.iter().map(|address| address.addr() as u64).chain(rest.iter().copied()).collect()
         };
-        let (n, last, busy) = (self.n, self.last, 256 * gpu.processors as usize);
+        let (n, last, threads) = (self.n, self.last, self.threads);
         let start = Grid::over(n.max(last).min(BLOCKS * 256), 256, 256);
         let arguments = Arguments::new().at(from).size(n).size(last).at(known).at(sums).at(tops);
         // SAFETY: the caller's promise, and there is memory for all places.
         unsafe { arguments.launch(op, gpu, function("fixed_start")?, start)? };
         let rest = [span, start.blocks[0] as u64];
-        by_index(&self.source, "fixed_sums", n.min(8 * busy), &words(&[from, known, sums, tops, rests, list], &rest))?;
-        by_index(&self.source, "fixed_rests", n.min(2 * busy), &words(&[from, known, tops, rests, list], &[span]))?;
+        by_index(&self.source, "fixed_sums", threads, &words(&[from, known, sums, tops, rests, list], &rest))?;
+        by_index(&self.source, "fixed_rests", threads, &words(&[from, known, tops, rests, list], &[span]))?;
         let arguments =
             Arguments::new().at(base).at(target).size(last).at(known).at(sums).at(tops).at(rests).word(span);
         // SAFETY: as above.

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256) claim(
     const I all = (I)gridDim.x * 256;
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         i64 at = index[place(i, chosen)];
-        if (!outside(at, dimension, op, taken, fault)) atomicMax(&winner[place(i, to) + at * step], i + 1);
+        if (!outside(at, dimension, op, taken, fault)) max_at(&winner[place(i, to) + at * step], i + 1);
     }
 }
 
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256) claim_with(
     for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
         i64 at = index[place(i, chosen)];
         const u64 claim = (u64)(i + 1) << 32 | (u64)source[i];
-        if (!outside(at, dimension, op, taken, fault)) atomicMax(&claims[place(i, to) + at * step], claim);
+        if (!outside(at, dimension, op, taken, fault)) max_at(&claims[place(i, to) + at * step], claim);
     }
 }
 
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(256) fold_groups(
 // Whole numbers may come in any order.
 __device__ inline void fold_into(T* to, T x) {
 #if FOLD == 0
-    atomicAdd((u64*)to, (u64)x);
+    add_at((u64*)to, (u64)x);
 #elif FOLD == 2
     atomicMax(to, x);
 #else

@@ -4,6 +4,7 @@
 __device__ inline float moved(float x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ inline double moved(double x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ inline i64 moved(i64 x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ inline u32 moved(u32 x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ inline u64 moved(u64 x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 
 template <class A, class F> __device__ inline A over_warp(A x, F join) {
