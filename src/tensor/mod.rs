@@ -12,6 +12,7 @@ mod mutate;
 mod options;
 pub(crate) mod print;
 mod read;
+mod views;
 
 pub use arguments::Operand;
 pub use create::NdArray;
@@ -22,7 +23,7 @@ pub use read::CloseOptions;
 
 use crate::autograd::NodeRef;
 use crate::autograd::node;
-use crate::backend::{View, ViewMut, deferred};
+use crate::backend::ViewMut;
 use crate::error::{bail, err, named};
 use crate::layout::{Layout, Shape, checked_bytes, resolve_dim};
 use crate::memory::{Shared, Vacant};
@@ -477,139 +478,5 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_shared_view(&self) -> bool {
         self.data.view && self.data.storage.handles() > 1
-    }
-
-    /// What kernels read. What was deferred is computed first, which can fail for want of memory. No kernel knows complex
-    /// numbers: an operation that has not taken them apart is refused here.
-    #[inline]
-    pub(crate) fn as_view(&self) -> Result<View<'_>> {
-        self.check_real()?;
-        self.as_raw_view()
-    }
-
-    /// The same of elements of any kind, for who only copies them or knows complex numbers.
-    #[inline]
-    pub(crate) fn as_raw_view(&self) -> Result<View<'_>> {
-        self.check_unbatched()?;
-        self.data.storage.materialize()?;
-        Ok(self.materialized_view())
-    }
-
-    #[inline]
-    fn check_real(&self) -> Result<()> {
-        if self.data.dtype.is_complex() {
-            bail!(DType, "as_view", "not defined for {}", self.data.dtype);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn check_unbatched(&self) -> Result<()> {
-        match &self.data.batch {
-            None => Ok(()),
-            Some(dims) => Err(self.values_of_a_batch(dims)),
-        }
-    }
-
-    #[cold]
-    fn values_of_a_batch(&self, dims: &BatchDims) -> crate::Error {
-        let sizes: Vec<usize> = dims.iter().map(|dim| dim.size).collect();
-        err!(
-            Batched,
-            "as_view",
-            "a tensor of shape {:?} has no values of its own inside vmap: there are those of {sizes:?} examples",
-            self.shape()
-        )
-    }
-
-    /// What kernels read, of a tensor whose values are there.
-    #[inline(always)]
-    pub(crate) fn materialized_view(&self) -> View<'_> {
-        debug_assert!(!self.is_pending() && !self.is_batched());
-        View { storage: &self.data.storage, layout: &self.data.layout, dtype: self.data.dtype }
-    }
-
-    /// Several of these, each under a layout derived from the tensor's own (L2).
-    pub(crate) fn views<'a, const N: usize>(
-        tensors: [&'a Tensor; N],
-        layouts: [&'a Layout; N],
-    ) -> Result<[View<'a>; N]> {
-        for tensor in tensors {
-            tensor.check_real()?;
-            tensor.check_unbatched()?;
-            tensor.data.storage.materialize()?;
-        }
-        let view =
-            |k: usize| View { storage: &tensors[k].data.storage, layout: layouts[k], dtype: tensors[k].data.dtype };
-        Ok(std::array::from_fn(view))
-    }
-
-    /// The same under another layout, which must be derived from this one's (L2).
-    #[inline]
-    pub(crate) fn as_view_with<'a>(&'a self, layout: &'a Layout) -> Result<View<'a>> {
-        Ok(View { layout, ..self.as_view()? })
-    }
-
-    /// Whether the values are yet to be computed.
-    #[inline]
-    pub(crate) fn is_pending(&self) -> bool {
-        self.data.storage.pending().is_some()
-    }
-
-    /// Tells that the values will be read, now or later.
-    #[inline]
-    pub(crate) fn mark_needed(&self) {
-        if let Some(deferred) = self.data.storage.pending() {
-            deferred.mark_needed();
-        }
-    }
-
-    /// Computes what was deferred of these tensors, together.
-    pub(crate) fn materialize<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
-        let pending: Vec<&Storage> = tensors.into_iter().filter(|t| t.is_pending()).map(Tensor::storage).collect();
-        if pending.is_empty() { Ok(()) } else { deferred::materialize(&pending) }
-    }
-
-    /// What kernels write. The tensor's bytes are its own afterwards: shared ones are copied first.
-    pub(crate) fn as_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
-        self.check_real()?;
-        self.as_raw_view_mut(op)
-    }
-
-    /// The same of elements of any kind, for who only copies them or knows complex numbers.
-    pub(crate) fn as_raw_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
-        self.check_unbatched()?;
-        self.data.storage.materialize()?;
-        let writable = |data: &mut Data| {
-            data.storage.get_mut().is_some() && (data.layout.is_contiguous() || data.layout.is_non_overlapping())
-        };
-        if !self.data.get_mut().is_some_and(writable) {
-            self.own_copy(op)?;
-        }
-        self.own_view_mut(op)
-    }
-
-    /// What kernels write, of a tensor whose bytes are its own.
-    #[inline(always)]
-    fn own_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
-        let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
-        ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
-    }
-
-    /// Whether this is the only handle to these values and their bytes.
-    pub(crate) fn is_sole(&self) -> bool {
-        self.data.is_sole() && self.data.storage.is_unique()
-    }
-
-    /// How many handles there are to these values, and how many to the bytes.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn handles(&self) -> (usize, usize) {
-        (self.data.handles(), self.data.storage.handles())
-    }
-
-    /// Puts a contiguous copy of its own in the place of shared or strided bytes.
-    pub(crate) fn own_copy(&mut self, op: &'static str) -> Result<()> {
-        self.data = self.detach().copied(op)?.data;
-        Ok(())
     }
 }
