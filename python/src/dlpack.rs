@@ -310,7 +310,11 @@ struct Held {
 
 /// The format of elements in Python's buffers.
 fn format(dtype: DType) -> Option<&'static CStr> {
+    // Where C's `long` has 64 bits, it is what NumPy calls int64; `long long` is a type of its own there, which not everyone takes.
+    const LONG: bool = size_of::<std::ffi::c_long>() == 8;
     Some(match dtype {
+        DType::U64 if LONG => c"L",
+        DType::I64 if LONG => c"l",
         DType::Bool => c"?",
         DType::U8 => c"B",
         DType::U16 => c"H",
