@@ -416,7 +416,8 @@ fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(right > 100 && refused > 30, "{right} were right, {refused} were refused");
+    let all = std::env::var("COTANGENT_TEST_OPS").is_err();
+    assert!(!all || right > 100 && refused > 30, "{right} were right, {refused} were refused");
     Ok(())
 }
 

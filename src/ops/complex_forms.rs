@@ -62,7 +62,22 @@ pub(super) fn lerp(a: &Tensor, b: &Tensor, w: &Tensor) -> Result<Tensor> {
 pub(super) fn logaddexp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let a_is_larger = a.detach().real()?.ge(&b.detach().real()?)?;
     let (more, less) = (a_is_larger.where_(a, b)?, a_is_larger.where_(b, a)?);
-    more.add(&less.sub(&more)?.exp()?.log1p()?)
+    // Of two that are infinite alike the difference would be NaN: logarithms of zero, or beyond all numbers.
+    let alike = more.detach().real()?.isinf()?.logical_and(&more.detach().real()?.eq(&less.detach().real()?)?)?;
+    let finite = |x: &Tensor| alike.where_(0.0, x);
+    alike.where_(&more, finite(&more)?.add(&finite(&less)?.sub(&finite(&more)?)?.exp()?.log1p()?)?)
+}
+
+/// The running `log Σ exp(x)` along a dimension: sums of 2, 4, 8 .. neighbours, so that as few as possible are made of sums.
+#[track_caller]
+pub(super) fn logcumsumexp(x: &Tensor, dim: usize) -> Result<Tensor> {
+    let (len, mut sums, mut apart) = (x.shape()[dim], x.clone(), 1);
+    while apart < len {
+        let (first, before) = (sums.narrow(dim, 0, apart)?, sums.narrow(dim, 0, len - apart)?);
+        sums = Tensor::cat(&[&first, &logaddexp(&sums.narrow(dim, apart, len - apart)?, &before)?], dim)?;
+        apart *= 2;
+    }
+    Ok(sums)
 }
 
 /// `log Σ exp(x)`, from the largest real part.

@@ -131,6 +131,10 @@ fn checked_edges<'t>(op: &'static str, edges: &'t Tensor, x: &Tensor) -> Result<
         let (dtype, shape) = (edges.dtype(), edges.shape());
         bail!(Shape, op, "edges are two or more {} in a vector, not {dtype} of shape {shape:?}", x.dtype());
     }
+    let (own, n) = (edges.detach(), edges.numel());
+    if !own.is_batched() && !own.narrow(0, 1, n - 1)?.ge(&own.narrow(0, 0, n - 1)?)?.all(..)?.item::<bool>()? {
+        bail!(Value, op, "the edges should ascend: {own}");
+    }
     Ok(edges)
 }
 
@@ -400,6 +404,7 @@ fn histogram_errors() -> Result<Vec<ErrorCase>> {
         error!["no bins", "0 bins"; sample![x()?, 0]],
         error!["half a bin", "0.5"; sample![x()?, 0.5]],
         error!["one edge", "[1]"; sample![x()?, normal([1], 1)?]],
+        error!["falling edges", "ascend"; sample![x()?, Tensor::from_slice(&[0.0, 2.0, 1.0], 3)?]],
         error!["a range of three", "3 numbers"; sample![x()?, 2; range = vec![0.0, 1.0, 2.0]]],
         error!["an infinite range", "inf"; sample![x()?, 2; range = vec![0.0, f64::INFINITY]]],
         error!["too few weights", "[2]", "4 elements"; sample![x()?, 2; weight = normal([2], 1)?]],

@@ -36,6 +36,23 @@ choices! {
 }
 
 options! {
+    /// The options of [`Tensor::svd_with`].
+    ///
+    /// ```
+    /// use cotangent::{ReducedSvdOptions, Tensor};
+    /// let (u, s, v) = Tensor::ones([3, 2])?.svd_with(ReducedSvdOptions::new().compute_uv(false))?;
+    /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[3, 3][..], &[2][..], &[2, 2][..]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ReducedSvdOptions {
+        /// Whether `U` and `V` have as many columns as there are singular values, and not as many as rows.
+        some: bool = true,
+        /// Whether `U` and `V` are wanted: else they are square matrices of zeros.
+        compute_uv: bool = true,
+    }
+}
+
+options! {
     /// The options of [`Tensor::linalg_eigh_with`] and [`Tensor::linalg_eigvalsh_with`]. A [`Triangle`] stands for itself.
     ///
     /// ```
@@ -404,21 +421,27 @@ impl Tensor {
         svd("linalg_svd", self, options.full_matrices)
     }
 
-    /// As [`linalg_svd`](Self::linalg_svd) without full matrices, and with `V` in place of its transpose.
+    /// As [`linalg_svd`](Self::linalg_svd) without full matrices, unless these are asked for, and with `V` in place of its transpose.
     ///
     /// ```
-    /// # use cotangent::Tensor;
+    /// # use cotangent::{ReducedSvdOptions, Tensor};
     /// let (u, s, v) = Tensor::ones([4, 2])?.svd()?;
     /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[4, 2][..], &[2][..], &[2, 2][..]));
+    /// assert_eq!(Tensor::ones([4, 2])?.svd_with(ReducedSvdOptions::new().some(false))?.0.shape(), [4, 4]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
     /// # Errors
     /// As for [`linalg_svd`](Self::linalg_svd).
-    #[op(autocast_cpu = f32, samples = reduced_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
-    pub fn svd(&self) -> Result<(Tensor, Tensor, Tensor)> {
-        let (u, s, vh) = svd("svd", self, false)?;
-        Ok((u, s, mh(&vh)?))
+    #[op(autocast_cpu = f32, samples = legacy_svd_samples, errors = svd_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, batch)]
+    pub fn svd(&self, options: impl Into<ReducedSvdOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        let (u, s, vh) = svd("svd", self, !options.some && options.compute_uv)?;
+        if options.compute_uv {
+            return Ok((u, s, mh(&vh)?));
+        }
+        let (m, n) = sizes("svd", self)?;
+        let zeros = |n: usize| self.detach().new_zeros([&self.shape()[..self.rank() - 2], &[n, n]].concat());
+        Ok((zeros(m)?, s, zeros(n)?))
     }
 
     /// The singular values of matrices, in descending order.
@@ -546,6 +569,13 @@ fn svd_samples() -> Result<Vec<Sample>> {
     for shape in [&[5, 3][..], &[3, 5], &[2, 4, 2], &[0, 3, 2]] {
         all.push(sample![normal(shape, 4)?; full_matrices = false]);
     }
+    Ok(all)
+}
+
+fn legacy_svd_samples() -> Result<Vec<Sample>> {
+    let mut all = reduced_svd_samples()?;
+    all.push(sample![normal([3, 3], 5)?; some = false]);
+    all.push(sample![normal([2, 4, 3], 4)?; compute_uv = false]);
     Ok(all)
 }
 

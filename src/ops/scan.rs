@@ -114,6 +114,9 @@ impl Tensor {
         if self.rank() == 0 {
             return x.to_dtype(dtype);
         }
+        if dtype.is_complex() {
+            return complex_forms::logcumsumexp(self, dim);
+        }
         let out = scanned(Scan::LogSumExp, &x, dim, x.dtype())?.record("logcumsumexp", &[&x], |save| {
             let (x, y) = (save.save(&x), save.save_output());
             move |ctx: &BackwardContext, g: &Tensor| {

@@ -8,7 +8,7 @@ use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
-use crate::layout::{Layout, Strides, Walk, checked_bytes, resolve_dim};
+use crate::layout::{Layout, Strides, Walk, checked_bytes, resolve_dim_or_scalar};
 use crate::storage::Storage;
 use crate::{Dim, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
@@ -70,8 +70,9 @@ impl Tensor {
     /// If there is no such dimension, the windows are longer than it, or the step is 0.
     #[op(samples = unfold_samples, errors = unfold_errors, view, aliases = ["unfold_copy"])]
     pub fn unfold(&self, dimension: impl Into<Dim>, size: usize, step: usize) -> Result<Tensor> {
-        let dim = resolve_dim("unfold", dimension.0, self.rank())?;
-        let whole = self.shape()[dim];
+        let dim = resolve_dim_or_scalar("unfold", dimension.0, self.rank())?;
+        // A number has one window, itself.
+        let whole = self.shape().get(dim).copied().unwrap_or(1);
         if size > whole || step == 0 {
             bail!(
                 Shape,
@@ -79,6 +80,9 @@ impl Tensor {
                 "windows of {size} elements in steps of {step} do not fit dimension {dim} of shape {:?}",
                 self.shape()
             );
+        }
+        if self.rank() == 0 {
+            return self.reshape([1])?.narrow(0, 0, size);
         }
         let windows = (whole - size) / step + 1;
         let (mut shape, mut strides) = (self.layout().shape().with(dim, windows), Strides::from(self.strides()));
@@ -264,6 +268,8 @@ fn unfold_samples() -> Result<Vec<Sample>> {
         sample![x(&[3])?, 0, 0, 1].zero_derivative(),
         sample![x(&[2, 0])?, 0, 2, 1],
         sample![x(&[3])?, 0, 3, isize::MAX],
+        sample![x(&[])?, 0, 1, 1],
+        sample![x(&[])?, -1, 0, 2].zero_derivative(),
     ])
 }
 
@@ -273,6 +279,7 @@ fn unfold_errors() -> Result<Vec<ErrorCase>> {
         error!["windows too long", "4", "[2, 3]"; sample![&x, 1, 4, 1]],
         error!["a step of 0", "0"; sample![&x, 1, 2, 0]],
         error!["no such dimension", "2"; sample![&x, 2, 1, 1]],
+        error!["two windows of a number", "2", "[]"; sample![normal([], 1)?, 0, 2, 1]],
     ])
 }
 

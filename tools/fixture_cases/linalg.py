@@ -36,8 +36,10 @@ def svd(x, full_matrices=True):
     return u, s, v.mT
 
 
-def reduced_svd(x):
-    u, s, vh = svd(x, False)
+def reduced_svd(x, some=True, compute_uv=True):
+    if not compute_uv:
+        return torch.svd(x, some, False)
+    u, s, vh = svd(x, not some)
     return u, s, vh.mT
 
 
@@ -422,6 +424,8 @@ def spectral_cases(book):
         book.add("linalg_svdvals", [x])
         book.add("linalg_pinv", [x])
         book.add("linalg_matrix_rank", [x], grad=False)
+    book.add("svd", [book.draw("svd").uniform([3, 3])], {"some": False})
+    book.add("svd", [book.draw("svd").uniform([2, 4, 3])], {"compute_uv": False})
     for op in ("svd", "linalg_svd", "linalg_svdvals", "linalg_pinv"):
         book.add(op, [book.draw(op).uniform([3, 3], dtype="f32")], **SINGLE)
     book.add("linalg_svd", [book.draw("linalg_svd").uniform([2, 3, 3])])

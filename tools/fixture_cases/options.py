@@ -75,7 +75,7 @@ def add_others(book):
 
 
 def add_complex(book):
-    for op in ("prod", "cumprod", "logsumexp"):
+    for op in ("prod", "cumprod", "logsumexp", "logcumsumexp"):
         for dim in (0, -1):
             book.add(op, [book.draw(op).complex([3, 5])], {"dim": dim}, note="complex")
         book.add(op, [book.draw(op).complex([0, 2])], {"dim": 0}, grad=False, note="complex, size 0")

@@ -88,6 +88,7 @@ ONE = [
     ("diagonal", [2, 3, 4], {"dim1": 1, "dim2": 2}),
     ("diagonal", [2, 3], {"offset": 5}),
     ("diagonal", [0, 3], {}),
+    ("unfold", [], {"dimension": 0, "size": 1, "step": 1}),
     ("unfold", [7], {"dimension": 0, "size": 3, "step": 2}),
     ("unfold", [7], {"dimension": 0, "size": 2, "step": 3}),
     ("unfold", [3, 5], {"dimension": 1, "size": 4, "step": 1}),
