@@ -47,12 +47,13 @@ globals().update(_cotangent._functions)
 from . import _methods  # noqa: E402
 
 # The same by functions and methods: PyTorch's by `dim`, the standard's by `axis`, which it has by name alone.
-max, min, median, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.norm
+max, min, median, nanmedian, norm = Tensor.max, Tensor.min, Tensor.median, Tensor.nanmedian, Tensor.norm
 repeat_interleave, tile = _methods.repeat_interleave, _methods.tile
 std, var, std_mean, var_mean, Size = _methods.std, _methods.var, _methods.std_mean, _methods.var_mean, _methods.Size
 from ._dtypes import *  # noqa: E402, F403
 from ._creation import *  # noqa: E402, F403
 from ._standard import *  # noqa: E402, F403
+from ._forms import *  # noqa: E402, F403
 from . import autograd, cuda, data, func, io, linalg, random, special, train  # noqa: E402
 from ._devices import get_default_device, set_default_device  # noqa: E402
 from ._modes import enable_grad, inference_mode, is_inference_mode_enabled, no_grad, set_grad_enabled  # noqa: E402

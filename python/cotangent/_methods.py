@@ -253,6 +253,11 @@ def _median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     return _extreme(self, dim, keepdim, axis, keepdims, "median")
 
 
+def _nanmedian(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
+    """As ``median``, of the elements that are not NaN."""
+    return _extreme(self, dim, keepdim, axis, keepdims, "nanmedian")
+
+
 def _extreme(self, dim, keepdim, axis, keepdims, name):
     if isinstance(dim, Tensor):
         return _ops[name + "imum"](self, dim)
@@ -308,7 +313,8 @@ std, var, std_mean, var_mean = (_spread(name) for name in ("std", "var", "std_me
 
 def _nonzero(self, *, as_tuple=False):
     """The indices of elements other than 0: a row for each, or a tensor for each dimension."""
-    found = _ops["nonzero"](self)
+    # A number by a tuple of one, as PyTorch has it.
+    found = _ops["nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
     return tuple(part.clone() for part in _ops["unbind"](found, 1)) if as_tuple else found
 
 
@@ -532,6 +538,7 @@ def _install():
         "max": _max,
         "min": _min,
         "median": _median,
+        "nanmedian": _nanmedian,
         "norm": _norm,
         "std": std,
         "var": var,

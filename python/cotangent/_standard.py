@@ -212,16 +212,14 @@ def where(condition, x1=None, x2=None, /, **named):
     return _ops["where"](condition, *(x for x in (x1, x2) if x is not None), **named)
 
 
-def nonzero(x, /, *, as_tuple=True):
+def nonzero(x, /, *, as_tuple=None):
     """The indices of elements other than 0, one tensor for each dimension; with ``as_tuple=False``, a row for each element.
 
     The method is PyTorch's: a row for each element, unless a tuple is asked for.
     """
-    if not as_tuple:
-        return _ops["nonzero"](x)
-    if x.ndim == 0:
+    if x.ndim == 0 and as_tuple is None:
         raise ValueError("nonzero: a 0-d tensor has no indices")
-    return tuple(part.clone() for part in _ops["unbind"](_ops["nonzero"](x), 1))
+    return x.nonzero(as_tuple=as_tuple is not False)
 
 
 def _of_complex(name, x):
@@ -313,7 +311,7 @@ def _cumulative(name, x, axis, dtype, include_initial):
     return _ops[name](x, axis, include_initial, _summed(x, dtype))
 
 
-def diff(x, /, *, axis=-1, dim=None, n=1, prepend=None, append=None):
+def diff(x, /, n=1, dim=None, prepend=None, append=None, *, axis=-1):
     """The differences of neighbours along a dimension."""
     return _ops["diff"](x, n, axis if dim is None else dim, prepend, append)
 

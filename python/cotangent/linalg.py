@@ -12,6 +12,7 @@ globals().update({name[7:]: value for name, value in _ops.items() if name.starts
 globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals", "inv")})
 
 # Those of the standard take integers, too.
+from ._dtypes import finfo  # noqa: E402
 from ._standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
 
 # What is raised of a matrix that has no such factors.
@@ -91,12 +92,21 @@ def matrix_rank(A, /, *, rtol=None, atol=None, hermitian=False):
 
 def pinv(A, /, *, rtol=None, atol=None, hermitian=False):
     """The pseudoinverse of matrices."""
-    if rtol is None or isinstance(rtol, (int, float)):
+    if not isinstance(rtol, _c.Tensor) and not isinstance(atol, _c.Tensor):
         return _ops["linalg_pinv"](A, atol, rtol, hermitian)
     u, s, vh = _ops["linalg_svd"](A, False)
-    large = s > rtol[..., None] * _ops["max"](s, -1, True)
-    inverse = _ops["where"](large, 1 / s, _ops["zeros_like"](s))
+    atol = _like(s, 0.0 if atol is None else atol)
+    # As for numbers: no relative bound beside an absolute one.
+    rtol = _ops["where"](atol > 0, 0.0, max(A.shape[-2:]) * finfo(s.dtype).eps) if rtol is None else _like(s, rtol)
+    # The largest comes first; where there is none there is nothing to compare.
+    bound = _ops["maximum"](rtol[..., None] * s[..., :1], atol[..., None])
+    large = s > bound
+    inverse = _ops["where"](large, 1 / _ops["where"](large, s, 1.0), 0.0)
     return (vh.adjoint() * inverse[..., None, :].to(A.dtype)) @ u.adjoint()
+
+
+def _like(x, number):
+    return number.to(x.dtype) if isinstance(number, _c.Tensor) else _c._tensor(number, dtype=x.dtype, device=x.device)
 
 
 def solve(x1, x2, /, *, left=True):
@@ -104,6 +114,9 @@ def solve(x1, x2, /, *, left=True):
     if left and x2.ndim == 1:
         batch = x1.shape[:-2]
         return _ops["linalg_solve"](x1, x2[:, None].expand(*batch, *x2.shape, 1))[..., 0]
+    if left and x2.shape == x1.shape[:-1] and (x2.ndim < 2 or x2.shape[-2] != x1.shape[-1]):
+        # No matrices of the standard, but PyTorch's: a vector for each.
+        return _ops["linalg_solve"](x1, x2)
     batch = _batch(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand(*batch, *x1.shape[-2:]), x2.expand(*batch, *x2.shape[-2:])
     return _ops["linalg_solve"](x1, x2, left)

@@ -4,6 +4,7 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cases
@@ -74,3 +75,56 @@ def test_the_order_of_a_norm_comes_first():
     assert x.norm(p=1, axis=0, keepdims=True).tolist() == [[3.0, 16.0]]
     with pytest.raises(ValueError, match="'two'"):
         x.norm("two")
+
+
+def test_forms_of_pytorch_beside_those_of_the_list():
+    x = ct.tensor([[1.0, 4.0, 9.0]])
+    assert ct.diff(x, 2, -1).tolist() == [[2.0]] and ct.diff(x, axis=1).tolist() == [[3.0, 5.0]]
+    assert [y.shape for y in ct.atleast_2d([ct.tensor(1.0), ct.ones(3)])] == [(1, 1), (1, 3)]
+    assert ct.atleast_1d(ct.tensor(1.0)).shape == (1,) and ct.atleast_3d(ct.ones(2), ct.ones(2, 3))[1].shape == (2, 3, 1)
+    assert ct.cdist(x, x, 2.0, "donot_use_mm_for_euclid_dist").tolist() == [[0.0]]
+    with pytest.raises(ValueError, match="compute_mode"):
+        ct.cdist(x, x, compute_mode="fast")
+    values, indices = ct.nanmedian(ct.tensor([[3.0, float("nan"), 1.0, 2.0]]), 1)
+    assert (values.tolist(), indices.tolist()) == ([2.0], [3])
+    assert ct.nanmedian(ct.tensor([3.0, float("nan"), 1.0, 2.0])).item() == 2.0
+    assert ct.tensor(0.0).nonzero().shape == (0, 0) and ct.tensor(2.0).nonzero().shape == (1, 0)
+    assert [i.tolist() for i in ct.nonzero(ct.tensor(2.0), as_tuple=True)] == [[0]]
+    assert ct.tensor(3.0).unfold(0, 1, 1).tolist() == [3.0]
+    upper = ct.tensor([[1.0, 0.0], [100.0, 2.0]])
+    assert ct.linalg.eigvalsh(upper, UPLO="U").tolist() == [1.0, 2.0]
+    u, s, v = ct.svd(ct.ones(4, 2), some=False)
+    assert (u.shape, s.shape, v.shape) == ((4, 4), (2,), (2, 2))
+
+
+def test_solve_of_a_vector_for_each_matrix():
+    a, b = ct.stack([ct.eye(3) * 2, ct.eye(3) * 4]), ct.ones(2, 3)
+    assert ct.linalg.solve(a, b).tolist() == [[0.5] * 3, [0.25] * 3]
+    # Where the standard has an answer, that is it: two right-hand sides for each of two matrices.
+    a, b = ct.stack([ct.eye(2) * 2, ct.eye(2) * 4]), ct.ones(2, 2)
+    assert ct.linalg.solve(a, b).shape == (2, 2, 2)
+
+
+def test_pinv_with_bounds_for_each_matrix():
+    x = ct.diag(ct.tensor([1.0, 0.1, 0.01], dtype=ct.float64))
+    both = ct.stack([x, x])
+    found = ct.linalg.pinv(both, rtol=ct.tensor([0.05, 0.5]))
+    assert found.diagonal(0, -2, -1).tolist() == [[1.0, 10.0, 0.0], [1.0, 0.0, 0.0]]
+    found = ct.linalg.pinv(both, atol=ct.tensor([0.05, 0.001]), rtol=0.0)
+    assert [[round(y, 6) for y in row] for row in found.diagonal(0, -2, -1).tolist()] == [[1.0, 10.0, 0.0], [1.0, 10.0, 100.0]]
+    assert ct.linalg.pinv(ct.zeros(0, 3), rtol=ct.tensor(1.0)).shape == (3, 0)
+
+
+def test_histogramdd_between_edges():
+    points = ct.tensor([[0.0, 0.0], [1.0, 1.0], [0.9, 0.2], [5.0, 0.0], [float("nan"), 0.0]])
+    edges = [ct.tensor([0.0, 0.5, 1.0]), ct.tensor([0.0, 0.1, 2.0])]
+    hist, found = ct.histogramdd(points, edges)
+    assert hist.tolist() == [[1.0, 0.0], [0.0, 2.0]] and [e.tolist() for e in found] == [e.tolist() for e in edges]
+    wanted, _ = np.histogramdd(points[:4].numpy(), [e.numpy() for e in edges], weights=[1, 2, 3, 4], density=True)
+    hist = ct.histogramdd(points[:4].clone(), edges, weight=ct.tensor([1.0, 2.0, 3.0, 4.0]), density=True).hist
+    np.testing.assert_allclose(hist.numpy(), wanted, rtol=1e-6)
+    assert ct.histogramdd(points[:4].clone(), 2).hist.shape == (2, 2)
+    with pytest.raises(ValueError, match="ascend"):
+        ct.histogramdd(points, [ct.tensor([0.0, 1.0]), ct.tensor([1.0, 0.0])])
+    with pytest.raises(ValueError, match="1 vectors"):
+        ct.histogramdd(points, edges[:1])

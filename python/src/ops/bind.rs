@@ -77,7 +77,8 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
             let name = name.cast::<PyString>()?;
             let name = name.to_str()?;
             let name = name.strip_suffix('_').unwrap_or(name);
-            let Some(at) = entry.position(name) else {
+            // PyTorch writes some of them in capitals: UPLO.
+            let Some(at) = entry.position(name).or_else(|| entry.position(&name.to_ascii_lowercase())) else {
                 let known: Vec<&str> = params.iter().map(|param| shown(param.name)).collect();
                 return Err(PyTypeError::new_err(format!(
                     "{op}() has no parameter {name}: there are {}",
