@@ -37,6 +37,12 @@ def rows(device):
         x = normal(16 * M)
         return x, x > 0
 
+    def same_bits(x, at, y):
+        torch.use_deterministic_algorithms(True)
+        sums = x.scatter_add(0, at, y)
+        torch.use_deterministic_algorithms(False)
+        return sums
+
     def index_put(x, at, y):
         return x.index_put((at,), y)
 
@@ -53,6 +59,10 @@ def rows(device):
         "cumsum_4096x4096_columns": lambda: of(lambda x: x.cumsum(0), normal(4096, 4096), gb=128 * mb),
         "gather_1M": lambda: of(lambda x, at: x.gather(0, at), normal(M), integers(M, M), gb=16 * mb),
         "scatter_add_1M": lambda: of(lambda x, at, y: x.scatter_add(0, at, y), normal(M), integers(M, M), normal(M), gb=20 * mb),
+        "scatter_add_1M_deterministic": lambda: of(same_bits, normal(M), integers(M, M), normal(M), gb=20 * mb),
+        "scatter_add_1M_cubes": lambda: of(
+            lambda x, at, y: x.scatter_add(0, at, y), normal(M), integers(M, M), normal(M) ** 3, gb=20 * mb
+        ),
         "index_put_1M": lambda: of(index_put, normal(M), integers(M, M), normal(M), gb=20 * mb),
         "unique_1M": lambda: of(torch.unique, integers(M, M), gb=16 * mb),
         "einsum_bqhd_bkhd_bhqk": lambda: of(

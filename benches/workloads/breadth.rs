@@ -40,6 +40,13 @@ pub const ROWS: &[Row] = &[
     row("cumsum_4096x4096_columns", Bytes(128.0 * MF), |on| of(normal(on, &[4096, 4096])?, |x| x.cumsum(0))),
     row("gather_1M", Bytes(16.0 * MF), |on| of(indexed(on)?, |[x, at, _]| x.gather(0, at))),
     row("scatter_add_1M", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
+    // Beside PyTorch with deterministic algorithms: ours always gives the same bits.
+    row("scatter_add_1M_deterministic", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
+    // Of all sizes, as gradients are: 8 % are below a hundred-thousandth of the largest.
+    row("scatter_add_1M_cubes", Bytes(20.0 * MF), |on| {
+        let [x, at, y] = indexed(on)?;
+        of([x, at, y.pow(3.0)?], |[x, at, y]| x.scatter_add(0, at, y))
+    }),
     row("index_put_1M", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.index_put(at, y))),
     row("unique_1M", Bytes(16.0 * MF), |on| of(integers(on, M as i64, &[M])?, |x| x.unique())),
     row("einsum_bqhd_bkhd_bhqk", Flops(2.0 * 96.0 * 256.0 * 256.0 * 64.0), |on| {
