@@ -9,7 +9,7 @@ from ._cotangent import Tensor
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "cdist", "histogramdd"]
 _ops = _c._functions
-_Histogramdd = collections.namedtuple("histogramdd", "hist bin_edges")
+_Histogramdd = collections.namedtuple("_Histogramdd", "hist bin_edges")
 
 
 def atleast_1d(*tensors):

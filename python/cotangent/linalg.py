@@ -12,7 +12,7 @@ globals().update({name[7:]: value for name, value in _ops.items() if name.starts
 globals().update({name: _ops[name] for name in ("matmul", "multi_dot", "svdvals", "inv")})
 
 # Those of the standard take integers, too.
-from ._dtypes import finfo  # noqa: E402
+from ._dtypes import finfo as _finfo  # noqa: E402
 from ._standard import matrix_transpose, tensordot, vecdot  # noqa: E402, F401
 
 # What is raised of a matrix that has no such factors.
@@ -97,7 +97,7 @@ def pinv(A, /, *, rtol=None, atol=None, hermitian=False):
     u, s, vh = _ops["linalg_svd"](A, False)
     atol = _like(s, 0.0 if atol is None else atol)
     # As for numbers: no relative bound beside an absolute one.
-    rtol = _ops["where"](atol > 0, 0.0, max(A.shape[-2:]) * finfo(s.dtype).eps) if rtol is None else _like(s, rtol)
+    rtol = _ops["where"](atol > 0, 0.0, max(A.shape[-2:]) * _finfo(s.dtype).eps) if rtol is None else _like(s, rtol)
     # The largest comes first; where there is none there is nothing to compare.
     bound = _ops["maximum"](rtol[..., None] * s[..., :1], atol[..., None])
     large = s > bound

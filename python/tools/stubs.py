@@ -105,7 +105,7 @@ RETURNS = {
     name: "Tensor"
     for name in ("tensor asarray as_tensor from_dlpack from_numpy arange linspace eye astype concat expand_dims flip "
                  "matrix_transpose reshape repeat squeeze take take_along_axis bitwise_invert clip sign pow round roll sort "
-                 "searchsorted sum prod cumulative_sum cumulative_prod diff tensordot vecdot __add__ __radd__ __sub__ "
+                 "searchsorted sum prod cumulative_sum cumulative_prod diff cdist tensordot vecdot __add__ __radd__ __sub__ "
                  "__rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ "
                  "__rpow__ __matmul__ __rmatmul__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __lshift__ "
                  "__rlshift__ __rshift__ __rrshift__ __neg__ __pos__ __abs__ __invert__ __getitem__ __iadd__ __isub__ "
@@ -320,7 +320,7 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
-    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _hints _hooks _methods _modes _pickled _samplers _size _standard _text".split()}
+    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()
