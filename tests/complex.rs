@@ -1,5 +1,6 @@
 //! Complex numbers where they meet real ones: nothing of them is lost without a word.
 
+use cotangent::autograd::{gradcheck, gradgradcheck};
 use cotangent::ops::{self, Arg};
 use cotangent::{
     Complex, DType, FftNorm, FftOptions, Generator, Scalar, Tensor, ValueOptions, tensor, with_num_threads,
@@ -180,5 +181,54 @@ fn a_fourier_transform_does_not_depend_on_the_number_of_threads() -> Outcome {
             assert!(with_num_threads(threads, run)?? == alone, "{shape:?} along {dim}, {threads} threads");
         }
     }
+    Ok(())
+}
+
+/// Where formulas of the parts choose between cases: numbers without a real or an imaginary part, or with one of 1.
+#[test]
+fn derivatives_on_the_axes() -> Outcome {
+    // On no cut of any of these but acosh, which is cut below 1.
+    let inner =
+        [(0.5, 0.0), (0.25, -0.0), (0.0, 0.5), (-0.0, -0.75), (1.0, 0.5), (-1.0, 0.5), (0.5, 1.0), (-0.5, -1.0)];
+    let mut functions: Vec<(String, Vec<(f64, f64)>, Vec<Arg>)> = Vec::new();
+    let names = "exp expm1 exp2 log log1p log2 log10 sqrt rsqrt square reciprocal sin cos tan sinh cosh tanh asin acos atan \
+                 asinh atanh sigmoid silu sinc log_sigmoid neg tanhshrink softsign";
+    let takes_complex = |op: &'static ops::Op| op.call(&[Arg::from(&Tensor::new([Z])?)]).map(|_| ());
+    for name in names.split_whitespace() {
+        if let Some(op) = ops::find(name)
+            && takes_complex(op).is_ok()
+        {
+            functions.push((name.to_string(), inner.to_vec(), Vec::new()));
+        }
+    }
+    functions.push(("acosh".into(), vec![(2.0, 0.0), (1.5, -0.0), (0.0, 2.0), (-1.0, 0.5), (1.0, 0.5)], Vec::new()));
+    for exponent in [2.0, 2.5, -1.0] {
+        functions.push(("pow".into(), inner.to_vec(), vec![Arg::from(Scalar::from(exponent))]));
+    }
+    let wide: Vec<(f64, f64)> = vec![(2.0, 0.0), (-3.0, 0.0), (0.0, 1.25), (0.0, 3.0)];
+    for name in ["exp", "expm1", "exp2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "square", "reciprocal"]
+    {
+        functions.push((name.into(), wide.clone(), Vec::new()));
+    }
+    assert!(functions.len() > 35, "{} functions take complex numbers", functions.len());
+    let mut wrong = Vec::new();
+    for (name, points, rest) in functions {
+        let op = ops::find(&name).ok_or("there is one")?;
+        for (re, im) in points {
+            let z = Tensor::new([Complex::new(re, im)])?;
+            let f = |x: &[Tensor]| {
+                let mut args = vec![Arg::from(&x[0])];
+                args.extend(rest.iter().cloned());
+                let bound = op.bind(&args, &[])?;
+                Ok(op.call(&bound)?.remove(0))
+            };
+            for (what, outcome) in [("first", gradcheck(f, &[z.clone()])), ("second", gradgradcheck(f, &[z.clone()]))] {
+                if let Err(error) = outcome {
+                    wrong.push(format!("{name}{:?} at {re}+{im}j, {what} derivative: {error}", rest.len()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
 }

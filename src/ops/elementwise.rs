@@ -145,22 +145,22 @@ impl Elementwise {
         compute: DType,
         dtype: DType,
     ) -> Result<Tensor> {
-        let complex: SmallVec<[bool; 3]> = inputs.iter().map(|x| x.dtype().is_complex()).collect();
+        let as_computed = |x: &&Tensor| match x.dtype() {
+            DType::Bool => Ok((*x).clone()),
+            own => x.to_dtype(if own.is_complex() { compute } else { compute.to_real() }),
+        };
+        let inputs = inputs.iter().map(as_computed).collect::<Result<SmallVec<[Tensor; 3]>>>()?;
+        let inputs: &[&Tensor] = &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>();
+        let complex = which_are_complex(inputs);
         let formula = match ComplexFormula::of(self.formula(), &complex) {
             Ok(formula) if 2 * inputs.len() <= MOST_INPUTS => formula,
             _ => bail!(DType, self.name, "not defined for {compute}"),
         };
-        let mut parts = Vec::new();
-        for (input, complex) in inputs.iter().zip(&complex) {
-            if *complex {
-                parts.push(input.real()?.to_dtype(compute.to_real())?);
-                parts.push(input.imag()?.to_dtype(compute.to_real())?);
-            } else if input.dtype() == DType::Bool {
-                parts.push((*input).clone());
-            } else {
-                parts.push(input.to_dtype(compute.to_real())?);
-            }
+        if dtype.is_complex() && self.cotangents().iter().flatten().all(|cotangent| cotangent.takes(&complex)) {
+            let out = complex_values(self.name, (formula, params), compute, inputs)?;
+            return record(out, self.name.into(), self.cotangents(), inputs, params);
         }
+        let parts = parts_of(inputs)?;
         let parts: SmallVec<[&Tensor; 6]> = parts.iter().collect();
         let part = |formula: &'static Formula, dtype: DType| {
             let out = broadcasting(self.name, (formula, params), compute.to_real(), &parts, dtype)?;
@@ -234,6 +234,39 @@ pub(crate) fn broadcasting(
     map(op, call, compute, inputs, &broadcast(op, &shapes)?, dtype)
 }
 
+fn which_are_complex(inputs: &[&Tensor]) -> SmallVec<[bool; 3]> {
+    inputs.iter().map(|x| x.dtype().is_complex()).collect()
+}
+
+/// The inputs of a formula of parts: of each that is complex both.
+fn parts_of(inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 6]>> {
+    let mut parts = SmallVec::new();
+    for input in inputs {
+        if input.dtype().is_complex() {
+            parts.push(input.real()?);
+            parts.push(input.imag()?);
+        } else {
+            parts.push((*input).clone());
+        }
+    }
+    Ok(parts)
+}
+
+/// The values of a formula of complex numbers, outside the graph.
+#[track_caller]
+fn complex_values(
+    op: &'static str,
+    (formula, params): (ComplexFormula, &[Scalar]),
+    compute: DType,
+    inputs: &[&Tensor],
+) -> Result<Tensor> {
+    let inputs: SmallVec<[Tensor; 4]> = inputs.iter().map(|x| x.detach()).collect();
+    let parts = parts_of(&inputs.iter().collect::<SmallVec<[&Tensor; 4]>>())?;
+    let parts: SmallVec<[&Tensor; 6]> = parts.iter().collect();
+    let part = |formula| broadcasting(op, (formula, params), compute.to_real(), &parts, compute.to_real());
+    part(formula.re)?.with_imaginary(&part(formula.im)?)
+}
+
 /// Makes the result of an elementwise operation depend on its inputs.
 #[track_caller]
 fn record(
@@ -243,6 +276,9 @@ fn record(
     inputs: &[&Tensor],
     params: &[Scalar],
 ) -> Result<Tensor> {
+    if out.dtype().is_complex() {
+        return record_many(out, name, cotangents, inputs, params);
+    }
     if inputs.len() <= 2 && params.is_empty() && cotangents.iter().all(Option::is_some) {
         record_few(out, name, cotangents, inputs)
     } else {
@@ -282,7 +318,11 @@ fn record_few(out: Tensor, name: Name, cotangents: &'static [Option<Cotangent>],
     })
 }
 
-/// Any number of inputs and parameters.
+/// Any number of inputs and parameters, and complex numbers.
+///
+/// A function of complex numbers whose parts are not looked at one by one has the derivative `d` that its formula has for real
+/// ones, and the cotangent of its input is `g · conj(d)`: what the rule gives for `conj(g)`, conjugated. Rules for the parts would
+/// be wrong where their formulas choose between cases, such as at numbers without an imaginary part.
 #[track_caller]
 #[inline(never)]
 fn record_many(
@@ -307,15 +347,25 @@ fn record_many(
             .map(|k| save.needs(k).then(|| inputs[k].layout().shape().clone()))
             .collect();
         let params = Params::from_slice(params);
+        let is_complex = which_are_complex(inputs);
         move |ctx: &BackwardContext, g: &Tensor| {
             let mut grads = Grads::new();
             let mut zeros = zeros.iter();
+            let conjugate = if g.dtype().is_complex() { Some(g.conj()?) } else { None };
+            let of = |cotangent: &'static Cotangent, k: usize| -> Result<Tensor> {
+                let Some(g) = &conjugate else { return cotangent.of(ctx, g, &saved, result.as_ref(), &params) };
+                let grad = cotangent.of(ctx, g, &saved, result.as_ref(), &params)?.conj()?;
+                if is_complex[k] { Ok(grad) } else { grad.real() }
+            };
             for (k, cotangent) in cotangents.iter().enumerate().take(saved.len()) {
                 let grad = match cotangent {
-                    Some(cotangent) if ctx.needs(k) => Some(cotangent.of(ctx, g, &saved, result.as_ref(), &params)?),
+                    Some(cotangent) if ctx.needs(k) => Some(of(cotangent, k)?),
                     Some(_) => None,
                     None => match zeros.next() {
-                        Some(Some(shape)) => Some(Tensor::zeros_with(shape, (g.dtype(), g.device()))?),
+                        Some(Some(shape)) => {
+                            let dtype = if is_complex[k] { g.dtype() } else { g.dtype().to_real() };
+                            Some(Tensor::zeros_with(shape, (dtype, g.device()))?)
+                        }
                         _ => None,
                     },
                 };
@@ -364,9 +414,29 @@ impl Cotangent {
         self.apply(g.dtype(), &operands[..self.operands.len()], params)
     }
 
+    /// Whether it can be computed of complex numbers, of functions of such inputs with a complex result.
+    fn takes(&'static self, complex: &[bool]) -> bool {
+        let of = |&k: &usize| k == 0 || complex.get(k - 1).copied().unwrap_or(true);
+        let operands: SmallVec<[bool; 4]> = self.operands.iter().map(of).collect();
+        2 * operands.len() <= MOST_INPUTS && ComplexFormula::of(&self.formula, &operands).is_ok()
+    }
+
     /// The formula of the operands that it reads; recorded in turn where the pass is.
     fn apply(&'static self, dtype: DType, operands: &[&Tensor], params: &[Scalar]) -> Result<Tensor> {
-        let out = broadcasting("backward", (&self.formula, params), dtype, operands, dtype)?;
+        let out = if dtype.is_complex() {
+            let complex = which_are_complex(operands);
+            let parts = operands.len() + complex.iter().filter(|&&complex| complex).count();
+            let formula = match ComplexFormula::of(&self.formula, &complex) {
+                Ok(formula) if parts <= MOST_INPUTS => formula,
+                _ => {
+                    let name = &self.formula.name;
+                    bail!(Graph, "backward", "{name}: there is no derivative of this order for complex numbers")
+                }
+            };
+            complex_values("backward", (formula, params), dtype, operands)?
+        } else {
+            broadcasting("backward", (&self.formula, params), dtype, operands, dtype)?
+        };
         if !is_grad_enabled() || operands.iter().all(|operand| operand.node().is_none()) {
             return Ok(out);
         }

@@ -163,6 +163,10 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || unary(-2.2, 2.3), aliases = ["special_sinc"])]
     pub fn sinc(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return elementwise!(Float sinc(self) |x| select(x.eq(zero()), zero() + 1.0, (PI * x).sin() / (PI * x)),
+                |g, y| [g * select(x.eq(zero()), zero(), ((PI * x).cos() - y) / x)]);
+        }
         elementwise!(Float sinc(self) |x| select(x.eq(zero()), zero() + 1.0, (PI * x).sin() / (PI * x)), |g, _y| [g * sinc_slope(x)])
     }
 

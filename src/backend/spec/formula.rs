@@ -13,7 +13,7 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 use std::sync::OnceLock;
 
 /// The most operands that a formula takes.
-pub(crate) const MOST_INPUTS: usize = 6;
+pub(crate) const MOST_INPUTS: usize = 8;
 
 /// One step of a formula.
 #[derive(Clone, Copy, Debug)]

@@ -511,8 +511,10 @@ pub(crate) static POW: Function = {
                 let zero = Sym::constant(0.0);
                 // 0 where the exponent is 0, whatever the base is.
                 let by_base = select(b.eq(zero), zero, b * a.pow(b - 1.0));
-                // 0 where the base is 0 and the exponent not negative: the logarithm has no value there.
-                let by_exponent = select(a.eq(zero) & b.ge(zero), zero, y * a.ln());
+                // 0 where the base is 0 and the exponent not negative, so that the power is 0 or 1: the logarithm has no value
+                // there. Complex numbers, which have no order, take this rule, too.
+                let known = a.eq(zero) & (y.eq(zero) | y.eq(Sym::constant(1.0)));
+                let by_exponent = select(known, zero, y * a.ln());
                 SmallVec::from_iter([Some(by_base), Some(by_exponent)])
             },
         },
