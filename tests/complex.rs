@@ -222,7 +222,10 @@ fn derivatives_on_the_axes() -> Outcome {
                 let bound = op.bind(&args, &[])?;
                 Ok(op.call(&bound)?.remove(0))
             };
-            for (what, outcome) in [("first", gradcheck(f, &[z.clone()])), ("second", gradgradcheck(f, &[z.clone()]))] {
+            for (what, outcome) in [
+                ("first", gradcheck(f, std::slice::from_ref(&z))),
+                ("second", gradgradcheck(f, std::slice::from_ref(&z))),
+            ] {
                 if let Err(error) = outcome {
                     wrong.push(format!("{name}{:?} at {re}+{im}j, {what} derivative: {error}", rest.len()));
                 }
