@@ -2,10 +2,10 @@
 
 use super::kernels::{APART, GROUP, Kernels};
 use super::{Data, FoldPlan, FoldSource, Target, centers_at};
+use crate::Result;
 use crate::backend::cpu::runtime::convert::Compute;
 use crate::backend::cpu::runtime::scratch;
 use crate::backend::cpu::runtime::threads::{GRAIN, Ptr, parallel};
-use crate::{DType, Result};
 use std::ops::Range;
 
 /// Columns folded side by side.
@@ -107,14 +107,12 @@ pub(super) fn fold_rows<C: Compute>(
             // SAFETY: the positions of the walks are those of elements (L2) of type C, `n` in each of the rows.
             return unsafe { fold_in(fold, data.at(from, at).cast::<C>(), along, rows, center, sums) };
         }
-        if data.dtype == DType::F32
-            && C::DTYPE == DType::F32
-            && across == APART as isize
-            && rows < GROUP
-            && fold.is_light()
-        {
+        if data.dtype == C::DTYPE && across == APART as isize && rows < GROUP {
             // SAFETY: as above.
-            return unsafe { fold.columns_apart(data.at(from, at).cast::<C>(), along, rows, center, sums) };
+            let done = unsafe { fold.columns_apart(data.at(from, at).cast::<C>(), along, rows, center, sums) };
+            if done {
+                return;
+            }
         }
         for done in (0..rows).step_by(room) {
             let group = room.min(rows - done);

@@ -34,11 +34,12 @@ pub(super) trait Kernels<C>: Sync {
     /// There are `sums.len()` elements behind the start of each row.
     unsafe fn columns(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]);
 
-    /// As [`columns`](Self::columns), for few rows whose elements are [`APART`] apart.
+    /// As [`columns`](Self::columns), for few rows whose elements are [`APART`] apart; false, and nothing has happened, where this
+    /// fold has no such loop.
     ///
     /// # Safety
     /// There are so many elements, so far apart, behind the start of each row.
-    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]);
+    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) -> bool;
 }
 
 impl<C: Compute, F: Fold<C>> Kernels<C> for F {
@@ -70,11 +71,13 @@ impl<C: Compute, F: Fold<C>> Kernels<C> for F {
         dispatch(FoldColumns { fold: *self, from, step, rows, center, sums });
     }
 
-    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) {
+    unsafe fn columns_apart(&self, from: *const C, step: isize, rows: usize, center: &[C], sums: &mut [C]) -> bool {
         // For f32 alone: what is known when this is compiled costs no code elsewhere.
         if F::LIGHT && size_of::<C>() == 4 {
             dispatch(FoldApart { fold: *self, from, step, rows, center, sums });
+            return true;
         }
+        false
     }
 }
 
