@@ -6,6 +6,8 @@
 
 #[path = "common/call.rs"]
 mod call;
+#[path = "ops/complex.rs"]
+mod complex;
 #[path = "../examples/ops/table.rs"]
 mod table;
 
@@ -283,55 +285,6 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
                 if !g.as_ref().is_some_and(|g| g.dtype() == x.dtype() && g.shape() == x.shape()) {
                     return Err(format!("in {dtype} a gradient has not its leaf's shape and dtype"));
                 }
-            }
-        }
-        Ok(true)
-    });
-}
-
-/// The tensors of a call on complex numbers, with Hermitian matrices first. Their imaginary parts are small.
-fn hermitian(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
-    let mut tensors = tensors.to_vec();
-    let x = tensors[0].real()?;
-    let numbers = Tensor::arange_with(0, x.numel() as i64, (DType::F64, x.device()))?.reshape(x.shape())?;
-    let imag = numbers.sin()?.mul(0.1)?;
-    tensors[0] = x.complex(&imag.sub(&imag.transpose(-2, -1)?)?)?;
-    Ok(tensors)
-}
-
-/// What takes complex numbers at all gives right derivatives, and the same answers in every layout and in less precision.
-#[test]
-fn complex_numbers_are_refused_or_right() {
-    for_all_samples(|call, sample| {
-        let drawn = call.op.random || call.op.reads_layout;
-        if drawn
-            || call.tensors().iter().all(|x| x.dtype() != DType::F64)
-            || call.tensors().iter().any(|x| x.dtype().is_complex())
-        {
-            return Ok(false);
-        }
-        let mut complex = text(call.made_complex())?;
-        if sample.is_symmetric() {
-            complex = text(complex.with(&text(hermitian(&owned(&complex)))?))?;
-        }
-        let results = match complex.run() {
-            Ok(results) => results,
-            Err(error) if error.to_string().contains("c128") => return Ok(false),
-            Err(error) => return Err(format!("refused without the dtype: {error}")),
-        };
-        if text(is_differentiable(&complex))? {
-            text(gradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
-            text(gradgradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
-        }
-        for layout in 0..LAYOUTS {
-            let other = text(complex.map(|x| relaid(x, layout)))?;
-            same_answers(&other, &complex, 1e-11 * call.op.tolerance).map_err(|e| format!("layout {layout}: {e}"))?;
-        }
-        let single = text(text(complex.cast(DType::F32))?.run())?;
-        for (result, expected) in single.iter().zip(&results) {
-            let wide = |x: &Tensor| parts(x)?.to_dtype(DType::F64);
-            if !text(close(&text(wide(result))?, &text(wide(expected))?, 2e-5 * call.op.tolerance))? {
-                return Err(format!("in c64: {result:?} instead of {expected:?}"));
             }
         }
         Ok(true)

@@ -156,23 +156,20 @@ impl Elementwise {
             Ok(formula) if 2 * inputs.len() <= MOST_INPUTS => formula,
             _ => bail!(DType, self.name, "not defined for {compute}"),
         };
-        if dtype.is_complex() && self.cotangents().iter().flatten().all(|cotangent| cotangent.takes(&complex)) {
+        if dtype.is_complex() {
+            if !self.cotangents().iter().flatten().all(|cotangent| cotangent.takes(&complex)) {
+                bail!(DType, self.name, "not defined for {compute}: its derivative is one of real numbers");
+            }
             let out = complex_values(self.name, (formula, params), compute, inputs)?;
             return record(out, self.name.into(), self.cotangents(), inputs, params);
         }
+        if dtype.is_float() {
+            bail!(DType, self.name, "not defined for {compute} with a result of {dtype}");
+        }
         let parts = parts_of(inputs)?;
         let parts: SmallVec<[&Tensor; 6]> = parts.iter().collect();
-        let part = |formula: &'static Formula, dtype: DType| {
-            let out = broadcasting(self.name, (formula, params), compute.to_real(), &parts, dtype)?;
-            if !dtype.is_float() {
-                return Ok(out.record_barrier(self.name, inputs));
-            }
-            record(out, self.name.into(), formula.cotangents(), &parts, params)
-        };
-        if !dtype.is_complex() {
-            return part(formula.re, dtype);
-        }
-        part(formula.re, dtype.to_real())?.with_imaginary(&part(formula.im, dtype.to_real())?)
+        let out = broadcasting(self.name, (formula.re, params), compute.to_real(), &parts, dtype)?;
+        Ok(out.record_barrier(self.name, inputs))
     }
 
     /// As [`call`](Self::call), in a compute dtype and with a result that the caller has chosen.

@@ -1,10 +1,10 @@
-//! Systems of linear equations, inverses, and determinants.
+//! Systems of linear equations and inverses.
 
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
 use super::linalg::{
-    any, batch, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, mt,
+    batch, columns, diag_embed, from_columns, full_precision, identity, mh, mt,
     refuse_failures, square, with,
 };
 use super::linalg_lu::{Factors, factor};
@@ -183,140 +183,11 @@ impl Tensor {
         }
         Ok((inverse, info))
     }
-
-    /// The determinants of square matrices.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[0.0, 2.0], [3.0, 4.0]])?.det()?.item::<f32>()?, -6.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "linalg_det")]
-    #[op(samples = det_samples, errors = square_errors, aliases = ["linalg_det"], full_precision, tolerance = 100.0, batch)]
-    pub fn det(&self) -> Result<Tensor> {
-        square("det", self)?;
-        full_precision("det", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
-        let diagonal = diag(&lu)?;
-        let value = diagonal.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
-        value.record("det", &[self], |save| {
-            let (x, det, diagonal) = (save.save(self), save.save_output(), save.save(&diagonal));
-            move |ctx: &BackwardContext, g: &Tensor| {
-                let matrix = |numbers: &Tensor| numbers.unsqueeze(-1)?.unsqueeze(-1);
-                if !nearly_singular(&diagonal)? {
-                    let scaled = g.mul(&ctx.output(&det).conj()?)?;
-                    return Ok(smallvec![Some(matrix(&scaled)?.mul(&mh(&x.linalg_inv_ex()?.0)?)?)]);
-                }
-                // Cofactors without division, by the singular values: right for singular matrices, too.
-                let (u, s, vh) = x.linalg_svd()?;
-                // The sign of real matrices does not change.
-                let product = if u.dtype().is_complex() { u.matmul(&vh)? } else { u.detach().matmul(&vh.detach())? };
-                let sign = product.det()?.sgn()?.conj()?;
-                let others = products_of_others(&s)?;
-                let cofactors = u.mul(&others.unsqueeze(-2)?)?.matmul(&vh)?;
-                Ok(smallvec![Some(matrix(&g.mul(&sign)?)?.mul(&cofactors)?)])
-            }
-        })
-    }
-
-    /// The signs of the determinants of square matrices (of complex ones the determinant over its absolute value), and the logarithms of their absolute values: 0 and -inf for singular
-    /// ones.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// let (sign, log) = tensor!([[0.0, 1.0], [1.0, 0.0]])?.slogdet()?;
-    /// assert_eq!((sign.item::<f32>()?, log.item::<f32>()?), (-1.0, 0.0));
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
-    #[doc(alias = "linalg_slogdet")]
-    #[op(samples = square_samples, errors = square_errors, outputs = [sign, logabsdet], aliases = ["linalg_slogdet"], full_precision, tolerance = 100.0, batch)]
-    pub fn slogdet(&self) -> Result<(Tensor, Tensor)> {
-        square("slogdet", self)?;
-        full_precision("slogdet", self)?;
-        let Factors { lu, pivots, .. } = factor(&self.detach(), true)?;
-        let diagonal = diag(&lu)?;
-        let sign = diagonal.sgn()?.prod(-1)?.mul(&parity(&pivots, self.dtype().to_real())?)?;
-        let log = diagonal.abs()?.log()?.sum(-1)?;
-        let [sign, log] = Tensor::record_joint([sign, log], "slogdet", &[self], |save| {
-            let (x, sign) = (save.save(self), save.save_output_at(0));
-            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
-                // Of complex numbers the sign changes, too: by i times its angle.
-                let turning = match &cotangents[0] {
-                    Some(g) if g.dtype().is_complex() => Some(g.mul(&ctx.output_at(0, &sign)?.conj()?)?.imag()?),
-                    _ => None,
-                };
-                let g = match (&cotangents[1], turning) {
-                    (None, None) => return Ok(smallvec![Some(x.zeros_like()?)]),
-                    (Some(g), None) => g.clone(),
-                    (None, Some(turning)) => turning.zeros_like()?.complex(&turning)?,
-                    (Some(g), Some(turning)) => g.complex(&turning)?,
-                };
-                let (inverse, info) = x.linalg_inv_ex()?;
-                if any(&info.ne(0)?)? {
-                    bail!(Graph, "slogdet", "the derivative of the logarithm does not exist: a matrix is singular");
-                }
-                Ok(smallvec![Some(g.unsqueeze(-1)?.unsqueeze(-1)?.mul(&mh(&inverse)?)?)])
-            }
-        })?;
-        Ok((sign, log))
-    }
-
-    /// The logarithms of the determinants of square matrices: -inf where they are 0; NaN where they are negative, unless the
-    /// elements are complex.
-    ///
-    /// ```
-    /// # use cotangent::tensor;
-    /// assert_eq!(tensor!([[1.0, 0.0], [0.0, 1.0]])?.logdet()?.item::<f32>()?, 0.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If a matrix is not square, or the elements are not `f32`, `f64` or complex.
-    #[op(samples = logdet_samples, errors = square_errors, full_precision, tolerance = 100.0, batch)]
-    pub fn logdet(&self) -> Result<Tensor> {
-        let (sign, log) = self.slogdet()?;
-        if sign.dtype().is_complex() {
-            return sign.log()?.add(&log);
-        }
-        log.masked_fill(&sign.detach().lt(0)?, f64::NAN)
-    }
 }
 
 /// What is said of a matrix whose factorization stopped.
 fn singular(pivot: i32) -> String {
     format!("is singular: pivot {pivot} is zero")
-}
-
-/// Whether the inverse of a matrix with these pivots has no digit to rely on, for one of a batch.
-fn nearly_singular(diagonal: &Tensor) -> Result<bool> {
-    if diagonal.numel() == 0 {
-        return Ok(false);
-    }
-    let (n, size) = (diagonal.shape()[diagonal.rank() - 1], diagonal.abs()?);
-    let (least, most) = (size.min(-1)?, size.max(-1)?);
-    any(&least.le(&most.mul(8.0 * epsilon(diagonal) * n as f64)?)?.mul(&most.lt(f64::INFINITY)?)?)
-}
-
-/// The products of all other elements, along the last dimension.
-fn products_of_others(x: &Tensor) -> Result<Tensor> {
-    let n = x.shape()[x.rank() - 1];
-    // A row for each element, with a one in its place.
-    let rows = x.unsqueeze(-2)?.expand(with(x.shape(), &[n]).to_vec())?;
-    rows.masked_fill(&diagonal_mask(n, x)?, 1)?.prod(-1)
-}
-
-/// 1 for an even number of exchanges of rows, -1 for an odd one.
-fn parity(pivots: &Tensor, dtype: DType) -> Result<Tensor> {
-    let n = pivots.shape()[pivots.rank() - 1];
-    let own = Tensor::arange_with(1, n as i64 + 1, (DType::I32, pivots.device()))?;
-    let exchanged = pivots.ne(&own)?.to_dtype(dtype)?.mul(-2.0)?.add(1.0)?;
-    exchanged.prod(-1)
 }
 
 /// Refuses systems whose shapes or dtypes do not fit.
@@ -466,17 +337,6 @@ pub(super) fn square_errors() -> Result<Vec<ErrorCase>> {
         error!["half precision", "f16"; sample![Tensor::zeros_with([2, 2], DType::F16)?]],
         error!["integers", "i64"; sample![Tensor::zeros_with([2, 2], DType::I64)?]],
     ])
-}
-
-fn det_samples() -> Result<Vec<Sample>> {
-    let mut all = square_samples()?;
-    all.push(sample![Tensor::from_vec(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], [3, 3])?]);
-    Ok(all)
-}
-
-fn logdet_samples() -> Result<Vec<Sample>> {
-    let shapes: [&[usize]; 4] = [&[3, 3], &[1, 1], &[2, 4, 4], &[0, 2, 2]];
-    shapes.iter().map(|shape| Ok(sample![regular(shape, 1)?])).collect()
 }
 
 fn inverse_errors() -> Result<Vec<ErrorCase>> {

@@ -295,6 +295,9 @@ impl Tensor {
     #[op(samples = || Ok([unary(0.1, 0.9)?, vec![sample![spread([7], -0.1, 1.2)?; eps = 0.2]]].concat()), aliases = ["special_logit"])]
     pub fn logit(&self, options: impl Into<LogitOptions>) -> Result<Tensor> {
         let Some(eps) = options.eps else {
+            if self.dtype().is_complex() {
+                return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln());
+            }
             return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln(),
                 |g, _y| [select(x.lt(zero()) | x.gt(zero() + 1.0), zero() / 0.0, g / (x * (1.0 - x)))]);
         };

@@ -74,12 +74,34 @@ fn trace(steps: &[Inst], complex: &[bool]) -> Result<Pair, &'static str> {
             Inst::Param(k) => real(Sym::add_step(Inst::Param(k))),
             Inst::Const(value) => real(Sym::constant(value)),
             Inst::Call(function, args) => {
-                let args: Vec<Pair> = args[..function.arity].iter().map(|&arg| values[arg]).collect();
-                call(function, &args)?
+                let args = &args[..function.arity];
+                let constant = |k: usize| args.get(k).is_some_and(|&arg| matches!(steps[arg], Inst::Const(_)));
+                let pairs: Vec<Pair> = args.iter().map(|&arg| values[arg]).collect();
+                match beside_constant(function, &pairs, (constant(0), constant(1))) {
+                    Some(pair) => pair,
+                    None => call(function, &pairs)?,
+                }
             }
         });
     }
     values.last().copied().ok_or("nothing")
+}
+
+/// Arithmetic with a constant of the formula, which is real: nothing is added to the imaginary part, so that the sign of its zero,
+/// which is the side of a cut, stays, and infinities do not meet zeros.
+fn beside_constant(function: &'static Function, args: &[Pair], constant: (bool, bool)) -> Option<Pair> {
+    let &[a, b] = args else { return None };
+    let is = |other: &'static Function| std::ptr::eq(function, other);
+    Some(match constant {
+        (true, false) if is(&f::ADD) => Pair { re: a.re + b.re, im: b.im },
+        (false, true) if is(&f::ADD) => Pair { re: a.re + b.re, im: a.im },
+        (true, false) if is(&f::SUB) => Pair { re: a.re - b.re, im: -b.im },
+        (false, true) if is(&f::SUB) => Pair { re: a.re - b.re, im: a.im },
+        (true, false) if is(&f::MUL) => Pair { re: a.re * b.re, im: a.re * b.im },
+        (false, true) if is(&f::MUL) => Pair { re: a.re * b.re, im: a.im * b.re },
+        (false, true) if is(&f::DIV) => Pair { re: a.re / b.re, im: a.im / b.re },
+        _ => return None,
+    })
 }
 
 fn call(function: &'static Function, args: &[Pair]) -> Result<Pair, &'static str> {
