@@ -29,12 +29,6 @@ impl Tensor {
     pub(crate) fn by_parts(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         f(&self.real()?)?.with_imaginary(&f(&self.imag()?)?)
     }
-
-    /// 1 in place of 0, for divisors.
-    #[track_caller]
-    fn where_nonzero(&self) -> Result<Tensor> {
-        self.eq(0)?.where_(1.0, self)
-    }
 }
 
 /// # Complex numbers
@@ -254,7 +248,8 @@ impl Tensor {
             return self.sign();
         }
         let size = self.abs()?;
-        let size = size.where_nonzero()?;
+        // At 0 both the result and its slope are 0.
+        let size = size.masked_fill(&size.eq(0)?, f64::INFINITY)?;
         self.by_parts(|part| part.div(&size))
     }
 

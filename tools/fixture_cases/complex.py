@@ -49,7 +49,8 @@ def add_cases(book):
         book.add_if_defined(op, [tensor([1.5, -2.0, 0.0, -0.0])], grad=False, note="real")
     book.add("angle", [tensor([NAN, INF, -INF])], grad=False)
     book.add("abs", [torch.complex(tensor([0.0, 3.0]), tensor([0.0, 4.0]))], note="at 0")
-    book.add("sgn", [torch.complex(tensor([0.0, 3.0]), tensor([0.0, 4.0]))], grad=False, note="at 0")
+    for op in ("sgn", "angle"):
+        book.add(op, [torch.complex(tensor([0.0, 3.0]), tensor([0.0, 4.0]))], note="at 0")
     for op in BINARY:
         for a, b in ([2, 3], [2, 3]), ([2, 3], [3]), ([], [2]):
             draw = book.draw(op)

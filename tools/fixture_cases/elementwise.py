@@ -375,6 +375,7 @@ def bit_cases(book):
 def special_quadrants(book):
     ys, xs = tensor([[0.0], [-0.0], [1.0], [-2.0], [INF], [-INF], [NAN]]), tensor([[0.0, -0.0, 3.0, -1.0, INF, -INF]])
     book.add("atan2", [ys, xs], grad=False, note="all quadrants")
+    book.add("atan2", [tensor([0.0, 1.0]), tensor([0.0, 0.0])], note="at the origin the gradient is 0")
     book.add("hypot", [tensor([1e300, 3e-300]), tensor([1e300, 4e-300])], note="squares over- and underflow")
 
 

@@ -448,6 +448,11 @@ ints! {
     }, "gcd({0}, {1})";
 }
 
+/// `x` over the square of a length, and 0 where that is 0.
+fn over_square(x: Sym, length: Sym) -> Sym {
+    select(length.eq(Sym::constant(0.0)), Sym::constant(0.0), x / length / length)
+}
+
 reals! {
     vectorized EXP exp(x) = math::exp_f32, math::exp_f64, "exp({0})", |y| [y];
     vectorized LN ln(x) = math::ln_f32, math::ln_f64, "log({0})", |y| [1.0 / x];
@@ -463,7 +468,7 @@ reals! {
     vectorized FLOOR floor(x) = f32::floor, f64::floor, "floor({0})", |y| [0.0];
     vectorized TRUNC trunc(x) = f32::trunc, f64::trunc, "trunc({0})", |y| [0.0];
     scalar FMOD fmod(x, b) = std::ops::Rem::rem, std::ops::Rem::rem, "fmod({0}, {1})", |y| [1.0, -(x / b).trunc()];
-    scalar ATAN2 atan2(x, b) = f32::atan2, f64::atan2, "atan2({0}, {1})", |y| [b / x.hypot(b) / x.hypot(b), -x / x.hypot(b) / x.hypot(b)];
+    scalar ATAN2 atan2(x, b) = f32::atan2, f64::atan2, "atan2({0}, {1})", |y| [over_square(b, x.hypot(b)), over_square(-x, x.hypot(b))];
     scalar HYPOT hypot(x, b) = f32::hypot, f64::hypot, "hypot({0}, {1})", |y| [x / y, b / y];
 }
 
