@@ -179,7 +179,7 @@ def sign(x, /):
     if x.dtype in _COMPLEX:
         return _ops["sgn"](x)
     out = _ops["sign"](x)
-    return _ops["where"](x == x, out, x) if x.dtype.is_floating_point else out
+    return _ops["where"](x == x, out, x.detach()) if x.dtype.is_floating_point else out
 
 
 def round(x, /, *, decimals=0):  # noqa: A001

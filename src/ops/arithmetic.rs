@@ -65,8 +65,11 @@ static REMAINDER: Elementwise = Elementwise::new("remainder", Domain::Float, 2, 
     let rest = select(rest.eq(zero()), zero().copysign(b), rest);
     select(rest.ne(zero()) & b.lt(zero()).differs(rest.lt(zero())), rest + b, rest)
 })
-// The quotient, which is whole, from the exact remainder.
-.with_gradient(|g, x, y, _| vec![Some(g), Some(-(g * ((x[0] - y) / x[1]).rint()))]);
+// The quotient, which is whole, from the exact remainder. An infinite one is the divisor, added once.
+.with_gradient(|g, x, y, _| {
+    let quotient = ((x[0] - y) / x[1]).rint();
+    vec![Some(g), Some(-(g * select(y.abs().eq(zero() + f64::INFINITY), zero() - 1.0, quotient)))]
+});
 static REMAINDER_OF_INTS: Elementwise = Elementwise::new("remainder", Domain::Number, 2, 0, |x, _| {
     let b = x[1];
     let rest = rest_of_ints(x[0], b);

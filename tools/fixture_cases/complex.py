@@ -51,6 +51,12 @@ def add_cases(book):
     book.add("abs", [torch.complex(tensor([0.0, 3.0]), tensor([0.0, 4.0]))], note="at 0")
     for op in ("sgn", "angle"):
         book.add(op, [torch.complex(tensor([0.0, 3.0]), tensor([0.0, 4.0]))], note="at 0")
+    over = torch.complex(tensor([0.0, -0.0, INF, -INF, 1.0, INF, NAN]), tensor([0.0, -0.0, 1.0, 2.0, -INF, INF, 1.0]))
+    book.add("div", [torch.complex(tensor(1.0), tensor(2.0)).reshape(1), over], grad=False, note="over 0 and infinity")
+    book.add("reciprocal", [over], grad=False, note="of 0 and infinity")
+    # Between -1 and 1 PyTorch has the gradient of the upper side on both.
+    cut = torch.complex(tensor([-2.0, 0.5, -2.0]), tensor([0.0, 0.0, -0.0]))
+    book.add("acosh", [cut], note="both sides of the cut")
     for op in BINARY:
         for a, b in ([2, 3], [2, 3]), ([2, 3], [3]), ([], [2]):
             draw = book.draw(op)

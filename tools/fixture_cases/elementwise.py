@@ -376,6 +376,9 @@ def special_quadrants(book):
     ys, xs = tensor([[0.0], [-0.0], [1.0], [-2.0], [INF], [-INF], [NAN]]), tensor([[0.0, -0.0, 3.0, -1.0, INF, -INF]])
     book.add("atan2", [ys, xs], grad=False, note="all quadrants")
     book.add("atan2", [tensor([0.0, 1.0]), tensor([0.0, 0.0])], note="at the origin the gradient is 0")
+    for op in ("maximum", "minimum"):
+        book.add(op, [tensor([NAN, 1.0, NAN, 1.0]), tensor([1.0, NAN, NAN, 1.0])], note="gradients where one is NaN")
+    book.add("relu", [tensor([NAN, 0.0, -0.0, INF, -INF])], note="gradients at NaN and 0")
     book.add("hypot", [tensor([1e300, 3e-300]), tensor([1e300, 4e-300])], note="squares over- and underflow")
 
 

@@ -220,6 +220,8 @@ def add_unary(book):
     book.add("log_ndtr", [tensor([-30.0, -10.0, -1.0, 0.0, 10.0])], note="tails")
     book.add("lgamma", [tensor([-0.5, -1.5, -2.7, 100.0])], note="negative")
     book.add("digamma", [tensor([-0.5, -1.5, -2.7, 100.0])], note="negative")
+    book.add("digamma", [tensor([1e10, INF])], note="large")
+    book.add("remainder", [tensor([2.0, 2.0, -2.0, -2.0]), tensor([INF, -INF, INF, -INF])], note="by infinity")
     book.add("threshold", [tensor([-1, 0, 4], "i64")], {"threshold": 0, "value": 7}, grad=False)
     book.add("frac", [tensor([-1.5, 1e18, -0.0])], grad=False)
 

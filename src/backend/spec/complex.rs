@@ -238,12 +238,17 @@ impl Pair {
         Pair { re: self.re * b.re - self.im * b.im, im: self.re * b.im + self.im * b.re }
     }
 
-    /// By the greater part of the divisor first, so that its square does not overflow.
+    /// By the greater part of the divisor first (Smith), so that no square overflows and a number over infinity is 0. Over 0 the
+    /// parts are infinite, or NaN where they are 0.
     fn over(self, b: Pair) -> Pair {
-        let scale = b.re.abs().maximum(b.im.abs());
-        let (re, im) = (b.re / scale, b.im / scale);
-        let size = (re * re + im * im) * scale;
-        Pair { re: (self.re * re + self.im * im) / size, im: (self.im * re - self.re * im) / size }
+        let swapped = b.re.abs().lt(b.im.abs());
+        let (greater, lesser) = (select(swapped, b.im, b.re), select(swapped, b.re, b.im));
+        let zero = greater.eq(Sym::constant(0.0));
+        let ratio = select(zero, Sym::constant(0.0), lesser / greater);
+        let size = select(zero, Sym::constant(0.0), greater + lesser * ratio);
+        let re = select(swapped, self.re * ratio + self.im, self.re + self.im * ratio);
+        let im = select(swapped, self.im * ratio - self.re, self.im - self.re * ratio);
+        Pair { re: re / size, im: im / size }
     }
 
     /// -i f(i z), by which the functions of angles are those of hyperbolas.

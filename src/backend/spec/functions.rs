@@ -423,9 +423,9 @@ numbers! {
     MINIMUM minimum(a, b) = select(a.lt(b) | a.ne(a), a, b), "smaller({0}, {1})", |y| [half_where_equal(b, a), half_where_equal(a, b)];
 }
 
-/// 1 where `a` is the greater, 1/2 where both are equal, else 0.
+/// 1 where `a` is the greater or one is NaN, 1/2 where both are equal, else 0.
 fn half_where_equal(a: Sym, b: Sym) -> Sym {
-    select(a.eq(b), Sym::constant(0.5), Sym::from_mask(a.gt(b)))
+    select(a.eq(b), Sym::constant(0.5), Sym::from_mask(!a.lt(b)))
 }
 
 ints! {
@@ -553,7 +553,7 @@ const CUBIC: f64 = LINEAR * 0.044_715;
 fused! {
     // This way round a NaN stays one.
     Ordered RELU relu(x) = select(x.lt(T::constant(0.0)), T::constant(0.0), x);
-    Ordered RELU_GRAD relu_grad(g, y) = select(y.gt(T::constant(0.0)), g, T::constant(0.0));
+    Ordered RELU_GRAD relu_grad(g, y) = select(y.le(T::constant(0.0)), T::constant(0.0), g);
     Real TANH_GRAD tanh_grad(g, y) = g * (1.0 - y * y);
     Real SIGMOID_GRAD sigmoid_grad(g, y) = g * (y * (1.0 - y));
     Real SILU silu(x) = x * x.sigmoid();

@@ -25,7 +25,7 @@ __device__ __noinline__ double positive_zeta(double s, double q) {
     const double terms[9] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0,
         1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0};
     const double power = pow(w, -s);
-    sum += power * w / (s - 1) + 0.5 * power;
+    sum += pow(w, 1 - s) / (s - 1) + 0.5 * power;
     double rising = s, over = power / w;
     for (int k = 0; k < 9; ++k) {
         sum += terms[k] * rising * over;

@@ -198,7 +198,8 @@ pub(crate) fn zeta_f64(s: f64, q: f64) -> f64 {
         43_867.0 / 5_109_094_217_170_944_000.0,
     ];
     let power = w.powf(-s);
-    sum += power * w / (s - 1.0) + 0.5 * power;
+    // The power by itself: of a large number it does not underflow before it is multiplied.
+    sum += w.powf(1.0 - s) / (s - 1.0) + 0.5 * power;
     let (mut rising, mut over) = (s, power / w);
     for (k, term) in TERMS.iter().enumerate() {
         let next = term * rising * over;
