@@ -1,11 +1,12 @@
 //! Elements between bounds.
 
-use super::elementwise::{elementwise, zero};
+use super::elementwise::{Domain, Elementwise, elementwise, zero};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::spec::{Ordered, Sym, select};
 use crate::error::bail;
 use crate::{DType, Operand, Result, Scalar, Tensor};
+use std::borrow::Cow;
 
 /// One side of [`Tensor::clamp`]: a number, a tensor, or `None` where the side is open.
 ///
@@ -56,11 +57,27 @@ impl<'a> super::FromArg<'a> for Bound<'a> {
     }
 }
 
+static AT_LEAST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].maximum(x[1]));
+static AT_MOST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].minimum(x[1]));
+/// A least value above the greatest gives way, as in PyTorch. So do the gradients: at one bound it takes half, and between two that
+/// are equal to the element none.
+static BETWEEN: Elementwise =
+    Elementwise::new("clamp", Domain::Number, 3, 0, |x, _| x[0].maximum(x[1]).minimum(x[2])).with_gradient(|g, x, _, _| {
+        let (x, min, max) = (x[0], x[1], x[2]);
+        let (ordered, swapped, half) = (min.lt(max), max.lt(min), 0.5 * g);
+        let (at_min, at_max) = (x.eq(min) & ordered, x.eq(max) & ordered);
+        vec![
+            Some(select(x.lt(min) | x.gt(max), zero(), select(at_min | at_max, half, g))),
+            Some(select(x.lt(min) & !swapped, g, select(at_min, half, zero()))),
+            Some(select(x.gt(max) | swapped, g, select(at_max, half, zero()))),
+        ]
+    });
+
 /// # Bounds
 #[ops]
 impl Tensor {
     /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
-    /// passes where the element lies between the bounds, these excluded; from a tensor's bound it takes half.
+    /// passes where the element lies between the bounds, numbers excluded. At a bound that is a tensor both take half of it.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -84,6 +101,7 @@ impl Tensor {
             Some(Number(number)) if !matches!(number, Scalar::F64(_)) => Some(Number(of(number, self.dtype()))),
             other => other,
         };
+        let tensor = |bound: &Operand<'_>| bound.element("clamp", self.dtype(), self.device()).map(Cow::into_owned);
         match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
             (None, None) => bail!(Value, "clamp", "there is neither a least nor a greatest value"),
             (Some(Number(min)), None) if number(&Some(Number(min))) => {
@@ -98,14 +116,9 @@ impl Tensor {
                     |x; min, max| min_of(select(x.lt(min), min, x), max),
                     |g, _y| [select(x.gt(min) & x.lt(max), g, zero())])
             }
-            (min, max) => {
-                let above = min.map_or_else(|| Ok(self.clone()), |min| self.maximum(min))?;
-                let between = max.map_or_else(|| Ok(above.clone()), |max| above.minimum(max))?;
-                if between.dtype() == DType::Bool {
-                    bail!(DType, "clamp", "a bool is not a number: cast with to_dtype first");
-                }
-                Ok(between)
-            }
+            (Some(min), None) => AT_LEAST.call(&[self, &tensor(&min)?], &[]),
+            (None, Some(max)) => AT_MOST.call(&[self, &tensor(&max)?], &[]),
+            (Some(min), Some(max)) => BETWEEN.call(&[self, &tensor(&min)?, &tensor(&max)?], &[]),
         }
     }
 

@@ -103,12 +103,13 @@ static ABSOLUTE: Elementwise = Elementwise::new("l1_loss", Domain::Float, 2, 0, 
 
 static SMOOTH: Elementwise = Elementwise::new("smooth_l1_loss", Domain::Float, 2, 1, |x, p| {
     let d = (x[0] - x[1]).abs();
-    select(d.lt(p[0]), d * d * 0.5 / p[0], d - p[0] * 0.5)
+    // NaN is on the side whose slope is NaN.
+    select(d.ge(p[0]), d - p[0] * 0.5, d * d * 0.5 / p[0])
 });
 
 static HUBER: Elementwise = Elementwise::new("huber_loss", Domain::Float, 2, 1, |x, p| {
     let d = (x[0] - x[1]).abs();
-    select(d.le(p[0]), d * d * 0.5, p[0] * (d - p[0] * 0.5))
+    select(d.gt(p[0]), p[0] * (d - p[0] * 0.5), d * d * 0.5)
 });
 
 /// A logarithm of at least -100, as PyTorch's.

@@ -387,6 +387,10 @@ def clamp_cases(book):
     x = draw.uniform([3, 4])
     book.add("clamp", [x, draw.uniform([4], -1.5, -0.5), draw.uniform([3, 1], 0.5, 1.5)], note="tensors", grad=[True, True, True])
     book.add("clamp", [x, draw.uniform([], -1.0, 0.0), None], note="one tensor", grad=[True, False])
+    # Beside a bound that is NaN PyTorch has gradients of 0 for all three.
+    every, bounds = tensor([0.0, 1.0, 2.0, NAN]), tensor([0.0, 1.0, 2.0])
+    three = [one.reshape(-1).clone() for one in torch.meshgrid(every, bounds, bounds, indexing="ij")]
+    book.add("clamp", three, note="ties, NaN and a least value above the greatest", grad=[True, True, True])
     big = tensor([2**24 + 1, -5, 7], "i64")
     book.add("clamp", [big], {"min": 0, "max": 2**25}, grad=False, note="integers stay integers")
     book.add("clamp", [tensor([1, 5, 9], "u8")], {"min": 3, "max": None}, grad=False)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from .core import HALVES, INF, tensor
+from .core import HALVES, INF, NAN, tensor
 from .nn import REDUCTIONS, widened
 
 
@@ -102,6 +102,8 @@ def elementwise_cases(book):
     pairs(book, "smooth_l1_loss", args=({}, {"beta": 0.7}, {"beta": 0.0}))
     pairs(book, "huber_loss", args=({}, {"delta": 0.7}), weights=([2, 3],))
     equal = tensor([1.0, 2.0, 3.0, INF]), tensor([1.0, 1.0, 4.0, 1.0])
+    for op in ("smooth_l1_loss", "huber_loss"):
+        book.add(op, [tensor([NAN, 1.0, INF]), tensor([1.0, NAN, 1.0])], {"reduction": "none"}, note="gradients at NaN")
     for op in ("l1_loss", "smooth_l1_loss", "huber_loss"):
         book.add(op, list(equal), {"reduction": "none"}, note="at the kinks")
     pairs(book, "binary_cross_entropy", (0.05, 0.95), (0.0, 1.0), weights=([2, 3], [3], [2, 1]))
