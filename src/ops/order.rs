@@ -87,8 +87,9 @@ options! {
 /// The one dimension that is named, or the last one.
 pub(super) fn named_or_last(op: &'static str, x: &Tensor, over: &ReduceDims) -> Result<usize> {
     match over.dims.named.as_deref() {
-        None | Some([]) => resolve_dim_or_scalar(op, -1, x.rank()),
+        None => resolve_dim_or_scalar(op, -1, x.rank()),
         Some(&[dim]) => resolve_dim_or_scalar(op, dim, x.rank()),
+        Some([]) => bail!(Value, op, "[] names no dimension: elements are chosen along one"),
         Some(several) => bail!(Value, op, "{several:?} are several dimensions: elements are chosen along one"),
     }
 }
@@ -327,6 +328,7 @@ fn kthvalue_errors() -> Result<Vec<ErrorCase>> {
         error!["too many", "4", "[2, 3]"; sample![normal([2, 3], 1)?, 4]],
         error!["none", "k = 0"; sample![normal([2, 3], 1)?, 0]],
         error!["several dimensions", "[0, 1]"; sample![normal([2, 3], 1)?, 1, [0, 1]]],
+        error!["no dimension", "[]"; sample![normal([2, 3], 1)?, 1, &[0isize; 0][..]]],
     ])
 }
 

@@ -41,9 +41,10 @@ impl Tensor {
     #[doc(alias = "moveaxis")]
     #[op(samples = movedim_samples, errors = movedim_errors, aliases = ["moveaxis"], view)]
     pub fn movedim(&self, source: impl Into<Dims>, destination: impl Into<Dims>) -> Result<Tensor> {
-        let rank = self.rank();
+        // A single number has a dimension 0 to name, as elsewhere.
+        let (rank, named) = (self.rank(), self.rank().max(1));
         let (from, to) =
-            (ordered_dims("movedim", &source, rank)?, ordered_dims("movedim", &destination, rank)?);
+            (ordered_dims("movedim", &source, named)?, ordered_dims("movedim", &destination, named)?);
         if from.len() != to.len() {
             bail!(Shape, "movedim", "{} dimensions cannot be moved to {} places", from.len(), to.len());
         }

@@ -327,6 +327,8 @@ def square_cases(book):
         grad = "auto" if p in ("2", "-2") else False
         book.add("linalg_cond", [regular(book.draw("linalg_cond"), [2, 2])], {"p": p}, grad=grad)
     book.add("linalg_cond", [book.draw("linalg_cond").uniform([3, 2])])
+    for shape, p in ([0, 3], None), ([2, 3, 0], None), ([2, 0, 0], "fro"):
+        book.add("linalg_cond", [torch.zeros(shape, dtype=torch.float64)], {"p": p}, grad=False, note="no elements")
     book.add("linalg_cond", [torch.zeros([2, 2], dtype=torch.float64)], {"p": "1"}, grad=False, note="singular")
 
 

@@ -69,6 +69,7 @@ NAMES = {
 
 ONE = [
     ("movedim", [2, 3, 4], {"source": 0, "destination": 2}),
+    ("movedim", [], {"source": 0, "destination": -1}),
     ("movedim", [2, 3, 4], {"source": -1, "destination": 0}),
     ("movedim", [2, 3, 4], {"source": [0, 2], "destination": [-1, 0]}),
     ("movedim", [2, 0], {"source": 1, "destination": 0}),
