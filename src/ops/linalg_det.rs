@@ -155,7 +155,7 @@ fn small_adjugate(m: &Tensor) -> Result<(Tensor, Tensor)> {
         product = m.matmul(&factor)?;
         coefficient = diag(&product)?.sum(-1)?.div(-(k as f64))?;
     }
-    let sign = if n % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = if n.is_multiple_of(2) { 1.0 } else { -1.0 };
     Ok((factor.mul(-sign)?, coefficient.mul(sign)?))
 }
 
