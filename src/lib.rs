@@ -182,6 +182,7 @@ pub use autocast::{
 };
 pub use backend::DeviceProperties;
 pub use backend::cpu::runtime::threads::{num_threads, set_num_threads, with_num_threads};
+pub use backend::deterministic::{deterministic_algorithms, with_deterministic_algorithms};
 pub use complex::Complex;
 #[cfg(feature = "cuda")]
 pub use cuda_graph::CudaGraph;
@@ -191,6 +192,7 @@ pub use error::{Error, ErrorKind, OutOfMemory, Result};
 pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepdim};
 pub use ops::signatures::*;
 pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
+
 pub use place::{Name, Place, with_place};
 pub use profile::profile;
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};

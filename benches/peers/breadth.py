@@ -59,6 +59,9 @@ def rows(device):
         "cumsum_4096x4096_columns": lambda: of(lambda x: x.cumsum(0), normal(4096, 4096), gb=128 * mb),
         "gather_1M": lambda: of(lambda x, at: x.gather(0, at), normal(M), integers(M, M), gb=16 * mb),
         "scatter_add_1M": lambda: of(lambda x, at, y: x.scatter_add(0, at, y), normal(M), integers(M, M), normal(M), gb=20 * mb),
+        "scatter_add_1M_any_order": lambda: of(
+            lambda x, at, y: x.scatter_add(0, at, y), normal(M), integers(M, M), normal(M), gb=20 * mb
+        ),
         "scatter_add_1M_deterministic": lambda: of(same_bits, normal(M), integers(M, M), normal(M), gb=20 * mb),
         "scatter_add_1M_cubes": lambda: of(
             lambda x, at, y: x.scatter_add(0, at, y), normal(M), integers(M, M), normal(M) ** 3, gb=20 * mb

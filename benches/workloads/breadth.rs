@@ -1,7 +1,7 @@
 //! Operations beside those that training is made of, one row each, on any device: `workloads` and `gpu` run them, and
 //! `benches/peers/breadth.py` has the same rows in PyTorch.
 
-use cotangent::{Device, Generator, Result, Tensor};
+use cotangent::{Device, Generator, Result, Tensor, with_deterministic_algorithms};
 use std::hint::black_box;
 
 /// One operation: its name, the work that cannot be avoided, and a function that makes its inputs and the step to be timed.
@@ -40,7 +40,11 @@ pub const ROWS: &[Row] = &[
     row("cumsum_4096x4096_columns", Bytes(128.0 * MF), |on| of(normal(on, &[4096, 4096])?, |x| x.cumsum(0))),
     row("gather_1M", Bytes(16.0 * MF), |on| of(indexed(on)?, |[x, at, _]| x.gather(0, at))),
     row("scatter_add_1M", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
-    // Beside PyTorch with deterministic algorithms: ours always gives the same bits.
+    // Ours gives the same bits every time unless told that it need not. These are like PyTorch's without and with its
+    // deterministic algorithms.
+    row("scatter_add_1M_any_order", Bytes(20.0 * MF), |on| {
+        of(indexed(on)?, |[x, at, y]| with_deterministic_algorithms(false, || x.scatter_add(0, at, y)))
+    }),
     row("scatter_add_1M_deterministic", Bytes(20.0 * MF), |on| of(indexed(on)?, |[x, at, y]| x.scatter_add(0, at, y))),
     // Of all sizes, as gradients are: 8 % are below a hundred-thousandth of the largest.
     row("scatter_add_1M_cubes", Bytes(20.0 * MF), |on| {

@@ -7,6 +7,7 @@ pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub(crate) mod deferred;
+pub(crate) mod deterministic;
 mod devices;
 mod fused;
 pub(crate) mod spec;

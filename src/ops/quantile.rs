@@ -112,6 +112,19 @@ fn quantile(
     }
     // Half precision has not the bits for places between many elements.
     let compute = compute_dtype(x.dtype());
+    let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
+    let end = (plan.count() - 1) as f64;
+    if let Operand::Scalar(number) = q
+        && !ignore_nan
+        && !few_of_many(&rows, 1)?
+    {
+        // A number is looked at here, so that nothing waits for a device.
+        number.check_element(op, compute)?;
+        let number = number.to_f64();
+        refuse_outside(op, &[number])?;
+        let place = if compute == DType::F32 { f64::from(number as f32 * end as f32) } else { number * end };
+        return at_number(&rows.sort(-1)?.0, place, interpolation)?.reshape(&plan.to)?.to_dtype(x.dtype());
+    }
     let q = match q {
         Operand::Scalar(number) => Tensor::scalar(*number, compute, x.device())?,
         q => q.resolve(compute, x.device())?.into_owned(),
@@ -121,9 +134,7 @@ fn quantile(
     }
     check_fractions(op, &q)?;
     let (several, q) = (q.rank() == 1, q.to_dtype(compute)?.reshape([-1])?);
-    let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
-    let end = (plan.count() - 1) as f64;
-    let found = if !q.is_batched() && few_of_many(&rows, &q)? {
+    let found = if !q.is_batched() && few_of_many(&rows, q.numel())? {
         // Found without a sort, each by itself.
         between(&q.mul(end)?, interpolation, |places| {
             let places = places.to_dtype(DType::F64)?.to_vec::<f64>()?;
@@ -154,10 +165,10 @@ fn quantile(
 }
 
 /// Whether it pays to look for each quantile by itself: of one or two in long rows without NaN. On a GPU one sort is faster.
-fn few_of_many(rows: &Tensor, q: &Tensor) -> Result<bool> {
+fn few_of_many(rows: &Tensor, count: usize) -> Result<bool> {
     let (rows, many) = (rows.detach(), 64);
     let long = rows.device() == Device::Cpu && rows.shape().last().is_some_and(|&n| n >= many);
-    Ok(long && q.numel() <= 2 && q.numel() > 0 && !any(&rows.ne(&rows)?)?)
+    Ok(long && count <= 2 && count > 0 && !any(&rows.ne(&rows)?)?)
 }
 
 /// What lies at places, from the elements at whole ones.
@@ -205,6 +216,25 @@ fn lerp(a: &Tensor, b: &Tensor, weight: &Tensor) -> Result<Tensor> {
     weight.detach().lt(0.5)?.where_(from_a, from_b)
 }
 
+/// The quantile at one place of sorted rows, or the NaN of a row that has one.
+fn at_number(sorted: &Tensor, place: f64, interpolation: Interpolation) -> Result<Tensor> {
+    let at = |place: f64| sorted.select(-1, place as isize);
+    let between = |weight: f64| {
+        let (a, b) = (at(place.floor())?, at(place.ceil())?);
+        let distance = b.sub(&a)?;
+        if weight < 0.5 { a.add(distance.mul(weight)?) } else { b.sub(distance.mul(1.0 - weight)?) }
+    };
+    let found = match interpolation {
+        Interpolation::Lower => at(place.floor()),
+        Interpolation::Higher => at(place.ceil()),
+        Interpolation::Nearest => at(place.round_ties_even()),
+        Interpolation::Midpoint => between(0.5),
+        Interpolation::Linear => between(place - place.floor()),
+    }?;
+    let last = sorted.select(-1, -1)?;
+    last.detach().ne(&last.detach())?.where_(&last, &found)
+}
+
 /// Results that do not change with `q`, as functions of it.
 fn depending_on(found: &Tensor, q: &Tensor) -> Result<Tensor> {
     if q.requires_grad() { found.add(q.mul(0.0)?) } else { Ok(found.clone()) }
@@ -212,8 +242,11 @@ fn depending_on(found: &Tensor, q: &Tensor) -> Result<Tensor> {
 
 /// Refuses fractions that are none. Those on a GPU are looked at, too: they are few.
 fn check_fractions(op: &'static str, q: &Tensor) -> Result<()> {
-    let values = q.detach().all_examples()?.to_dtype(DType::F64)?.to_vec::<f64>()?;
-    match values.iter().find(|&&q| !(0.0..=1.0).contains(&q)) {
+    refuse_outside(op, &q.detach().all_examples()?.to_dtype(DType::F64)?.to_vec::<f64>()?)
+}
+
+fn refuse_outside(op: &'static str, q: &[f64]) -> Result<()> {
+    match q.iter().find(|&&q| !(0.0..=1.0).contains(&q)) {
         None => Ok(()),
         Some(q) => bail!(Value, op, "q = {q} is not between 0 and 1"),
     }

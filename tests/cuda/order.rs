@@ -1,7 +1,10 @@
 //! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
-use cotangent::{DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, s, tensor, vmap};
+use cotangent::{
+    DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, s, tensor, vmap,
+    with_deterministic_algorithms,
+};
 
 /// Numbers with many that are equal, some NaN and both zeros.
 fn mixed(shape: &[usize], dtype: DType) -> Result<Tensor> {
@@ -214,6 +217,38 @@ fn sums_of_floats_of_all_sizes() -> Result<()> {
     let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
     assert!(sums.iter().zip(&want).all(same), "{sums:?}");
     Ok(())
+}
+
+/// Whole numbers come to the same sum in any order, also where they are floats.
+#[test]
+fn sums_in_any_order() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _alone = alone();
+    with_deterministic_algorithms(false, || {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            for (n, places) in [(1, 1), (5000, 3000), (200_000, 100_000)] {
+                let index = Generator::seed(1).randint(0, places, [n])?;
+                let draw = |seed: u64, shape: &[usize]| Generator::seed(seed).randint(-3, 4, shape)?.to_dtype(dtype);
+                let (at, places) = (index.to_device(GPU)?, places as usize);
+                let what = format!("{n} of {dtype} into {places}");
+                let (x, y) = (draw(2, &[places])?, draw(3, &[n])?);
+                let sums = x.to_device(GPU)?.scatter_add(0, &at, &y.to_device(GPU)?)?;
+                assert!(sums.equal(&x.scatter_add(0, &index, &y)?)?, "{what}");
+                let (x, y) = (draw(4, &[places, 3])?, draw(5, &[n, 3])?);
+                let rows = x.to_device(GPU)?.index_add(0, &at, &y.to_device(GPU)?)?;
+                assert!(rows.equal(&x.index_add(0, &index, &y)?)?, "rows: {what}");
+                let strided = x.to_device(GPU)?.t()?.index_add(1, &at, &y.to_device(GPU)?.t()?)?;
+                assert!(strided.equal(&rows.t()?)?, "columns: {what}");
+            }
+        }
+        let outside = Tensor::zeros([3])?.to_device(GPU)?;
+        let sums = outside.scatter_add(0, &tensor!([0, 7])?.to_device(GPU)?, &tensor!([1.0, 2.0])?.to_device(GPU)?);
+        let refused = sums.and_then(|sums| sums.to_vec::<f32>());
+        assert!(refused.is_err_and(|error| error.to_string().contains('7')), "an index outside");
+        Ok(())
+    })
 }
 
 #[test]

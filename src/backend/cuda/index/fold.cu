@@ -141,15 +141,32 @@ extern "C" __global__ void __launch_bounds__(256) fold_groups(
 }
 
 #if WHOLE
-// Whole numbers may come in any order.
+// Whole numbers may come in any order, and floats if nobody minds.
+__device__ inline void add_to(i64* to, i64 x) { add_at((u64*)to, (u64)x); }
+__device__ inline void add_to(u64* to, u64 x) { add_at(to, x); }
+__device__ inline void add_to(f32* to, f32 x) { add_at(to, x); }
+__device__ inline void add_to(f64* to, f64 x) { add_at(to, x); }
+
 __device__ inline void fold_into(T* to, T x) {
 #if FOLD == 0
-    add_at((u64*)to, (u64)x);
+    add_to(to, x);
 #elif FOLD == 2
     atomicMax(to, x);
 #else
     atomicMin(to, x);
 #endif
+}
+
+// One element for each index.
+extern "C" __global__ void __launch_bounds__(256) fold_each(
+    const i64* index, Steps<R> to, Steps<R> chosen, i64 step, Dimension dimension, u64 n, u64 last, const T* source, T* target,
+    u64 op, u32* taken, Fault* fault
+) {
+    const I all = (I)gridDim.x * 256;
+    for (I i = (I)blockIdx.x * 256 + threadIdx.x; i < (I)n; i += all) {
+        i64 at = index[place(i, chosen)];
+        if (!outside(at, dimension, op, taken, fault)) fold_into(&target[place(i, to) + at * step], source[i]);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256) fold_whole(

@@ -14,7 +14,7 @@ use crate::backend::spec::IndexFold;
 use crate::backend::{View, ViewMut};
 use crate::layout::{Layout, Walk};
 use crate::storage::Storage;
-use crate::{DType, Device, Result};
+use crate::{DType, Device, Result, deterministic_algorithms};
 use smallvec::SmallVec;
 
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fold.cu")];
@@ -22,11 +22,14 @@ const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fold
 /// Sources of every kind, to be compiled by a test.
 #[cfg(test)]
 pub(super) fn sources() -> Vec<KernelSource> {
+    use crate::with_deterministic_algorithms;
     let moved = [DType::U8, DType::U16, DType::F32, DType::F64];
     let mut all: Vec<KernelSource> = moved.map(|dtype| source(IndexFold::Replace, dtype, false, 2)).into();
     for by in [IndexFold::Add, IndexFold::Multiply, IndexFold::Max, IndexFold::Min] {
         all.extend([DType::F32, DType::F64, DType::I64, DType::U64].map(|dtype| source(by, dtype, true, 1)));
     }
+    let floats = || [DType::F32, DType::F64].map(|dtype| source(IndexFold::Add, dtype, false, 2));
+    all.extend(with_deterministic_algorithms(false, floats));
     all
 }
 
@@ -49,9 +52,12 @@ fn source(by: IndexFold, dtype: DType, wide: bool, rank: usize) -> KernelSource 
         .set("FEW", group::FEW)
 }
 
-/// Whether the order of elements does not matter, and the GPU can put them together in memory.
+/// Whether the order of elements does not matter, or need not, and the GPU can put them together in memory.
 fn in_any_order(by: IndexFold, dtype: DType) -> bool {
-    !dtype.is_float() && matches!(by, IndexFold::Add | IndexFold::Max | IndexFold::Min)
+    if dtype.is_float() {
+        return by == IndexFold::Add && !deterministic_algorithms();
+    }
+    matches!(by, IndexFold::Add | IndexFold::Max | IndexFold::Min)
 }
 
 /// As the CPU's [`index_fold`](crate::backend::cpu::index::fold::index_fold): what falls on one place has one order, so that
@@ -209,6 +215,9 @@ impl<'a> Folding<'a> {
                 unsafe { gpu.clear(op, winner.as_ptr().cast_mut(), self.places.last * self.size())? };
                 self.keys("claim", &[&winner])?;
                 self.write("put", self.places.last, Arguments::new().at(winner.as_ptr()).at(before))
+            }
+            Way::Whole if self.places.outer * self.places.inner == 1 => {
+                self.by_index(&self.source, "fold_each", self.n, &[self.from.addr() as u64, self.target.addr() as u64])
             }
             Way::Whole => {
                 let key = self.numbers(self.n)?;

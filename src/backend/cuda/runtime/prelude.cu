@@ -143,6 +143,8 @@ template <int R> __device__ inline i64 place(I i, const Steps<R>& steps) {
 // Adds to what others add to at the same time, and takes the larger. Said as instructions without a result: what the compiler
 // makes of `atomicAdd` and `atomicMax` whose result nobody takes is a quarter slower.
 __device__ inline void add_at(u64* at, u64 x) { asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" :: "l"(at), "l"(x) : "memory"); }
+__device__ inline void add_at(f32* at, f32 x) { asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" :: "l"(at), "f"(x) : "memory"); }
+__device__ inline void add_at(f64* at, f64 x) { asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" :: "l"(at), "d"(x) : "memory"); }
 __device__ inline void max_at(u64* at, u64 x) { asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" :: "l"(at), "l"(x) : "memory"); }
 __device__ inline void max_at(u32* at, u32 x) { asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" :: "l"(at), "r"(x) : "memory"); }
 
