@@ -232,7 +232,7 @@ fn at_number(sorted: &Tensor, place: f64, interpolation: Interpolation) -> Resul
         Interpolation::Linear => between(place - place.floor()),
     }?;
     let last = sorted.select(-1, -1)?;
-    last.detach().ne(&last.detach())?.where_(&last, &found)
+    last.detach().ne(last.detach())?.where_(&last, &found)
 }
 
 /// Results that do not change with `q`, as functions of it.
