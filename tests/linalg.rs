@@ -307,3 +307,33 @@ fn determinants_of_singular_matrices_have_derivatives() -> Result<()> {
     assert!(second.is_some_and(|g| (g[3] - 1.0).abs() < 1e-9));
     Ok(())
 }
+
+/// The ranks of others in a batch do not matter: what is regular beside a matrix of zeros has the derivative that it has alone.
+#[test]
+fn determinants_of_a_batch_of_all_ranks_have_the_derivatives_of_each() -> Result<()> {
+    let (n, missing) = (40, || cotangent::Error::new(ErrorKind::Graph, "test", "no gradient"));
+    for dtype in [DType::F64, DType::C128] {
+        // Near the identity, so that no determinant is large.
+        let regular = identity(n, &normal(&[1], 1, dtype)?)?.add(&normal(&[n, n], 2, dtype)?.mul(0.02)?)?;
+        let flat =
+            regular.mul(&Tensor::arange_with(0, n as i64, DType::F64)?.lt(n as i64 - 1)?.to_dtype(DType::F64)?)?;
+        let zeros = regular.zeros_like()?;
+        let all = [&regular, &flat, &zeros, &regular.mul(1.1)?];
+        let derivatives = |x: &Tensor| -> Result<[Tensor; 2]> {
+            let x = x.detach().requires_grad_(true)?;
+            let y = x.det()?.real()?.sum(..)?;
+            let first = grad_with(&y, &[&x], GradOptions::new().create_graph(true))?.remove(0).ok_or_else(missing)?;
+            let weights = normal(&[n, n], 3, DType::F64)?;
+            let sum = first.real()?.mul(&weights)?.sum(..)?;
+            let second = grad_with(&sum, &[&x], GradOptions::new())?.remove(0).ok_or_else(missing)?;
+            Ok([first.detach(), second])
+        };
+        let together = derivatives(&Tensor::stack(&all, 0)?)?;
+        for (at, alone) in all.iter().enumerate() {
+            for (order, (batch, alone)) in together.iter().zip(derivatives(alone)?).enumerate() {
+                close(&batch.select(0, at as isize)?, &alone, &format!("order {order} of matrix {at}, {dtype}"))?;
+            }
+        }
+    }
+    Ok(())
+}
