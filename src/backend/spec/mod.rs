@@ -35,7 +35,9 @@ pub(crate) use pool::Windows;
 pub use precision::MatmulPrecision;
 pub(crate) use random::Draw;
 pub(crate) use reduce::{CenteredReduce, Extreme, Reduce, Scan};
-pub(crate) use rule::{Rule, RuleSteps};
+pub(crate) use rule::Rule;
+#[cfg(feature = "cuda")]
+pub(crate) use rule::RuleSteps;
 #[cfg(feature = "cuda")]
 pub(crate) use sort::order_kind;
 pub(crate) use sort::{Rank, SortKey};
