@@ -283,14 +283,20 @@ def _summed(x, dtype):
     return dtype
 
 
+def _along(function, axis, dim):
+    """The dimensions, under the name that they were given by: none of them are none by ``axis``, and all by ``dim``."""
+    _either(function, "axis", axis, dim)
+    return {"axis": axis} if dim is None else {"dim": dim}
+
+
 def sum(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):  # noqa: A001
     """The sum of the elements, or along dimensions. Small integers become 64-bit ones, unsigned those without a sign."""
-    return _ops["sum"](x, axis=_either("sum", "axis", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
+    return _ops["sum"](x, **_along("sum", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
 
 
 def prod(x, /, axis=None, keepdims=False, *, dim=None, keepdim=False, dtype=None):
     """The product of the elements, or along dimensions."""
-    return _ops["prod"](x, axis=_either("prod", "axis", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
+    return _ops["prod"](x, **_along("prod", axis, dim), keepdim=keepdims or keepdim, dtype=_summed(x, dtype))
 
 
 def cumulative_sum(x, /, *, axis=None, dim=None, dtype=None, include_initial=False):

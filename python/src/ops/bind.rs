@@ -89,7 +89,8 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
                 return Err(PyTypeError::new_err(format!("{op}() got {name} twice")));
             }
             let arg = take(&params[at], at, &object(pointer))?;
-            none_of_them |= name == "axis" && matches!(&arg, Arg::Ints(ints) if ints.is_empty());
+            let none = name == "axis" || matches!(op, "all" | "any");
+            none_of_them |= none && matches!(&arg, Arg::Ints(ints) if ints.is_empty());
             args[at] = Some(arg);
         }
     }
@@ -109,7 +110,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         (None, None) => Err(PyTypeError::new_err(format!("{op}() misses the argument {}", shown(param.name)))),
     };
     let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
-    // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all.
+    // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all, but for `all` and `any`.
     if none_of_them
         && entry.position("keepdim").is_some()
         && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim"))
