@@ -51,6 +51,10 @@ class _linalg_cholesky_ex(NamedTuple):
     l: Tensor
     info: Tensor
 
+class _slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
 class _linalg_eig(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -118,10 +122,6 @@ class _linalg_solve_ex(NamedTuple):
 class _linalg_inv_ex(NamedTuple):
     inverse: Tensor
     info: Tensor
-
-class _slogdet(NamedTuple):
-    sign: Tensor
-    logabsdet: Tensor
 
 class _linalg_eigh(NamedTuple):
     eigenvalues: Tensor

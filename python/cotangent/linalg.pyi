@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from . import Tensor, Number, DTypeLike, DeviceLike, dtype, device
-from . import _linalg_cholesky_ex as _linalg_cholesky_ex, _linalg_eig as _linalg_eig, _linalg_polar as _linalg_polar, _linalg_ldl_factor as _linalg_ldl_factor, _linalg_ldl_factor_ex as _linalg_ldl_factor_ex, _linalg_lu as _linalg_lu, _linalg_lu_factor as _linalg_lu_factor, _linalg_lu_factor_ex as _linalg_lu_factor_ex, _linalg_lstsq as _linalg_lstsq, _linalg_solve_ex as _linalg_solve_ex, _linalg_inv_ex as _linalg_inv_ex, _slogdet as _slogdet, _linalg_eigh as _linalg_eigh
+from . import _linalg_cholesky_ex as _linalg_cholesky_ex, _slogdet as _slogdet, _linalg_eig as _linalg_eig, _linalg_polar as _linalg_polar, _linalg_ldl_factor as _linalg_ldl_factor, _linalg_ldl_factor_ex as _linalg_ldl_factor_ex, _linalg_lu as _linalg_lu, _linalg_lu_factor as _linalg_lu_factor, _linalg_lu_factor_ex as _linalg_lu_factor_ex, _linalg_lstsq as _linalg_lstsq, _linalg_solve_ex as _linalg_solve_ex, _linalg_inv_ex as _linalg_inv_ex, _linalg_eigh as _linalg_eigh
 
 LinAlgError: Any
 def cholesky(input: Tensor | Number, upper: builtins.bool | None = ...) -> Tensor: ...
