@@ -192,7 +192,6 @@ pub use error::{Error, ErrorKind, OutOfMemory, Result};
 pub use layout::{At, Dim, Dims, ReduceDims, Sections, Shape, Sizes, Slice, keepdim};
 pub use ops::signatures::*;
 pub use ops::{MatmulPrecision, matmul_precision, with_matmul_precision};
-
 pub use place::{Name, Place, with_place};
 pub use profile::profile;
 pub use random::{Generator, manual_seed, rng_state, set_rng_state, with_generator};

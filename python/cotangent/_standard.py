@@ -284,7 +284,7 @@ def _summed(x, dtype):
 
 
 def _along(function, axis, dim):
-    """The dimensions, under the name that they were given by: none of them are none by ``axis``, and all by ``dim``."""
+    """The dimensions under the name that was used for them: ``axis=()`` reduces none, and ``dim=()`` all."""
     _either(function, "axis", axis, dim)
     return {"axis": axis} if dim is None else {"dim": dim}
 

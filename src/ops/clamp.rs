@@ -59,8 +59,8 @@ impl<'a> super::FromArg<'a> for Bound<'a> {
 
 static AT_LEAST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].maximum(x[1]));
 static AT_MOST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].minimum(x[1]));
-/// A least value above the greatest gives way, as in PyTorch. So do the gradients: at one bound it takes half, and between two that
-/// are equal to the element none.
+/// A least value above the greatest gives way. An element that is equal to one bound shares the gradient with it; one that is equal
+/// to both has all of it. Both as in PyTorch.
 static BETWEEN: Elementwise =
     Elementwise::new("clamp", Domain::Number, 3, 0, |x, _| x[0].maximum(x[1]).minimum(x[2])).with_gradient(|g, x, _, _| {
         let (x, min, max) = (x[0], x[1], x[2]);

@@ -114,9 +114,11 @@ fn quantile(
     let compute = compute_dtype(x.dtype());
     let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
     let end = (plan.count() - 1) as f64;
+    let count = if let Operand::Scalar(_) = q { 1 } else { q.resolve(compute, x.device())?.numel() };
+    let few = few_of_many(&rows, count)?;
     if let Operand::Scalar(number) = q
         && !ignore_nan
-        && !few_of_many(&rows, 1)?
+        && !few
     {
         // A number is looked at here, so that nothing waits for a device.
         number.check_element(op, compute)?;
@@ -134,7 +136,7 @@ fn quantile(
     }
     check_fractions(op, &q)?;
     let (several, q) = (q.rank() == 1, q.to_dtype(compute)?.reshape([-1])?);
-    let found = if !q.is_batched() && few_of_many(&rows, q.numel())? {
+    let found = if !q.is_batched() && few {
         // Found without a sort, each by itself.
         between(&q.mul(end)?, interpolation, |places| {
             let places = places.to_dtype(DType::F64)?.to_vec::<f64>()?;

@@ -89,10 +89,13 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
                 return Err(PyTypeError::new_err(format!("{op}() got {name} twice")));
             }
             let arg = take(&params[at], at, &object(pointer))?;
-            let none = name == "axis" || matches!(op, "all" | "any");
-            none_of_them |= none && matches!(&arg, Arg::Ints(ints) if ints.is_empty());
+            none_of_them |= name == "axis" && is_empty(&arg);
             args[at] = Some(arg);
         }
+    }
+    // PyTorch's `dim=()` reduces all dimensions, but for these two, by place or by name.
+    if matches!(op, "all" | "any") {
+        none_of_them |= entry.position("dim").and_then(|at| args[at].as_ref()).is_some_and(is_empty);
     }
     let fill = |(arg, param): (Option<Arg>, &Param)| match (arg, param.default) {
         (None | Some(Arg::None), Some(default)) => match dtype::default_device() {
@@ -110,7 +113,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         (None, None) => Err(PyTypeError::new_err(format!("{op}() misses the argument {}", shown(param.name)))),
     };
     let mut args = args.into_iter().zip(params).map(fill).collect::<PyResult<Vec<Arg>>>()?;
-    // In the standard `axis=()` reduces no dimension; PyTorch's `dim=()` reduces all, but for `all` and `any`.
+    // In the standard `axis=()` reduces no dimension.
     if none_of_them
         && entry.position("keepdim").is_some()
         && let (Some(Arg::Tensor(x)), Some(at)) = (args.first(), entry.position("dim"))
@@ -122,6 +125,10 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         }
     }
     Ok(Bindings { args: numbers_beside(entry, args)?, first })
+}
+
+fn is_empty(dims: &Arg) -> bool {
+    matches!(dims, Arg::Ints(ints) if ints.is_empty())
 }
 
 fn shown(name: &'static str) -> &'static str {
