@@ -340,10 +340,11 @@ pub(crate) use decay_methods;
 
 /// The text of a documentation, from its attributes between brackets.
 macro_rules! text_of {
-    (@ $lines:tt [doc = $line:literal] $($rest:tt)*) => { $crate::optim::engine::text_of!(@ [$lines $line] $($rest)*) };
+    (@ [$($lines:literal)*] [doc = $line:literal] $($rest:tt)*) => {
+        $crate::optim::engine::text_of!(@ [$($lines)* $line] $($rest)*)
+    };
     (@ $lines:tt [$($other:tt)+] $($rest:tt)*) => { $crate::optim::engine::text_of!(@ $lines $($rest)*) };
-    (@ [$lines:tt $line:literal]) => { concat!($crate::optim::engine::text_of!(@ $lines), $line, "\n") };
-    (@ []) => { "" };
+    (@ [$($lines:literal)*]) => { concat!($($lines, "\n"),*) };
     ($($attribute:tt)+) => { $crate::optim::engine::text_of!(@ [] $($attribute)+) };
 }
 pub(crate) use text_of;
