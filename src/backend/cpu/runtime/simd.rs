@@ -27,14 +27,15 @@ pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
 /// sees one unit of the crate at a time, as it does without link-time optimisation, and a loop with a call is not vectorised.
 #[inline(always)]
 pub(crate) fn each<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T; N] {
-    let mut all = [const { MaybeUninit::<T>::uninit() }; N];
+    let mut all = MaybeUninit::<[T; N]>::uninit();
     let mut k = 0;
     while k < N {
-        all[k].write(f(k));
+        // SAFETY: `k` is below the length of the array.
+        unsafe { all.as_mut_ptr().cast::<T>().add(k).write(f(k)) };
         k += 1;
     }
-    // SAFETY: all of them were written, and an array of what may be uninitialised has the layout of one of what is not.
-    unsafe { all.as_ptr().cast::<[T; N]>().read() }
+    // SAFETY: all of them were written.
+    unsafe { all.assume_init() }
 }
 
 /// Runs a job with the widest vectors the CPU has.
@@ -46,15 +47,16 @@ pub(crate) fn dispatch<J: Job>(job: J) -> J::Output {
             UNKNOWN => detect(),
             level => level,
         };
-        if level == AVX512 {
-            // SAFETY: the features were detected.
-            return unsafe { avx512(job) };
-        }
-        if level == AVX2 {
-            // SAFETY: the features were detected.
-            return unsafe { avx2(job) };
-        }
+        // One call of three functions is less to compile than three calls.
+        let run: unsafe fn(J) -> J::Output = match level {
+            AVX512 => avx512::<J>,
+            AVX2 => avx2::<J>,
+            _ => baseline::<J>,
+        };
+        // SAFETY: the features were detected.
+        unsafe { run(job) }
     }
+    #[cfg(not(target_arch = "x86_64"))]
     baseline(job)
 }
 

@@ -6,8 +6,6 @@ use crate::zip::zip;
 
 /// The most rows a tile has.
 pub(super) const ROWS: usize = 6;
-/// The most vectors a row of a tile has.
-pub(super) const VECTORS: usize = 4;
 /// The most sums of products that are computed side by side.
 pub(super) const DOTS: usize = 9;
 
@@ -52,11 +50,16 @@ pub(super) struct Dots<T> {
 /// The kernels for one instruction set: `tiles[rows - 1][vectors - 1]`, and `dots[count - 1]`.
 pub(crate) struct Kernels<T: 'static> {
     pub(super) lanes: usize,
-    /// The most vectors of a tile whose sums stay in registers.
-    pub(super) vectors: usize,
-    pub(super) tiles: [[unsafe fn(&Tile<T>); VECTORS]; ROWS],
+    pub(super) tiles: [&'static [unsafe fn(&Tile<T>)]; ROWS],
     pub(super) line: unsafe fn(&Line<T>),
     pub(super) dots: [unsafe fn(&Dots<T>); DOTS],
+}
+
+impl<T> Kernels<T> {
+    /// The most vectors of a tile whose sums stay in registers.
+    pub(super) fn vectors(&self) -> usize {
+        self.tiles[0].len()
+    }
 }
 
 /// # Safety
@@ -192,7 +195,7 @@ unsafe fn dots<V: Vector, const N: usize>(of: &Dots<V::Item>, zero: V::Item) {
 }
 
 macro_rules! kernels {
-    ($name:ident, $t:ty, $vector:ty, $vectors:literal $(, #[$feature:meta])?) => {
+    ($name:ident, $t:ty, $vector:ty, $vectors:tt $(, #[$feature:meta])?) => {
         pub(super) mod $name {
             #[allow(clippy::wildcard_imports)]
             use super::*;
@@ -223,16 +226,16 @@ macro_rules! kernels {
 
             pub(crate) static KERNELS: Kernels<$t> = Kernels {
                 lanes: <$vector as Vector>::LANES,
-                vectors: $vectors,
-                tiles: kernels!(@tiles a_tile [1 2 3 4 5 6]),
+                tiles: [
+                    kernels!(@tiles 1 $vectors), kernels!(@tiles 2 $vectors), kernels!(@tiles 3 $vectors),
+                    kernels!(@tiles 4 $vectors), kernels!(@tiles 5 $vectors), kernels!(@tiles 6 $vectors),
+                ],
                 line: a_line,
                 dots: kernels!(@dots some_dots [1 2 3 4 5 6 7 8 9]),
             };
         }
     };
-    (@tiles $tile:ident [$($m:literal)+]) => {
-        [$([$tile::<$m, 1>, $tile::<$m, 2>, $tile::<$m, 3>, $tile::<$m, 4>]),+]
-    };
+    (@tiles $m:literal [$($n:literal)+]) => { &[$(a_tile::<$m, $n>),+] };
     (@dots $dots:ident [$($n:literal)+]) => { [$($dots::<$n>),+] };
 }
 
@@ -241,13 +244,13 @@ mod x86 {
     use super::{Dots, Kernels, Line, Tile, Vector, dots, line, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
 
-    kernels!(avx512_f32, f32, __m512, 4, #[target_feature(enable = "avx512f")]);
-    kernels!(avx512_f64, f64, __m512d, 4, #[target_feature(enable = "avx512f")]);
-    kernels!(avx2_f32, f32, __m256, 2, #[target_feature(enable = "avx2,fma")]);
-    kernels!(avx2_f64, f64, __m256d, 2, #[target_feature(enable = "avx2,fma")]);
+    kernels!(avx512_f32, f32, __m512, [1 2 3 4], #[target_feature(enable = "avx512f")]);
+    kernels!(avx512_f64, f64, __m512d, [1 2 3 4], #[target_feature(enable = "avx512f")]);
+    kernels!(avx2_f32, f32, __m256, [1 2], #[target_feature(enable = "avx2,fma")]);
+    kernels!(avx2_f64, f64, __m256d, [1 2], #[target_feature(enable = "avx2,fma")]);
 }
-kernels!(plain_f32, f32, [f32; 4], 2);
-kernels!(plain_f64, f64, [f64; 2], 2);
+kernels!(plain_f32, f32, [f32; 4], [1 2]);
+kernels!(plain_f64, f64, [f64; 2], [1 2]);
 
 /// A type that convolutions are computed in.
 pub(crate) trait HasKernels: 'static + Sized {

@@ -25,7 +25,7 @@ pub(super) struct Panels {
 impl Panels {
     pub(super) fn new<T>(kernels: &Kernels<T>, columns: usize) -> Panels {
         let (lanes, vectors) = (kernels.lanes, columns.div_ceil(kernels.lanes));
-        Panels { lanes, vectors, count: vectors.div_ceil(kernels.vectors), width: vectors * lanes }
+        Panels { lanes, vectors, count: vectors.div_ceil(kernels.vectors()), width: vectors * lanes }
     }
 
     /// The first column of a panel, and its vectors.
