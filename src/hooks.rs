@@ -10,12 +10,7 @@ pub(crate) const PROFILE: u8 = 2;
 
 static HOOKS: AtomicU8 = AtomicU8::new(0);
 
-/// Whether anybody looks on.
-#[inline(always)]
-pub(crate) fn any() -> bool {
-    HOOKS.load(Ordering::Relaxed) != 0
-}
-
+/// Whether this one looks on.
 #[inline(always)]
 pub(crate) fn has(hook: u8) -> bool {
     HOOKS.load(Ordering::Relaxed) & hook != 0

@@ -88,9 +88,7 @@ impl<'v, P> Visitor<'v, P> {
     /// Does `f` one step further down, under `name`.
     pub fn child(&mut self, name: impl std::fmt::Display, f: impl FnOnce(&mut Self)) {
         let here = self.path.len();
-        let dot = if here == 0 { "" } else { "." };
-        // Writing to a string cannot fail.
-        let _ = write!(self.path, "{dot}{name}");
+        descend(&mut self.path, &name);
         f(self);
         self.path.truncate(here);
     }
@@ -98,6 +96,13 @@ impl<'v, P> Visitor<'v, P> {
     pub(crate) fn show(&mut self, part: P) {
         (self.see)(&self.path, part);
     }
+}
+
+/// Adds a name to a path. One function for whatever is visited.
+fn descend(path: &mut String, name: &dyn std::fmt::Display) {
+    let dot = if path.is_empty() { "" } else { "." };
+    // Writing to a string cannot fail.
+    let _ = write!(path, "{dot}{name}");
 }
 
 impl<'a> Visitor<'_, Part<'a>> {

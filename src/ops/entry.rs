@@ -2,7 +2,7 @@
 
 use super::arg::{Arg, ArgKind, FromArg};
 use super::sample::{ErrorCase, Sample};
-use crate::error::{bail, err};
+use crate::error::{bail, err, named};
 use crate::{ReduceDims, Result, Tensor, TensorOptions};
 
 /// An entry of the [list of operations](super::list). It is made from the signature of the method.
@@ -254,6 +254,18 @@ impl Outputs for Vec<Tensor> {
     fn from_tensors(tensors: Vec<Tensor>) -> Option<Self> {
         Some(tensors)
     }
+}
+
+/// The results of a call by another way than the operation's body.
+pub(crate) type Intercepted = Option<Result<Vec<Tensor>>>;
+/// Who may have such a way: `vmap` and `autocast`.
+pub(crate) type Intercept = fn(&Op, &[Arg]) -> Intercepted;
+
+/// Asks for the results of a call of operation `at` of a list. Errors have the operation's name.
+#[track_caller]
+pub(crate) fn intercepted(list: &[Op], at: usize, args: &[Arg], by: Intercept) -> Intercepted {
+    let op = list.get(at)?;
+    Some(named(op.name, by(op, args)?))
 }
 
 /// The results of an operation as its method gives them.

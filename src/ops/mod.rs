@@ -79,7 +79,7 @@ pub(crate) use arg::choices;
 pub use arg::{Arg, ArgKind, FromArg};
 pub(crate) use conv::each;
 pub(crate) use cotangent_macros::ops;
-pub(crate) use entry::{Args, Outputs, ParamSpec, bind, one, typed};
+pub(crate) use entry::{Args, Intercept, Intercepted, Outputs, ParamSpec, bind, intercepted, one, typed};
 pub use entry::{AutocastPolicy, Derivative, Numbers, Op, Param, ParamGroup};
 pub(crate) use recurrent::Cell;
 pub use sample::{ErrorCase, Sample};

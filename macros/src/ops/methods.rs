@@ -30,14 +30,12 @@ impl Op {
             params.iter().map(pass).collect()
         };
         let names: Vec<&Ident> = self.params.iter().map(|param| &param.name).collect();
-        let as_data = format_ident!("__{}_args", sig.ident);
-        let intercepted = entry.map(|(list, at)| {
+        let intercepted_by = format_ident!("__{}_intercepted", sig.ident);
+        let intercepted = entry.map(|_| {
             let by = |module: Tokens| {
                 quote! {
-                    if let Some(done) =
-                        crate::#module::intercept(&#list[#at], &Self::#as_data(#this #(&#names),*))
-                    {
-                        return crate::error::named(#name, crate::ops::typed(done));
+                    if let Some(done) = Self::#intercepted_by(#this #(&#names,)* crate::#module::intercept) {
+                        return crate::ops::typed(done);
                     }
                 }
             };
@@ -56,13 +54,10 @@ impl Op {
             });
             quote! {
                 #cast
-                let mut __scope = 0;
-                if crate::hooks::any() {
-                    if crate::vmap::is_used() {
-                        #batched
-                    }
-                    __scope = crate::profile::enter(#name);
+                if crate::vmap::is_used() {
+                    #batched
                 }
+                let __scope = crate::profile::enter(#name);
             }
         });
         let finished = match entry {
@@ -74,10 +69,12 @@ impl Op {
             None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
         };
         let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
-        // The call with its arguments converted: what intercepts it, then the body.
+        // The call with its arguments converted: what intercepts it, then the body, which is compiled once for this and for calls
+        // from the list.
         let begun = format_ident!("__{}_begun", sig.ident);
         let body = quote! {
             #[track_caller]
+            #[inline(never)]
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
             fn #inner #generics (#receiver #(#body_params),*) #output #block
 
@@ -88,7 +85,7 @@ impl Op {
                 #finished
             }
         };
-        let intercept = entry.map(|_| self.args_as_data(&as_data));
+        let intercept = entry.map(|entry| self.intercept(&intercepted_by, entry));
         // Only what turns arguments into those of the body is compiled where the operation is called.
         let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
             quote! {
@@ -135,12 +132,12 @@ impl Op {
         }
     }
 
-    /// The arguments of a call as data, for `vmap` and `autocast`.
-    fn args_as_data(&self, as_data: &Ident) -> Tokens {
-        let generics = &self.method.sig.generics;
+    /// The call as data, for `vmap` or `autocast`: its results, where one of them has another way to them.
+    fn intercept(&self, ident: &Ident, (list, at): (&Ident, usize)) -> Tokens {
+        let (params, types) = (&self.method.sig.generics.params, self.params.iter());
         let receiver = self.receiver.then(|| quote!(&self,));
         let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
-        let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner));
+        let declared = types.map(|Param { name, inner, .. }| quote!(#name: &#inner,));
         let args = self.params.iter().map(|Param { name, inner, .. }| {
             if is_group(inner) {
                 return quote!(args.extend(crate::ops::ParamGroup::to_args(#name)););
@@ -150,12 +147,13 @@ impl Op {
         quote! {
             #[cold]
             #[inline(never)]
+            #[track_caller]
             #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, clippy::ptr_arg, non_snake_case, unused_mut)]
-            fn #as_data #generics (#receiver #(#params),*) -> ::std::vec::Vec<crate::ops::Arg> {
+            fn #ident <#params> (#receiver #(#declared)* by: crate::ops::Intercept) -> crate::ops::Intercepted {
                 let mut args = ::std::vec::Vec::new();
                 #this
                 #(#args)*
-                args
+                crate::ops::intercepted(#list, #at, &args, by)
             }
         }
     }
