@@ -167,6 +167,7 @@ pub mod nn;
 pub mod ops;
 pub mod optim;
 mod options;
+mod order;
 mod place;
 pub mod prelude;
 pub mod profile;

@@ -4,6 +4,7 @@
 use super::safetensors::{self, Metadata};
 use super::{State, StateDict, Stateful, Value};
 use crate::error::{bail, err, named};
+use crate::order::map_of;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -216,7 +217,7 @@ impl Checkpoint {
             ("parts", Value::Map(values)),
             ("values", self.values.values.clone()),
         ]);
-        let metadata = Metadata::from([(KEY.to_string(), about.to_string())]);
+        let metadata = map_of([(KEY.to_string(), about.to_string())]);
         safetensors::save_with_metadata(path, &dict, &metadata)
     }
 
@@ -276,7 +277,7 @@ fn about(metadata: &Metadata) -> Result<(BTreeMap<String, Value>, State)> {
 fn sort(dict: StateDict, metadata: &Metadata) -> Result<Checkpoint> {
     let (parts, values) = about(metadata)?;
     let empty = |(name, values)| (name, State { tensors: StateDict::new(), values });
-    let mut parts: BTreeMap<String, State> = parts.into_iter().map(empty).collect();
+    let mut parts: BTreeMap<String, State> = map_of(parts.into_iter().map(empty));
     for (name, tensor) in dict {
         let place = name.split_once('.').and_then(|(part, name)| Some((parts.get_mut(part)?, name)));
         let Some((part, name)) = place else {

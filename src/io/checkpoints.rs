@@ -4,6 +4,7 @@
 use super::replace::remove_leftovers;
 use super::{Checkpoint, Value};
 use crate::error::{bail, named};
+use crate::order::sort_by;
 use crate::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -160,8 +161,8 @@ impl Checkpoints {
             let value = Checkpoint::peek(&self.path(*step))?.get(metric).and_then(Value::as_f64);
             ranked.extend(value.filter(|value| !value.is_nan()).map(|value| (value, *step)));
         }
-        // Stable: of equal ones the earlier stays first.
-        ranked.sort_by(|a, b| match better {
+        // Of equal ones the earlier stays first.
+        sort_by(&mut ranked, |a, b| match better {
             Better::Lower => a.0.total_cmp(&b.0),
             Better::Higher => b.0.total_cmp(&a.0),
         });

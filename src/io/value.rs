@@ -1,6 +1,7 @@
 //! Plain values beside tensors: what JSON can say, and what the metadata of files holds.
 #![forbid(unsafe_code)]
 
+use crate::order::map_of;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -173,19 +174,17 @@ impl Value {
             Value::Int(value) => match (u64::try_from(*value), i64::try_from(*value)) {
                 (Ok(value), _) => value.into(),
                 (_, Ok(value)) => value.into(),
-                _ => Json::Object([(INT.to_string(), value.to_string().into())].into_iter().collect()),
+                _ => object([(INT.to_string(), value.to_string().into())]),
             },
             Value::Float(value) if value.is_finite() => (*value).into(),
             Value::Float(value) => {
                 // With all its bits: there are many NaNs.
                 let bits = format!("{:016x}", value.to_bits());
-                Json::Object([(FLOAT.to_string(), bits.into())].into_iter().collect())
+                object([(FLOAT.to_string(), bits.into())])
             }
             Value::Text(value) => Json::String(value.clone()),
             Value::List(values) => values.iter().map(Value::to_json).collect(),
-            Value::Map(values) => {
-                Json::Object(values.iter().map(|(name, value)| (name.clone(), value.to_json())).collect())
-            }
+            Value::Map(values) => object(values.iter().map(|(name, value)| (name.clone(), value.to_json()))),
         }
     }
 
@@ -208,9 +207,7 @@ impl Value {
                 match (float, int) {
                     (Some(bits), _) => Value::Float(f64::from_bits(bits)),
                     (_, Some(int)) => Value::Int(int),
-                    _ => {
-                        Value::Map(values.iter().map(|(name, value)| (name.clone(), Value::from_json(value))).collect())
-                    }
+                    _ => Value::Map(map_of(values.iter().map(|(name, value)| (name.clone(), Value::from_json(value))))),
                 }
             }
         }
@@ -219,6 +216,13 @@ impl Value {
 
 const FLOAT: &str = "$float";
 const INT: &str = "$int";
+
+/// A JSON object of entries.
+fn object(entries: impl IntoIterator<Item = (String, Json)>) -> Json {
+    let mut object = serde_json::Map::new();
+    object.extend(entries);
+    Json::Object(object)
+}
 
 /// As JSON, shortened nowhere.
 impl fmt::Display for Value {
@@ -271,7 +275,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
 /// A map; the last of several values under one name stays.
 impl<N: Into<String>, T: Into<Value>> FromIterator<(N, T)> for Value {
     fn from_iter<I: IntoIterator<Item = (N, T)>>(entries: I) -> Value {
-        Value::Map(entries.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        Value::Map(map_of(entries.into_iter().map(|(name, value)| (name.into(), value.into()))))
     }
 }
 

@@ -5,6 +5,7 @@
 use super::load_options::printable;
 use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
+use crate::order::sort_by_key;
 use crate::{Error, Result};
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
@@ -73,7 +74,7 @@ impl<F: Read + Seek> Archive<F> {
         }
         // An archive whose entries share bytes can be far larger than it is.
         let mut order: Vec<&Entry> = entries.iter().collect();
-        order.sort_by_key(|entry| entry.header);
+        sort_by_key(&mut order, |entry| entry.header);
         if let Some(two) = order.windows(2).find(|two| two[0].start + two[0].packed > two[1].header) {
             bail!(Format, op, "{} and {} overlap", printable(&two[0].name), printable(&two[1].name));
         }

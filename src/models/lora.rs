@@ -5,6 +5,7 @@ use super::config::ConfigFile;
 use crate::error::{bail, err, named};
 use crate::io::{self, StateDict};
 use crate::nn::LoraLinear;
+use crate::order::map_of;
 use crate::{Error, Result};
 use std::io::Write;
 use std::path::Path;
@@ -195,7 +196,7 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
         "fan_in_fan_out": model.fan_in_fan_out(), "bias": "none", "use_rslora": false, "use_dora": false,
     });
     std::fs::create_dir_all(folder).map_err(|source| Error::io(SAVE, folder, source))?;
-    let metadata = io::safetensors::Metadata::from([("format".to_string(), "pt".to_string())]);
+    let metadata = map_of([("format".to_string(), "pt".to_string())]);
     io::safetensors::save_with_metadata(folder.join(WEIGHTS), &dict, &metadata)?;
     let path = folder.join(CONFIG);
     io::replace_file(&path, |file| file.write_all(format!("{text:#}\n").as_bytes()))

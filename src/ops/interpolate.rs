@@ -4,6 +4,7 @@ use super::arg::choices;
 use super::ops;
 use super::reduce::float_only;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::order::sort_by;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::options::options;
@@ -242,7 +243,7 @@ impl Tensor {
         let mut x = if nearest { self.clone() } else { self.to_dtype(compute_dtype(self.dtype()))? };
         // What becomes smaller comes first, and the last of those that are alike, where an image is the smallest.
         let mut order: Vec<usize> = (0..dims).rev().collect();
-        order.sort_by(|&a, &b| {
+        sort_by(&mut order, |&a, &b| {
             let growth = |d: usize| plan[d].to as f64 / plan[d].from as f64;
             growth(a).total_cmp(&growth(b))
         });

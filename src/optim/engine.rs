@@ -189,6 +189,10 @@ impl<A: Algorithm> Engine<A> {
     /// Changes a setting of all parameters. A group that does not change it follows, whichever was called first.
     pub fn set(&mut self, change: impl FnOnce(&mut A)) {
         change(&mut self.groups.base);
+        self.follow();
+    }
+
+    fn follow(&mut self) {
         for group in &mut self.groups.others {
             group.settings = (group.change)(self.groups.base.clone());
         }

@@ -9,6 +9,7 @@ use crate::cuda_graph::note_change;
 use crate::error::{bail, err};
 use crate::io::StateDict;
 use crate::nn::{Module, ParameterMut};
+use crate::order::sort_by;
 use crate::{DType, Device, Result, Tensor};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -114,7 +115,7 @@ impl Store {
                 ready.push(self.ready(op, parameter, &gradient, slots, fresh)?);
             }
         }
-        ready.sort_unstable_by(|a, b| a.parameter.name().cmp(b.parameter.name()));
+        sort_by(&mut ready, |a, b| a.parameter.name().cmp(b.parameter.name()));
         if let Some(two) = ready.windows(2).find(|two| two[0].parameter.name() == two[1].parameter.name()) {
             bail!(Graph, op, "{} is the name of several parameters", two[0].parameter.name());
         }

@@ -1,6 +1,7 @@
 //! What a profile adds up to.
 
 use super::{Event, Kind};
+use crate::order::sort_by_key;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -166,7 +167,7 @@ impl<'a> Totals<'a> {
                 row.peak[k] = row.peak[k].max(event.peak[k]);
             }
         }
-        rows.sort_by_key(|row| std::cmp::Reverse(row.own + row.gpu.unwrap_or_default()));
+        sort_by_key(&mut rows, |row| std::cmp::Reverse(row.own + row.gpu.unwrap_or_default()));
         rows
     }
 

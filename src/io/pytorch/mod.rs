@@ -24,6 +24,7 @@ use super::load_options::printable;
 use super::zip::Archive;
 use super::{LoadOptions, State, StateDict, Value};
 use crate::error::{bail, err, named};
+use crate::order::map_of;
 use crate::{Error, Result};
 use pickle::{Item, Object, Pickle, TensorSpec};
 use std::collections::BTreeMap;
@@ -114,7 +115,7 @@ fn read(path: &Path, options: &LoadOptions) -> Result<State> {
         let malformed = |what: String| err!(Format, LOAD, "data.pkl: {what}");
         let pickle = Pickle::read(&bytes).map_err(malformed)?;
         let (tensors, values) = flatten(&pickle, bytes.len()).map_err(malformed)?;
-        let specs: BTreeMap<&str, &TensorSpec> = tensors.iter().map(|(name, spec)| (name.as_str(), spec)).collect();
+        let specs: BTreeMap<&str, &TensorSpec> = map_of(tensors.iter().map(|(name, spec)| (name.as_str(), spec)));
         let mut storages = Storages::new(archive, folder)?;
         let mut dict = StateDict::new();
         for (name, new) in options.choose(LOAD, tensors.iter().map(|(name, _)| name.as_str()))? {

@@ -6,6 +6,7 @@ use super::{LOAD, LONGEST_HEADER, METADATA, Metadata};
 use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
 use crate::layout::checked_bytes;
+use crate::order::sort_by_key;
 use crate::{DType, Error, Result, Shape};
 use serde_json::{json, value::RawValue};
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ fn place(items: BTreeMap<String, &RawValue>, bytes: u64, path: &Path) -> Result<
         let info = Info::read(text).map_err(|error| within(error, path, &name))?;
         infos.push((name, info));
     }
-    infos.sort_by_key(|(_, info)| info.offsets);
+    sort_by_key(&mut infos, |(_, info)| info.offsets);
     let (mut entries, mut end) = (Vec::new(), 0);
     for (name, info) in infos {
         let (shape, dtype) = check(&info, end, bytes).map_err(|error| within(error, path, &name))?;

@@ -28,6 +28,7 @@ use super::replace::replace;
 use super::{LoadOptions, StateDict};
 use crate::backend::cpu::runtime::bytes;
 use crate::error::{bail, err, named};
+use crate::order::sort_by_key;
 use crate::{Device, Result, Tensor};
 use header::{Entry, failed, to_file, within};
 use std::collections::BTreeMap;
@@ -103,7 +104,7 @@ fn write(path: &Path, dict: &StateDict, metadata: &Metadata) -> Result<()> {
         .iter()
         .map(|(name, tensor)| Ok((name, tensor.detach().contiguous()?.to_device(Device::Cpu)?)))
         .collect::<Result<Vec<_>>>()?;
-    tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
+    sort_by_key(&mut tensors, |(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
     let mut end = 0;
     let place = |(name, tensor): &(&str, Tensor)| {
         let start = end;

@@ -228,11 +228,14 @@ fn read_index(path: &Path) -> Result<BTreeMap<String, String>> {
     let Some(serde_json::Value::Object(weight_map)) = index.get("weight_map") else {
         bail!(Format, LOAD, "{}: this is no index: it has no weight_map", path.display());
     };
-    let file_of = |(name, file): (&String, &serde_json::Value)| match file.as_str() {
-        Some(file) => Ok((name.clone(), file.to_string())),
-        None => Err(within(err!(Format, LOAD, "its file is no text"), path, name)),
-    };
-    weight_map.iter().map(file_of).collect()
+    let mut files = BTreeMap::new();
+    for (name, file) in weight_map {
+        let Some(file) = file.as_str() else {
+            return Err(within(err!(Format, LOAD, "its file is no text"), path, name));
+        };
+        files.insert(name.clone(), file.to_string());
+    }
+    Ok(files)
 }
 
 /// # Safety

@@ -3,10 +3,11 @@
 
 use super::header::failed;
 use super::reader::{INDEX, WHOLE};
-use super::{Metadata, write};
+use super::write;
 use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::io::replace::replace;
+use crate::order::map_of;
 use crate::{Result, Tensor};
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,7 +62,7 @@ fn write_shards(folder: &Path, dict: &StateDict, most: usize) -> Result<()> {
     }
     fs::create_dir_all(folder).map_err(|source| failed(OP, folder, source))?;
     // What Python's loaders look for.
-    let metadata = Metadata::from([("format".to_string(), "pt".to_string())]);
+    let metadata = map_of([("format".to_string(), "pt".to_string())]);
     if let [whole] = &shards[..] {
         write(&folder.join(WHOLE), whole, &metadata)?;
         return remove_others(folder, &[WHOLE.to_string()]);

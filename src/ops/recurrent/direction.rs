@@ -4,6 +4,7 @@
 //! computed for all steps at once, before the loop, and the gradient of the hidden state's weight is one product over all
 //! steps, after the loop of the backward pass. So a layer in one direction is one node with a rule of its own.
 
+use crate::order::sort_by_key;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
 use crate::backend::spec::Real;
 use crate::error::bail;
@@ -376,7 +377,7 @@ impl Direction {
             }
             pulled.push(PulledStep { at, input, hidden, projected, step });
         }
-        pulled.sort_by_key(|step| step.at);
+        sort_by_key(&mut pulled, |step| step.at);
         self.gradients(ctx, &pulled, state)
     }
 

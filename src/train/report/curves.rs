@@ -1,5 +1,6 @@
 //! Numbers by step, and which of them share a chart.
 
+use crate::order::sort_few_by_key;
 use serde_json::{Value, json};
 
 /// Points that a curve of the page has at most.
@@ -39,7 +40,7 @@ impl Series {
             let by = |a: &&(u64, f64), b: &&(u64, f64)| a.1.total_cmp(&b.1);
             let mut kept: Vec<(u64, f64)> =
                 points.iter().min_by(by).into_iter().chain(points.iter().max_by(by)).copied().collect();
-            kept.sort_by_key(|&(step, _)| step);
+            sort_few_by_key(&mut kept, |&(step, _)| step);
             kept.dedup_by_key(|&mut (step, _)| step);
             kept
         };

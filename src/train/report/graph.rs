@@ -5,6 +5,7 @@
 
 use super::escape;
 use crate::autograd::DrawnNode;
+use crate::order::sort_by;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -134,7 +135,7 @@ impl Layout {
                     mean(beside.iter().map(|&other| order[other])).unwrap_or(order[*spot])
                 };
                 let mut sorted: Vec<(f64, usize)> = self.layers[layer].iter().map(|s| (center(s), *s)).collect();
-                sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+                sort_by(&mut sorted, |a, b| a.0.total_cmp(&b.0));
                 self.layers[layer] = sorted.into_iter().map(|(_, spot)| spot).collect();
                 self.layers[layer].iter().enumerate().for_each(|(at, &spot)| order[spot] = at as f64);
             }

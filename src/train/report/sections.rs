@@ -2,6 +2,7 @@
 
 use super::examples::data_address;
 use super::{Confusion, Graph, Norms, Phases, Report, curves, escape};
+use crate::order::sort_by_key;
 use crate::profile::bytes;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -144,7 +145,7 @@ fn mistakes_table(body: &mut String, cells: &mut serde_json::Map<String, Value>,
     let off = (0..classes).flat_map(|row| (0..classes).filter(move |&column| column != row).map(move |k| (row, k)));
     let mut mistakes: Vec<(u64, usize, usize)> =
         off.map(|(row, column)| (confusion.matrix.count(row, column), row, column)).filter(|m| m.0 > 0).collect();
-    mistakes.sort_by_key(|&(count, row, column)| (std::cmp::Reverse(count), row, column));
+    sort_by_key(&mut mistakes, |&(count, row, column)| (std::cmp::Reverse(count), row, column));
     let shown = mistakes.len().min(MOST_MISTAKES);
     let _ = write!(
         body,

@@ -36,6 +36,12 @@ pub(crate) struct Prod;
 pub(crate) struct Max;
 #[derive(Clone, Copy)]
 pub(crate) struct Min;
+/// The greatest integer once these bits are flipped: with all of them the least, with the first one the greatest of integers
+/// without a sign. One loop for all of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Greatest {
+    pub flip: i64,
+}
 /// The sum of floats, divided by a number: by 1, or for their mean by how many they are. It is divided before it is rounded to
 /// half precision, which it might not fit.
 #[derive(Clone, Copy)]
@@ -67,6 +73,25 @@ folds! {
     Min: f64 from f64::INFINITY, |a, b| if (a < b) | a.is_nan() { a } else { b };
     Min: i64 from i64::MAX, |a, b| a.min(b);
     Min: u64 from u64::MAX, |a, b| a.min(b);
+}
+
+impl Fold<i64> for Greatest {
+    const START: i64 = i64::MIN;
+
+    #[inline(always)]
+    fn join(self, a: i64, b: i64) -> i64 {
+        a.max(b)
+    }
+
+    #[inline(always)]
+    fn take(self, x: i64, _own: i64) -> i64 {
+        x ^ self.flip
+    }
+
+    #[inline(always)]
+    fn finish(self, total: i64, _own: i64) -> i64 {
+        total ^ self.flip
+    }
 }
 
 macro_rules! means {

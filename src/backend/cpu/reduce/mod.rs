@@ -14,7 +14,9 @@ pub(crate) mod fold;
 mod kernels;
 pub(crate) mod scan;
 
-use crate::backend::cpu::reduce::fold::{Deviation, Fold, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum};
+use crate::backend::cpu::reduce::fold::{
+    Deviation, Fold, Greatest, LogSumExp, Max, Mean, MeanDifference, Min, Prod, Sum,
+};
 use crate::backend::cpu::reduce::kernels::{Kernels, cascade};
 use crate::backend::cpu::runtime::convert::{Compute, compute_dtype};
 use crate::backend::cpu::runtime::scratch;
@@ -23,6 +25,7 @@ use crate::backend::spec::{CenteredReduce, Reduce};
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
+use crate::order::sort_few_by_key;
 use crate::zip::zip;
 use crate::{DType, Result};
 use smallvec::SmallVec;
@@ -44,29 +47,24 @@ pub(crate) fn reduce(
         DType::F32 => reduce_floats::<f32>(by, input, dims, out),
         DType::F64 => reduce_floats::<f64>(by, input, dims, out),
         _ if by == Reduce::Mean => bail!(Backend, op, "there is no kernel for the mean of {}", input.dtype),
-        DType::U64 => reduce_unsigned(by, input, dims, out),
-        _ => match by {
-            Reduce::Sum | Reduce::Mean => reduce_by::<i64>(&Sum, input, dims, None, out),
-            Reduce::Prod => reduce_by::<i64>(&Prod, input, dims, None, out),
-            Reduce::Max => reduce_by::<i64>(&Max, input, dims, None, out),
-            Reduce::Min => reduce_by::<i64>(&Min, input, dims, None, out),
-        },
+        DType::U64 => {
+            let layout = out.layout;
+            let mut out = out.part(layout);
+            out.dtype = DType::I64;
+            reduce_integers(by, i64::MIN, View { dtype: DType::I64, ..input }, dims, &mut out)
+        }
+        _ => reduce_integers(by, 0, input, dims, out),
     }
 }
 
-fn reduce_unsigned(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
+/// Integers without a sign are read as if they had one: sums and products that wrap have the same bits, and `flip` are the bits
+/// that bring others into their order.
+fn reduce_integers(by: Reduce, flip: i64, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
     match by {
-        Reduce::Max => return reduce_by::<u64>(&Max, input, dims, None, out),
-        Reduce::Min => return reduce_by::<u64>(&Min, input, dims, None, out),
-        Reduce::Sum | Reduce::Mean | Reduce::Prod => {}
-    }
-    // Sums and products that wrap have the same bits with a sign and without.
-    let (input, layout) = (View { dtype: DType::I64, ..input }, out.layout);
-    let mut out = out.part(layout);
-    out.dtype = DType::I64;
-    match by {
-        Reduce::Prod => reduce_by::<i64>(&Prod, input, dims, None, &mut out),
-        _ => reduce_by::<i64>(&Sum, input, dims, None, &mut out),
+        Reduce::Sum | Reduce::Mean => reduce_by::<i64>(&Sum, input, dims, None, out),
+        Reduce::Prod => reduce_by::<i64>(&Prod, input, dims, None, out),
+        Reduce::Max => reduce_by::<i64>(&Greatest { flip }, input, dims, None, out),
+        Reduce::Min => reduce_by::<i64>(&Greatest { flip: !flip }, input, dims, None, out),
     }
 }
 
@@ -251,9 +249,9 @@ impl FoldPlan {
         }
         kept.reverse();
         reduced.reverse();
-        kept.sort_by_key(|&(_, [stride, _])| by_reach(stride));
+        sort_few_by_key(&mut kept, |&(_, [stride, _])| by_reach(stride));
         if any_order {
-            reduced.sort_by_key(|&(_, [stride])| by_reach(stride));
+            sort_few_by_key(&mut reduced, |&(_, [stride])| by_reach(stride));
         }
         FoldPlan { kept: Walk::over(&kept, [offset, 0]), reduced: Walk::over(&reduced, [first]), offset }
     }
@@ -270,7 +268,7 @@ fn by_reach(stride: isize) -> Reverse<usize> {
 /// The dimensions of a layout in this order.
 pub(super) fn outermost_first(layout: &Layout) -> SmallVec<[isize; 5]> {
     let mut order: SmallVec<[isize; 5]> = (0..layout.rank() as isize).collect();
-    order.sort_by_key(|&dim| by_reach(layout.strides()[dim as usize]));
+    sort_few_by_key(&mut order, |&dim| by_reach(layout.strides()[dim as usize]));
     order
 }
 
