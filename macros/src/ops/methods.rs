@@ -134,10 +134,10 @@ impl Op {
 
     /// The call as data, for `vmap` or `autocast`: its results, where one of them has another way to them.
     fn intercept(&self, ident: &Ident, (list, at): (&Ident, usize)) -> Tokens {
-        let (params, types) = (&self.method.sig.generics.params, self.params.iter());
+        let generics = &self.method.sig.generics.params;
         let receiver = self.receiver.then(|| quote!(&self,));
         let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
-        let declared = types.map(|Param { name, inner, .. }| quote!(#name: &#inner,));
+        let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner,));
         let args = self.params.iter().map(|Param { name, inner, .. }| {
             if is_group(inner) {
                 return quote!(args.extend(crate::ops::ParamGroup::to_args(#name)););
@@ -149,7 +149,7 @@ impl Op {
             #[inline(never)]
             #[track_caller]
             #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, clippy::ptr_arg, non_snake_case, unused_mut)]
-            fn #ident <#params> (#receiver #(#declared)* by: crate::ops::Intercept) -> crate::ops::Intercepted {
+            fn #ident <#generics> (#receiver #(#params)* by: crate::ops::Intercept) -> crate::ops::Intercepted {
                 let mut args = ::std::vec::Vec::new();
                 #this
                 #(#args)*
