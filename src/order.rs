@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Sorts by a comparison. What is equal stays in its order.
 pub(crate) fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let order = order_of(items.len(), &|a, b| compare(&items[a], &items[b]));
-    bring(items, order);
+    permute(items, order);
 }
 
 /// Sorts by a key. What is equal stays in its order.
@@ -41,7 +41,7 @@ fn order_of(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usi
 }
 
 /// Brings item `order[i]` to place `i`, cycle by cycle.
-fn bring<T>(items: &mut [T], mut order: Vec<usize>) {
+fn permute<T>(items: &mut [T], mut order: Vec<usize>) {
     for first in 0..order.len() {
         let mut at = first;
         while order[at] != first {

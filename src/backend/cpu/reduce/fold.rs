@@ -36,8 +36,8 @@ pub(crate) struct Prod;
 pub(crate) struct Max;
 #[derive(Clone, Copy)]
 pub(crate) struct Min;
-/// The greatest integer once these bits are flipped: with all of them the least, with the first one the greatest of integers
-/// without a sign. One loop for all of them.
+/// The greatest integer once these bits are flipped. With none it is the maximum of signed integers, with the sign bit that of
+/// unsigned ones; with the other bits instead it is the minimum. One loop for four.
 #[derive(Clone, Copy)]
 pub(crate) struct Greatest {
     pub flip: i64,

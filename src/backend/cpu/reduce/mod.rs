@@ -57,8 +57,8 @@ pub(crate) fn reduce(
     }
 }
 
-/// Integers without a sign are read as if they had one: sums and products that wrap have the same bits, and `flip` are the bits
-/// that bring others into their order.
+/// Unsigned integers are read as signed ones: sums and products that wrap have the same bits, and flipping the bits of `flip` gives
+/// them the same order.
 fn reduce_integers(by: Reduce, flip: i64, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
     match by {
         Reduce::Sum | Reduce::Mean => reduce_by::<i64>(&Sum, input, dims, None, out),
