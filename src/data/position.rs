@@ -4,8 +4,9 @@ use super::DataLoader;
 use crate::Result;
 use crate::error::err;
 use crate::io::{State, Stateful};
+use crate::json::object;
 use cotangent_macros::named;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Where a [`DataLoader`](super::DataLoader) is: what [`state`](super::DataLoader::state) gives and
 /// [`restore`](super::DataLoader::restore) takes. As text it is a line of JSON.
@@ -35,7 +36,7 @@ impl DataLoaderState {
     /// The state as text.
     pub fn to_json(&self) -> String {
         let DataLoaderState { seed, epoch, position, batch_size, items } = self;
-        json!({"seed": seed, "epoch": epoch, "position": position, "batch_size": batch_size, "items": items})
+        object! {"seed": seed, "epoch": epoch, "position": position, "batch_size": batch_size, "items": items}
             .to_string()
     }
 

@@ -96,7 +96,7 @@ impl<const N: usize> Walk<N> {
 
     /// Compiled once for each number of operands, and not for every closure.
     #[inline(never)]
-    fn each_run(&self, start: usize, end: usize, f: &mut dyn FnMut([isize; N], usize)) {
+    fn each_run(&self, start: usize, end: usize, visitor: &mut dyn VisitRuns<N>) {
         if start >= end {
             return;
         }
@@ -117,7 +117,7 @@ impl<const N: usize> Walk<N> {
         let mut left = end - start;
         loop {
             let run = left.min(inner - first);
-            f(std::array::from_fn(|k| at[k] + first as isize * inner_strides[k]), run);
+            visitor.visit(std::array::from_fn(|k| at[k] + first as isize * inner_strides[k]), run);
             left -= run;
             if left == 0 {
                 return;
@@ -140,6 +140,18 @@ impl<const N: usize> Walk<N> {
                 }
             }
         }
+    }
+}
+
+/// What is done with a run: its positions and its length. A trait of our own and not `dyn FnMut`, whose table also has a function
+/// that takes the closure by value: a second copy of each loop, which nobody calls.
+trait VisitRuns<const N: usize> {
+    fn visit(&mut self, at: [isize; N], len: usize);
+}
+
+impl<const N: usize, F: FnMut([isize; N], usize)> VisitRuns<N> for F {
+    fn visit(&mut self, at: [isize; N], len: usize) {
+        self(at, len);
     }
 }
 

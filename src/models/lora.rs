@@ -4,9 +4,11 @@ use super::Published;
 use super::config::ConfigFile;
 use crate::error::{bail, err, named};
 use crate::io::{self, StateDict};
+use crate::json::object;
 use crate::nn::LoraLinear;
 use crate::order::map_of;
 use crate::{Error, Result};
+use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 
@@ -190,11 +192,11 @@ fn write<M: Adaptable>(model: &M, config: &LoraConfig, folder: &Path) -> Result<
         bail!(Value, SAVE, "the model has no adapters");
     }
     let LoraConfig { r, lora_alpha, lora_dropout, target_modules } = config;
-    let text = serde_json::json!({
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": null, "inference_mode": true,
+    let text = object! {
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": Value::Null, "inference_mode": true,
         "r": r, "lora_alpha": lora_alpha, "lora_dropout": lora_dropout, "target_modules": target_modules,
         "fan_in_fan_out": model.fan_in_fan_out(), "bias": "none", "use_rslora": false, "use_dora": false,
-    });
+    };
     std::fs::create_dir_all(folder).map_err(|source| Error::io(SAVE, folder, source))?;
     let metadata = map_of([("format".to_string(), "pt".to_string())]);
     io::safetensors::save_with_metadata(folder.join(WEIGHTS), &dict, &metadata)?;

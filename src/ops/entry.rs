@@ -195,10 +195,15 @@ impl<'a> ParamGroup<'a> for TensorOptions {
 
 /// One argument of a group.
 pub(crate) fn one<'a, T: FromArg<'a>>(op: &'static str, params: &[Param], args: &'a [Arg], at: usize) -> Result<T> {
-    let (Some(param), Some(arg)) = (params.get(at), args.get(at)) else {
-        bail!(Value, op, "an argument is missing");
-    };
+    let (param, arg) = both(op, params, args, at)?;
     T::from_arg(arg).ok_or_else(|| wrong(op, param.name, T::KIND, arg))
+}
+
+fn both<'p, 'a>(op: &'static str, params: &'p [Param], args: &'a [Arg], at: usize) -> Result<(&'p Param, &'a Arg)> {
+    match (params.get(at), args.get(at)) {
+        (Some(param), Some(arg)) => Ok((param, arg)),
+        _ => bail!(Value, op, "an argument is missing"),
+    }
 }
 
 fn wrong(op: &'static str, name: &str, kind: ArgKind, arg: &Arg) -> crate::Error {
@@ -222,19 +227,28 @@ impl<'a> Args<'a> {
     }
 
     pub fn next<T: FromArg<'a>>(&mut self, name: &'static str) -> Result<T> {
+        let arg = self.first(name)?;
+        T::from_arg(arg).ok_or_else(|| wrong(self.op, name, T::KIND, arg))
+    }
+
+    fn first(&mut self, name: &'static str) -> Result<&'a Arg> {
         let Some((arg, others)) = self.args.split_first() else {
             bail!(Value, self.op, "the argument {name} is missing");
         };
         self.args = others;
-        T::from_arg(arg).ok_or_else(|| wrong(self.op, name, T::KIND, arg))
+        Ok(arg)
     }
 
     pub fn group<T: ParamGroup<'a>>(&mut self) -> Result<T> {
-        let Some((args, others)) = self.args.split_at_checked(T::PARAMS.len()) else {
+        T::from_args(self.op, self.several(T::PARAMS.len())?)
+    }
+
+    fn several(&mut self, count: usize) -> Result<&'a [Arg]> {
+        let Some((args, others)) = self.args.split_at_checked(count) else {
             bail!(Value, self.op, "arguments are missing");
         };
         self.args = others;
-        T::from_args(self.op, args)
+        Ok(args)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A profile as a file of trace events, which Perfetto and Chrome open.
 
 use super::{Event, Kind, Profile};
+use crate::json::object;
 use crate::{Error, Result, io};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ fn microseconds(time: Duration) -> f64 {
 
 /// The name of a track.
 fn track(kind: &str, thread: usize, name: &str) -> Value {
-    json!({"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": {"name": name}})
+    object! {"ph": "M", "name": kind, "pid": 1, "tid": thread, "args": object! {"name": name}}
 }
 
 fn events(profile: &Profile) -> Vec<Value> {
@@ -45,12 +46,12 @@ fn events(profile: &Profile) -> Vec<Value> {
             all.push(bar(event, FIRST_GPU + gpu, from, to.saturating_sub(from)));
         }
         let [cpu, on_gpus] = event.in_use;
-        let mut args = json!({"CPU": cpu});
+        let mut args = object! {"CPU": cpu};
         if !gpus.is_empty() {
             args["GPU"] = json!(on_gpus);
         }
         all.push(
-            json!({"ph": "C", "name": "bytes in use", "pid": 1, "ts": microseconds(event.start + time), "args": args}),
+            object! {"ph": "C", "name": "bytes in use", "pid": 1, "ts": microseconds(event.start + time), "args": args},
         );
     }
     all
@@ -65,7 +66,7 @@ fn bar(event: &Event, track: usize, start: Duration, time: Duration) -> Value {
         Kind::Scope => "scope",
     };
     let pass = if event.backward { "backward" } else { "forward" };
-    json!({
+    object! {
         "ph": "X",
         "name": event.name,
         "cat": kind,
@@ -73,11 +74,11 @@ fn bar(event: &Event, track: usize, start: Duration, time: Duration) -> Value {
         "tid": track,
         "ts": microseconds(start),
         "dur": microseconds(time),
-        "args": {
+        "args": object! {
             "pass": pass,
             "memory": event.grown.iter().sum::<i64>(),
             "peak": event.peak.iter().sum::<usize>(),
             "deferred": event.deferred,
         },
-    })
+    }
 }

@@ -5,6 +5,7 @@ use super::super::load_options::printable;
 use super::{LOAD, LONGEST_HEADER, METADATA, Metadata};
 use crate::backend::cpu::runtime::scratch;
 use crate::error::{bail, err};
+use crate::json::object;
 use crate::layout::checked_bytes;
 use crate::order::sort_by_key;
 use crate::{DType, Error, Result, Shape};
@@ -159,7 +160,7 @@ pub(super) fn text(metadata: &Metadata, entries: &[Entry]) -> String {
     }
     for Entry { name, shape, dtype, start } in entries {
         let end = start + shape.numel() * dtype.size();
-        let info = json!({"dtype": to_file(*dtype), "shape": shape[..], "data_offsets": [start, &end]});
+        let info = object! {"dtype": to_file(*dtype), "shape": shape[..], "data_offsets": [start, &end]};
         items.push(format!("{}:{info}", json!(name)));
     }
     format!("{{{}}}", items.join(","))

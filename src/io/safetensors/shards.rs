@@ -7,6 +7,7 @@ use super::write;
 use crate::error::{bail, named};
 use crate::io::StateDict;
 use crate::io::replace::replace;
+use crate::json::object;
 use crate::order::map_of;
 use crate::{Result, Tensor};
 use std::collections::BTreeMap;
@@ -76,7 +77,7 @@ fn write_shards(folder: &Path, dict: &StateDict, most: usize) -> Result<()> {
         files.push(file);
     }
     let total: usize = dict.iter().map(|(_, tensor)| bytes_of(tensor)).sum();
-    let index = serde_json::json!({"metadata": {"total_size": total}, "weight_map": weight_map});
+    let index = object! {"metadata": object! {"total_size": total}, "weight_map": weight_map};
     let path = folder.join(INDEX);
     replace(&path, |file| file.write_all(format!("{index:#}\n").as_bytes()))
         .map_err(|source| failed(OP, &path, source))?;

@@ -1,7 +1,8 @@
 //! Numbers by step, and which of them share a chart.
 
+use crate::json::object;
 use crate::order::sort_few_by_key;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Points that a curve of the page has at most.
 const MOST: usize = 2000;
@@ -52,7 +53,7 @@ impl Series {
         let points = self.thinned(most);
         let x: Vec<u64> = points.iter().map(|point| point.0).collect();
         let y: Vec<Option<f64>> = points.iter().map(|point| Some(point.1).filter(|y| y.is_finite())).collect();
-        json!({"name": name, "x": x, "y": y})
+        object! {"name": name, "x": x, "y": y}
     }
 
     /// Whether some of its points are left out of the page.
@@ -106,7 +107,7 @@ pub(super) fn charts(series: &[Series]) -> Vec<Value> {
             };
             series.data(name, MOST)
         };
-        json!({"title": title, "series": all.iter().map(curve).collect::<Vec<_>>()})
+        object! {"title": title, "series": all.iter().map(curve).collect::<Vec<_>>()}
     };
     charts.iter().map(chart).collect()
 }

@@ -2,9 +2,10 @@
 
 use super::examples::data_address;
 use super::{Confusion, Graph, Norms, Phases, Report, curves, escape};
+use crate::json::object;
 use crate::order::sort_by_key;
 use crate::profile::bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ const MOST_CLASSES: usize = 40;
 const MOST_MISTAKES: usize = 40;
 
 pub(super) fn page(report: &Report) -> String {
-    let (mut body, mut data) = (String::new(), json!({}));
+    let (mut body, mut data) = (String::new(), object! {});
     facts(&mut body, &report.facts);
     if !report.series.is_empty() {
         data["charts"] = curves::charts(&report.series).into();
@@ -96,7 +97,7 @@ fn cell(confusion: &Confusion, target: usize, predicted: usize) -> Value {
         .flat_map(|examples| examples.of(target, predicted))
         .map(|png| data_address(png))
         .collect();
-    json!({"text": text, "images": images})
+    object! {"text": text, "images": images}
 }
 
 fn confusion_section(body: &mut String, confusion: &Confusion) -> Value {

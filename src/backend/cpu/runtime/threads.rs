@@ -89,28 +89,46 @@ fn check(op: &'static str, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// Work that is cut into pieces. A trait of our own and not `dyn Fn`, whose table also has functions that take the closure by
+/// value: copies of each kernel, which nobody calls.
+trait Pieces: Sync {
+    fn run(&self, range: Range<usize>);
+}
+
+impl<F: Fn(Range<usize>) + Sync> Pieces for F {
+    fn run(&self, range: Range<usize>) {
+        self(range);
+    }
+}
+
 /// Calls `f` for the pieces of `0..n`, each of `grain` (the last may be shorter), on several threads if there are
 /// several pieces.
 #[inline]
 pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
-    if n > grain && fork(n, grain, &f) {
+    share_out(n, grain, &f);
+}
+
+/// Compiled once, and with one call of the work: a kernel that one thread does would be compiled a second time.
+#[inline(never)]
+fn share_out(n: usize, grain: usize, work: &dyn Pieces) {
+    if n > grain && fork(n, grain, work) {
         return;
     }
     if cfg!(debug_assertions) && n > grain && num_threads() > 1 {
         // The pool is busy. That no result depends on the bounds of pieces or on their order is tested all the same.
-        (0..n).step_by(grain).rev().for_each(|start| f(start..n.min(start + grain)));
+        (0..n).step_by(grain).rev().for_each(|start| work.run(start..n.min(start + grain)));
     } else if n > 0 {
-        // One thread may take all pieces at once: `f` must not depend on where they are cut.
-        f(0..n);
+        // One thread may take all pieces at once: they must not depend on where they are cut.
+        work.run(0..n);
     }
 }
 
 /// False if there is nobody to help.
 #[inline(never)]
-fn fork(n: usize, grain: usize, f: &(dyn Fn(Range<usize>) + Sync)) -> bool {
+fn fork(n: usize, grain: usize, work: &dyn Pieces) -> bool {
     let pieces = n.div_ceil(grain);
     let helpers = num_threads().min(pieces) - 1;
-    helpers > 0 && POOL.run(pieces, helpers, &|at| f(at * grain..n.min((at + 1) * grain)))
+    helpers > 0 && POOL.run(pieces, helpers, &|at| work.run(at * grain..n.min((at + 1) * grain)))
 }
 
 /// How many threads operations on this thread may use, until it is dropped; then as many as before.
@@ -130,9 +148,24 @@ impl Drop for ThreadCountGuard {
 
 /// As [`parallel`], for pieces that can fail: one of the errors, if there are any. The other pieces are done all the same.
 pub(crate) fn try_parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
+    try_share_out(n, grain, &f)
+}
+
+/// As [`Pieces`], of work that can fail.
+trait TryPieces: Sync {
+    fn run(&self, range: Range<usize>) -> Result<()>;
+}
+
+impl<F: Fn(Range<usize>) -> Result<()> + Sync> TryPieces for F {
+    fn run(&self, range: Range<usize>) -> Result<()> {
+        self(range)
+    }
+}
+
+fn try_share_out(n: usize, grain: usize, work: &dyn TryPieces) -> Result<()> {
     let failed = Mutex::new(None);
     parallel(n, grain, |range| {
-        if let Err(error) = f(range) {
+        if let Err(error) = work.run(range) {
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     });

@@ -1,0 +1,21 @@
+//! Objects of JSON.
+
+use serde_json::{Map, Value};
+
+/// `object! { "a": 1, "b": list }`: what `serde_json::json!` makes of braces, with values that are expressions. It does not
+/// call itself for each token, so that it stays within the crate's limit of recursion, and inserts by one function.
+macro_rules! object {
+    ($($key:literal: $value:expr),* $(,)?) => {
+        $crate::json::object_of([$(($key, ::serde_json::json!($value))),*])
+    };
+}
+pub(crate) use object;
+
+/// The object that has these fields.
+pub(crate) fn object_of<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let mut object = Map::new();
+    for (key, value) in fields {
+        object.insert(key.to_string(), value);
+    }
+    Value::Object(object)
+}
