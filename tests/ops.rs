@@ -8,6 +8,8 @@
 mod call;
 #[path = "ops/complex.rs"]
 mod complex;
+#[path = "ops/options.rs"]
+mod options;
 #[path = "../examples/ops/table.rs"]
 mod table;
 

@@ -98,7 +98,7 @@ _INSTEAD = {
 }
 
 # Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
-_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "nn", "optim", "testing", "utils")
+_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "nn", "optim", "signal", "testing", "utils")
 # Names whose modules are imported when they are asked for.
 _ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",

@@ -166,8 +166,12 @@ pub fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     value.try_iter().ok()?.collect::<PyResult<_>>().ok()
 }
 
-/// An integer, or what can stand for one, such as NumPy's; one that is too large is the largest there is.
+/// An integer, or what can stand for one, such as NumPy's; one that is too large is the largest there is. A bool is none, though
+/// Python says so: in `x.topk(2, True)` it was meant for another parameter.
 pub fn integer(value: &Bound<'_, PyAny>) -> PyResult<Option<isize>> {
+    if value.cast::<PyBool>().is_ok() {
+        return Ok(None);
+    }
     if value.cast::<PyInt>().is_ok()
         && let Ok(x) = value.extract::<isize>()
     {

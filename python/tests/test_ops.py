@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,27 @@ def test_histogramdd_between_edges():
         ct.histogramdd(points, [ct.tensor([0.0, 1.0]), ct.tensor([1.0, 0.0])])
     with pytest.raises(ValueError, match="1 vectors"):
         ct.histogramdd(points, edges[:1])
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x.topk(2, True), lambda x: x.sum(True), lambda x: x.sum(dim=True), lambda x: x.sum((0, True)),
+    lambda x: x.transpose(False, True), lambda x: x.reshape(True, 6), lambda x: ct.roll(x, True), lambda x: ct.zeros(True),
+    lambda x: ct.nn.functional.cross_entropy(x, ct.tensor([0, 1]), None, False)])
+def test_a_bool_is_no_integer(call):
+    """It was meant for another parameter: PyTorch refuses it, too."""
+    with pytest.raises(TypeError, match="of type (bool|tuple)"):
+        call(ct.arange(6.0).reshape(2, 3))
+
+
+def test_windows_of_signals_have_their_namespace_and_their_own_options():
+    windows = ct.signal.windows
+    assert windows.hann(4, sym=False).tolist() == [0.0, 0.5, 1.0, 0.5]
+    assert windows.general_cosine(3, a=[0.5, 0.5]).tolist() == windows.hann(3).tolist()
+    assert windows.gaussian(3, std=2.0).tolist() == pytest.approx([math.exp(-1 / 8), 1.0, math.exp(-1 / 8)])
+    with pytest.raises(TypeError, match="no parameter tau"):
+        windows.hann(4, tau=2.0)
+
+
+def test_unique_consecutive_takes_its_arguments_in_the_order_of_pytorch():
+    values, inverse, counts = ct.unique_consecutive(ct.tensor([1, 1, 3, 1]), True, True)
+    assert (values.tolist(), inverse.tolist(), counts.tolist()) == ([1, 3, 1], [0, 0, 1, 2], [2, 1, 1])

@@ -190,7 +190,7 @@ def functions(module, names):
 def package():
     lines = [HEADER, "from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, "
              "backends as backends, cuda as cuda, data as data, distributions as distributions, fft as fft, func as func, io as io, linalg as linalg, nn as nn, "
-             "optim as optim, random as random, special as special, testing as testing, train as train, utils as utils",
+             "optim as optim, random as random, signal as signal, special as special, testing as testing, train as train, utils as utils",
              "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
@@ -250,7 +250,7 @@ def submodule(name):
     module = importlib.import_module(f"cotangent.{name}")
     up = "." * (name.count(".") + 1 + hasattr(module, "__path__"))
     lines = []
-    prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}.get(name, "")
+    prefix = {"linalg": "linalg_", "fft": "fft_", "special": "special_", "signal.windows": "signal_windows_"}.get(name, "")
     for own in sorted(vars(module)):
         value = getattr(module, own)
         if own.startswith("_") or own in ("Tensor", "annotations", "device", "dtype"):
@@ -300,11 +300,12 @@ def allowed():
 
 
 SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
-              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp utils.checkpoint")
+              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint")
 ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 # Modules that are others by PyTorch's names.
 OTHER_NAMES = {
     "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mps as mps, openmp as openmp\n",
+    "signal": "from . import windows as windows\n",
     "utils": "from . import checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",

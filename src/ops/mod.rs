@@ -57,7 +57,7 @@ files! {
     distance distributions extreme fft fft_nd histogram index index_along join like linalg_cholesky linalg_det linalg_eig linalg_einsum
     linalg_functions linalg_ldl linalg_lowrank linalg_lu linalg_norms linalg_pinv linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
     loss matmul norm order pad pairwise parts poisson product quantile recurrent reduce repeat rounding scan scatter select sequences
-    sets shape softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
+    sets shape signal_windows softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
     grid interpolate loss_ctc loss_elementwise loss_distributions loss_linear loss_margin loss_margin_classes rope network dropout
     norm_channels
     conv fold pool pool_adaptive pool_forms

@@ -50,7 +50,7 @@ impl From<i32> for UniqueDimOptions {
 }
 
 options! {
-    /// The options of [`Tensor::unique_outputs_with`] and [`Tensor::unique_consecutive_outputs_with`].
+    /// The options of [`Tensor::unique_outputs_with`].
     ///
     /// ```
     /// use cotangent::{UniqueOutputsOptions, tensor};
@@ -64,6 +64,25 @@ options! {
         /// Whether the number of each element's value is returned.
         return_inverse: bool = false,
         /// Whether it is returned how often each value occurs.
+        return_counts: bool = false,
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::unique_consecutive_outputs_with`].
+    ///
+    /// ```
+    /// use cotangent::{UniqueConsecutiveOptions, tensor};
+    /// let options = UniqueConsecutiveOptions::new().return_counts(true);
+    /// assert_eq!(tensor!([3, 3, 1])?.unique_consecutive_outputs_with(options)?[1].to_vec::<i64>()?, [2, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueConsecutiveOptions {
+        /// Whether the number of each element's run is returned.
+        return_inverse: bool = false,
+        /// Whether the lengths of the runs are returned.
         return_counts: bool = false,
         /// The dimension whose parts are compared; without one the elements are.
         dim: Option<Dim> = None,
@@ -192,14 +211,14 @@ fn shaped(inverse: &Tensor, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
     if dim.is_none() { inverse.reshape(x.shape()) } else { Ok(inverse.clone()) }
 }
 
-/// The values, and what else the options ask for.
-fn outputs(op: &'static str, x: &Tensor, options: &UniqueOutputsOptions, sorted: bool) -> Result<Vec<Tensor>> {
-    let groups = Groups::new(op, x, options.dim, sorted)?;
+/// The values, and what else is asked for.
+fn outputs(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+    let groups = Groups::new(op, x, dim, sorted)?;
     let mut all = vec![groups.values()?.record_barrier(op, &[x])];
-    if options.return_inverse {
-        all.push(shaped(&groups.inverse()?, x, options.dim)?);
+    if inverse {
+        all.push(shaped(&groups.inverse()?, x, dim)?);
     }
-    if options.return_counts {
+    if counts {
         all.push(groups.counts()?);
     }
     Ok(all)
@@ -358,7 +377,7 @@ impl Tensor {
     /// As for [`unique`](Self::unique).
     #[op(name = "unique", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
     pub fn unique_outputs(&self, options: impl Into<UniqueOutputsOptions>) -> Result<Vec<Tensor>> {
-        outputs("unique", self, &options, true)
+        outputs("unique", self, options.dim, true, options.return_inverse, options.return_counts)
     }
 
     /// As [`unique_outputs`](Self::unique_outputs), of runs of equal elements, or parts, which may occur again.
@@ -372,8 +391,8 @@ impl Tensor {
     /// # Errors
     /// As for [`unique`](Self::unique).
     #[op(name = "unique_consecutive", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
-    pub fn unique_consecutive_outputs(&self, options: impl Into<UniqueOutputsOptions>) -> Result<Vec<Tensor>> {
-        outputs("unique_consecutive", self, &options, false)
+    pub fn unique_consecutive_outputs(&self, options: impl Into<UniqueConsecutiveOptions>) -> Result<Vec<Tensor>> {
+        outputs("unique_consecutive", self, options.dim, false, options.return_inverse, options.return_counts)
     }
 }
 

@@ -1,8 +1,5 @@
 //! Windows for the frames of a signal: numbers that rise to 1 and fall again.
 
-// `M` is what PyTorch calls the number of elements.
-#![allow(non_snake_case)]
-
 use super::create::numbers;
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, sample};
@@ -80,43 +77,8 @@ options! {
     }
 }
 
-options! {
-    /// The options of the windows of `torch.signal.windows`. Each takes those that it knows.
-    ///
-    /// ```
-    /// use cotangent::{SignalWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_gaussian_with(3, SignalWindowOptions::new().std(2.0))?;
-    /// assert_eq!(window.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub struct SignalWindowOptions {
-        /// Whether the window is symmetric; else it could be continued by itself.
-        sym: bool = true,
-        /// The middle of an exponential window, which is not symmetric then.
-        center: Option<f64> = None,
-        /// How slowly an exponential window falls.
-        tau: f64 = 1.0,
-        /// The standard deviation of a Gaussian window.
-        std: f64 = 1.0,
-        /// The larger, the narrower is a Kaiser window.
-        beta: f64 = 12.0,
-        /// The middle of a general Hamming window.
-        alpha: f64 = 0.54,
-        /// The dtype, `f32` if it is not given.
-        dtype: Option<DType> = None,
-        /// The device, the CPU if it is not given.
-        device: Option<Device> = None,
-    }
-}
-
-impl SignalWindowOptions {
-    fn kind(&self) -> (bool, TensorOptions) {
-        (!self.sym, TensorOptions { dtype: self.dtype, device: self.device })
-    }
-}
-
 /// `n` numbers by their distance from the first and that of the last from the first.
-fn window(
+pub(super) fn window(
     op: &'static str,
     n: usize,
     (periodic, options): (bool, TensorOptions),
@@ -132,12 +94,12 @@ fn window(
 }
 
 /// A sum of cosines with alternating signs.
-fn cosines(a: &[f64], i: f64, last: f64) -> f64 {
+pub(super) fn cosines(a: &[f64], i: f64, last: f64) -> f64 {
     let term = |(k, a): (usize, &f64)| if k % 2 == 0 { *a } else { -a } * (2.0 * PI * k as f64 * i / last).cos();
     a.iter().enumerate().map(term).sum()
 }
 
-fn kaiser(op: &'static str, n: usize, kind: (bool, TensorOptions), beta: f64) -> Result<Tensor> {
+pub(super) fn kaiser(op: &'static str, n: usize, kind: (bool, TensorOptions), beta: f64) -> Result<Tensor> {
     let (dtype, _) = kind.1.or(DType::F32);
     let wide = (kind.0, kind.1.dtype(DType::F64));
     let inside = |i: f64, last: f64| beta * (1.0 - (2.0 * i / last - 1.0).powi(2)).max(0.0).sqrt();
@@ -148,8 +110,7 @@ fn kaiser(op: &'static str, n: usize, kind: (bool, TensorOptions), beta: f64) ->
     window(op, n, wide, inside)?.i0()?.div(top)?.to_dtype(dtype)
 }
 
-const BLACKMAN: [f64; 3] = [0.42, 0.5, 0.08];
-const NUTTALL: [f64; 4] = [0.363_581_9, 0.489_177_5, 0.136_599_5, 0.010_641_1];
+pub(super) const BLACKMAN: [f64; 3] = [0.42, 0.5, 0.08];
 
 /// # Windows
 #[ops]
@@ -235,201 +196,13 @@ impl Tensor {
         let KaiserWindowOptions { periodic, beta, dtype, device } = options;
         kaiser("kaiser_window", window_length, (periodic, TensorOptions { dtype, device }), beta)
     }
-
-    /// A Hann window, symmetric unless an option says otherwise.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_hann(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_hann(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_hann", M, options.kind(), |i, last| cosines(&[0.5, 0.5], i, last))
-    }
-
-    /// A Hamming window, symmetric unless an option says otherwise.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_hamming(3)?.to_vec::<f32>()?, [0.08, 1.0, 0.08]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_hamming(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_hamming", M, options.kind(), |i, last| cosines(&[0.54, 0.46], i, last))
-    }
-
-    /// A Hamming window with another middle: the option `alpha`.
-    ///
-    /// ```
-    /// # use cotangent::{SignalWindowOptions, Tensor};
-    /// let window = Tensor::signal_windows_general_hamming_with(3, SignalWindowOptions::new().alpha(0.5))?;
-    /// assert_eq!(window.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_general_hamming(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        let a = [options.alpha, 1.0 - options.alpha];
-        window("signal_windows_general_hamming", M, options.kind(), |i, last| cosines(&a, i, last))
-    }
-
-    /// A window that is a sum of cosines with these factors.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_general_cosine(3, vec![0.5, 0.5])?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there are no factors, or the dtype is not of floats.
-    #[op(samples = general_samples, errors = general_errors, derivative = none)]
-    pub fn signal_windows_general_cosine(
-        M: usize,
-        a: impl Into<Vec<f64>>,
-        options: impl Into<SignalWindowOptions>,
-    ) -> Result<Tensor> {
-        if a.is_empty() {
-            bail!(Value, "signal_windows_general_cosine", "there are no factors of cosines");
-        }
-        window("signal_windows_general_cosine", M, options.kind(), |i, last| cosines(&a, i, last))
-    }
-
-    /// A Bartlett window, symmetric unless an option says otherwise.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_bartlett(3)?.to_vec::<f32>()?, [0.0, 1.0, 0.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_bartlett(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_bartlett", M, options.kind(), |i, last| 1.0 - (2.0 * i / last - 1.0).abs())
-    }
-
-    /// A Blackman window, symmetric unless an option says otherwise.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_blackman(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_blackman(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_blackman", M, options.kind(), |i, last| cosines(&BLACKMAN, i, last))
-    }
-
-    /// A Nuttall window, which is a sum of three cosines.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_nuttall(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_nuttall(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_nuttall", M, options.kind(), |i, last| cosines(&NUTTALL, i, last))
-    }
-
-    /// A window that is half a period of a sine.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_cosine(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_cosine(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_cosine", M, options.kind(), |i, last| (PI * (i + 0.5) / (last + 1.0)).sin())
-    }
-
-    /// A window that falls by the option `tau` from its middle on both sides.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_exponential(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats, `tau` is not positive, or a symmetric window is to have another center.
-    #[op(samples = exponential_samples, errors = exponential_errors, derivative = none)]
-    pub fn signal_windows_exponential(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        const OP: &str = "signal_windows_exponential";
-        let SignalWindowOptions { tau, center, sym, .. } = options;
-        if tau.is_nan() || tau <= 0.0 || (sym && center.is_some()) {
-            bail!(Value, OP, "no window with tau = {tau}, center = {center:?} and sym = {sym}");
-        }
-        window(OP, M, options.kind(), |i, last| (-(i - center.unwrap_or(last / 2.0)).abs() / tau).exp())
-    }
-
-    /// A window that is a normal distribution of the deviation `std`, an option.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_gaussian(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats, or `std` is not positive.
-    #[op(samples = gaussian_samples, errors = gaussian_errors, derivative = none)]
-    pub fn signal_windows_gaussian(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        const OP: &str = "signal_windows_gaussian";
-        let std = options.std;
-        if std.is_nan() || std <= 0.0 {
-            bail!(Value, OP, "std = {std} is not positive");
-        }
-        window(OP, M, options.kind(), |i, last| (-0.5 * ((i - last / 2.0) / std).powi(2)).exp())
-    }
-
-    /// A Kaiser window, symmetric unless an option says otherwise.
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// assert_eq!(Tensor::signal_windows_kaiser(3)?.select(0, 1)?.item::<f32>()?, 1.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the dtype is not of floats, or `beta` is negative.
-    #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
-    pub fn signal_windows_kaiser(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        const OP: &str = "signal_windows_kaiser";
-        if options.beta.is_nan() || options.beta < 0.0 {
-            bail!(Value, OP, "beta = {} is negative", options.beta);
-        }
-        kaiser(OP, M, options.kind(), options.beta)
-    }
 }
 
 fn window_samples() -> Result<Vec<Sample>> {
     Ok(vec![sample![5], sample![4; periodic = false, dtype = DType::F64], sample![1], sample![0]])
 }
 
-fn window_errors() -> Result<Vec<ErrorCase>> {
+pub(super) fn window_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["integers", "i64"; sample![3; dtype = DType::I64]],
         error!["too long", "bytes"; sample![isize::MAX as usize]],
@@ -445,47 +218,5 @@ fn hamming_samples() -> Result<Vec<Sample>> {
 fn kaiser_samples() -> Result<Vec<Sample>> {
     let mut all = window_samples()?;
     all.push(sample![5; beta = 3.0]);
-    Ok(all)
-}
-
-fn sym_samples() -> Result<Vec<Sample>> {
-    Ok(vec![sample![5], sample![4; sym = false, dtype = DType::F64], sample![1], sample![0]])
-}
-
-fn sym_errors() -> Result<Vec<ErrorCase>> {
-    window_errors()
-}
-
-fn general_samples() -> Result<Vec<Sample>> {
-    Ok(vec![sample![5, vec![0.5, 0.3, 0.2]], sample![4, vec![0.5]; sym = false]])
-}
-
-fn general_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![error!["no factors", "no factors"; sample![5, Vec::<f64>::new()]]])
-}
-
-fn exponential_samples() -> Result<Vec<Sample>> {
-    let mut all = sym_samples()?;
-    all.push(sample![5; tau = 2.0]);
-    all.push(sample![5; center = 1.5, sym = false]);
-    Ok(all)
-}
-
-fn exponential_errors() -> Result<Vec<ErrorCase>> {
-    let mut all = window_errors()?;
-    all.push(error!["no rise", "tau = 0"; sample![5; tau = 0.0]]);
-    all.push(error!["two centers", "center"; sample![5; center = 1.0]]);
-    Ok(all)
-}
-
-fn gaussian_samples() -> Result<Vec<Sample>> {
-    let mut all = sym_samples()?;
-    all.push(sample![5; std = 2.5]);
-    Ok(all)
-}
-
-fn gaussian_errors() -> Result<Vec<ErrorCase>> {
-    let mut all = window_errors()?;
-    all.push(error!["no deviation", "std = 0"; sample![5; std = 0.0]]);
     Ok(all)
 }

@@ -1,0 +1,3 @@
+"""Signals: PyTorch's ``signal``."""
+
+from . import windows  # noqa: F401
