@@ -363,3 +363,13 @@ def test_computed_parameters_name_what_is_wrong():
         parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.Flatten(0))
     with pytest.raises(ValueError, match="no parameter 'weight' that is computed"):
         parametrize.remove_parametrizations(nn.Linear(2, 2), "weight")
+
+
+def test_fractional_pools_are_functions():
+    x, at = ct.arange(2 * 81.0).reshape(1, 2, 9, 9), ct.full((1, 2, 2), 0.5)
+    y, indices = F.fractional_max_pool2d(x, 2, output_size=(4, 5), return_indices=True, _random_samples=at)
+    assert y.shape == indices.shape == (1, 2, 4, 5)
+    assert y.tolist() == F.fractional_max_pool2d(x, 2, (4, 5), _random_samples=at).tolist()
+    assert y.tolist() == x.flatten(2).gather(2, indices.flatten(2)).reshape(y.shape).tolist()
+    assert F.fractional_max_pool2d(x, 2, output_ratio=0.5).shape == (1, 2, 4, 4)
+    assert F.fractional_max_pool3d(ct.ones(1, 1, 6, 6, 6), 2, 3).shape == (1, 1, 3, 3, 3)

@@ -97,7 +97,6 @@ globals().update((name, _averaging(name)) for name in ("adaptive_avg_pool1d", "a
 
 def _pooling(name):
     op, with_indices = _ops[name], _ops[name + "_with_indices"]
-    adaptive = name.startswith("adaptive")
 
     def plain(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         return (with_indices if return_indices else op)(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
@@ -105,14 +104,18 @@ def _pooling(name):
     def to_size(input, output_size, return_indices=False):
         return (with_indices if return_indices else op)(input, _sizes(input, output_size))
 
-    function = to_size if adaptive else plain
+    def fractional(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+        return (with_indices if return_indices else op)(input, kernel_size, output_size, output_ratio, _random_samples)
+
+    function = {"adaptive": to_size, "fractional": fractional}.get(name.split("_")[0], plain)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.__doc__
     return function
 
 
-globals().update((name, _pooling(name)) for name in
-                 ("max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"))
+_POOLS = """max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+fractional_max_pool2d fractional_max_pool3d"""
+globals().update((name, _pooling(name)) for name in _POOLS.split())
 
 
 def _along(name):
