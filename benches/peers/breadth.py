@@ -75,7 +75,7 @@ def rows(device):
             gflop=2 * 96 * 256 * 256 * 64 / 1e9,
         ),
     }  # fmt: skip
-    for batch, n in (16, 256), (1, 1024):
+    for batch, n in (16, 256), (1, 1024), (1000, 16):
         cube = cubes[n]
         table |= {
             f"solve_{batch}x{n}": lambda batch=batch, n=n, cube=cube: of(

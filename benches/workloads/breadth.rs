@@ -26,6 +26,7 @@ const MF: f64 = M as f64;
 /// Elements of the two sets of matrices, as `Σ n³`.
 const CUBES_256: f64 = 16.0 * 256.0 * 256.0 * 256.0;
 const CUBES_1024: f64 = 1024.0 * 1024.0 * 1024.0;
+const CUBES_16: f64 = 1000.0 * 16.0 * 16.0 * 16.0;
 
 pub const ROWS: &[Row] = &[
     row("sort_1M", Bytes(16.0 * MF), |on| of(normal(on, &[M])?, |x| x.sort(0))),
@@ -63,12 +64,18 @@ pub const ROWS: &[Row] = &[
     row("solve_1x1024", Flops(2.0 / 3.0 * CUBES_1024 + 2.0 * 1024.0 * 1024.0 * 32.0), |on| {
         of([regular(on, 1, 1024)?, normal(on, &[1, 1024, 32])?], |[a, b]| a.linalg_solve(b))
     }),
+    row("solve_1000x16", Flops(2.0 / 3.0 * CUBES_16 + 1000.0 * 2.0 * 16.0 * 16.0 * 32.0), |on| {
+        of([regular(on, 1000, 16)?, normal(on, &[1000, 16, 32])?], |[a, b]| a.linalg_solve(b))
+    }),
     row("cholesky_16x256", Flops(CUBES_256 / 3.0), |on| of(positive(on, 16, 256)?, |x| x.linalg_cholesky())),
     row("cholesky_1x1024", Flops(CUBES_1024 / 3.0), |on| of(positive(on, 1, 1024)?, |x| x.linalg_cholesky())),
+    row("cholesky_1000x16", Flops(CUBES_16 / 3.0), |on| of(positive(on, 1000, 16)?, |x| x.linalg_cholesky())),
     row("svd_16x256", Flops(20.0 / 3.0 * CUBES_256), |on| of(normal(on, &[16, 256, 256])?, |x| x.linalg_svd())),
     row("svd_1x1024", Flops(20.0 / 3.0 * CUBES_1024), |on| of(normal(on, &[1, 1024, 1024])?, |x| x.linalg_svd())),
+    row("svd_1000x16", Flops(20.0 / 3.0 * CUBES_16), |on| of(normal(on, &[1000, 16, 16])?, |x| x.linalg_svd())),
     row("eigh_16x256", Flops(10.0 / 3.0 * CUBES_256), |on| of(symmetric(on, 16, 256)?, |x| x.linalg_eigh())),
     row("eigh_1x1024", Flops(10.0 / 3.0 * CUBES_1024), |on| of(symmetric(on, 1, 1024)?, |x| x.linalg_eigh())),
+    row("eigh_1000x16", Flops(10.0 / 3.0 * CUBES_16), |on| of(symmetric(on, 1000, 16)?, |x| x.linalg_eigh())),
     row("fft_1M", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[M])?, |x| x.fft())),
     row("fft_1024x1024", Flops(5.0 * MF * 10.0), |on| of(complex(on, &[1024, 1024])?, |x| x.fft())),
     row("fft2_1024x1024", Flops(5.0 * MF * 20.0), |on| of(complex(on, &[1024, 1024])?, |x| x.fft2())),

@@ -106,6 +106,14 @@ fn singular_vectors_are_orthogonal_and_give_the_matrix_back() -> Result<()> {
             Tensor::zeros_with([2, 5, 4], dtype)?,
             Tensor::ones_with([9, 9], dtype)?,
             Tensor::eye(6)?.to_dtype(dtype)?,
+            // Small ones, which are taken at once.
+            random(&[100, 16, 16], 5, dtype)?,
+            random(&[7, 32, 20], 6, dtype)?,
+            random(&[7, 3, 9], 7, dtype)?,
+            random(&[4, 12, 2], 8, dtype)?.matmul(&random(&[4, 2, 12], 9, dtype)?)?,
+            random(&[4, 12, 1], 8, dtype)?.matmul(&random(&[4, 1, 7], 9, dtype)?)?,
+            random(&[20_000, 2, 2], 10, dtype)?,
+            Tensor::ones_with([3, 9, 9], dtype)?,
         ];
         for x in all {
             let there = x.to_device(GPU)?;
@@ -127,6 +135,56 @@ fn singular_vectors_are_orthogonal_and_give_the_matrix_back() -> Result<()> {
                 let off = again.sub(&there)?.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?;
                 assert!(off <= tolerance * size, "{what}: {off}");
             }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn eigenvectors_of_batches_are_orthogonal_and_give_the_matrices_back() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let _others = beside_others();
+    for dtype in [DType::F32, DType::F64, DType::C64, DType::C128] {
+        let single = matches!(dtype, DType::F32 | DType::C64);
+        let tolerance = if single { 3e-5 } else { 1e-12 };
+        let parts = if single { DType::F32 } else { DType::F64 };
+        let mixed = |shape: &[usize], seed: u64| {
+            let re = random(shape, seed, parts)?;
+            if dtype.is_complex() { Tensor::complex(&re, &random(shape, seed + 100, parts)?) } else { Ok(re) }
+        };
+        // One, some one after the other and at once, and more than fit into the room for all.
+        let shapes: [&[usize]; 8] = [
+            &[70, 70],
+            &[2, 5, 5],
+            &[3, 300, 300],
+            &[9, 270, 270],
+            &[1000, 4, 4],
+            &[2, 20, 32, 32],
+            &[5, 1, 1],
+            &[3000, 16, 16],
+        ];
+        let mut all = shapes.iter().zip(1..).map(|(shape, seed)| mixed(shape, seed)).collect::<Result<Vec<_>>>()?;
+        all.push(Tensor::zeros_with([3, 6, 6], dtype)?);
+        all.push(Tensor::ones_with([3, 6, 6], dtype)?);
+        for x in all {
+            let x = x.add(&x.transpose(-2, -1)?.conj()?)?;
+            let (there, what) = (x.to_device(GPU)?, format!("{dtype} {:?}", x.shape()));
+            let want = x.linalg_eigvalsh()?;
+            let size = want.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>()?.max(1e-30);
+            assert!(
+                close(&there.linalg_eigvalsh()?.div(size)?, &want.div(size)?, tolerance)?,
+                "values alone of {what}"
+            );
+            let (values, vectors) = there.linalg_eigh()?;
+            assert!(close(&values.div(size)?, &want.div(size)?, tolerance)?, "values of {what}");
+            let turned = vectors.transpose(-2, -1)?.conj()?;
+            let one = Tensor::eye(x.shape()[x.rank() - 1])?.to_dtype(dtype)?.to_device(GPU)?;
+            let largest = |x: &Tensor| x.abs()?.max(..)?.to_dtype(DType::F64)?.item::<f64>();
+            assert!(largest(&turned.matmul(&vectors)?.sub(&one)?)? < tolerance * 4.0, "vectors of {what}");
+            let again = vectors.mul(&values.unsqueeze(-2)?.to_dtype(dtype)?)?.matmul(&turned)?;
+            assert!(largest(&again.sub(&there)?)? < tolerance * size * 4.0, "{what}");
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Eigenvalues and singular values by cuSOLVER, one matrix of a batch after the other. Matrices lie column by column, as in
-//! [`decompose`](super::decompose).
+//! Eigenvalues and singular values by cuSOLVER: of symmetric and of small matrices those of a batch at once, else one matrix
+//! after the other. Matrices lie column by column, as in [`decompose`](super::decompose).
 
 use super::decompose::{numbers, room, scalar, sizes, solved, start};
 use crate::backend::ViewMut;
@@ -26,6 +26,14 @@ fn room_for_info(op: &'static str, gpu: &Gpu, count: usize) -> Result<Storage> {
     room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
+/// Bytes that many matrices at once may need besides: 16 of 1024 rows need half of it.
+const MOST_SPACE: usize = 512 << 20;
+
+/// How many matrices of a batch are taken at once. Few large ones take less time one after the other: two of 512 rows a third.
+fn at_once(count: usize, n: c_int) -> usize {
+    if n <= 256 || count >= 8 { count } else { 1 }
+}
+
 /// As the CPU's [`eigh`](crate::backend::cpu::linalg::decompose::eigh).
 pub(crate) fn eigh(
     op: &'static str,
@@ -34,37 +42,190 @@ pub(crate) fn eigh(
     values: &mut ViewMut<'_>,
     vectors: bool,
 ) -> Result<()> {
+    use solver::cudaDataType_t as Kind;
     let gpu = gpu(op, ordinal)?;
     let (count, n, _) = sizes(op, a.layout.shape())?;
     if count == 0 || n == 0 {
         return Ok(());
     }
+    let (kind, real) = match a.dtype {
+        DType::F32 => (Kind::CUDA_R_32F, Kind::CUDA_R_32F),
+        DType::F64 => (Kind::CUDA_R_64F, Kind::CUDA_R_64F),
+        DType::C64 => (Kind::CUDA_C_32F, Kind::CUDA_R_32F),
+        DType::C128 => (Kind::CUDA_C_64F, Kind::CUDA_R_64F),
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    };
     let handles = gpu.handles(op)?;
+    let params = Params::new(op)?;
     let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
     let mode = match vectors {
         true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
         false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
     };
+    let (side, info) = (i64::from(n), room_for_info(op, gpu, count)?);
+    let (first, w) = (a.first(), values.first());
+    // The bytes on the GPU and beside it that so many matrices at once need.
+    let space_for = |together: usize| -> Result<(usize, usize)> {
+        let (mut space, mut beside) = (0, 0);
+        // SAFETY: the matrices lie one after the other, and so do their values; the pointers are to local variables.
+        let status = unsafe {
+            solver::cusolverDnXsyevBatched_bufferSize(
+                handles.solver,
+                params.0,
+                mode,
+                lower,
+                side,
+                kind,
+                first.cast(),
+                side,
+                real,
+                w.cast(),
+                kind,
+                &raw mut space,
+                &raw mut beside,
+                together as i64,
+            )
+        };
+        solved(op, "sizing", status)?;
+        Ok((space, beside))
+    };
+    let mut together = at_once(count, n);
+    let (mut space, mut beside) = space_for(together)?;
+    if space > MOST_SPACE && together > 1 {
+        together = together.div_ceil(space.div_ceil(MOST_SPACE));
+        (space, beside) = space_for(together)?;
+    }
+    let room = Storage::new(op, Device::Cuda(ordinal), space.max(1))?;
+    let mut beside = vec![0_u8; beside.max(1)];
+    let (matrix, line) = (n as usize * n as usize * a.dtype.size(), n as usize * values.dtype.size());
+    for at in (0..count).step_by(together) {
+        let number = together.min(count - at) as i64;
+        let (a, w) = (first.wrapping_add(at * matrix), w.wrapping_add(at * line));
+        let i = start::<c_int>(&info).wrapping_add(at);
+        // SAFETY: as above; so many matrices are left, and have a number each; the room is for as many at least.
+        let status = unsafe {
+            solver::cusolverDnXsyevBatched(
+                handles.solver,
+                params.0,
+                mode,
+                lower,
+                side,
+                kind,
+                a.cast(),
+                side,
+                real,
+                w.cast(),
+                kind,
+                start(&room),
+                space,
+                beside.as_mut_ptr().cast(),
+                beside.len(),
+                i,
+                number,
+            )
+        };
+        solved(op, "finding eigenvalues", status)?;
+    }
+    drop(handles);
+    converged(op, gpu, &info, count, &format!("eigenvalues of a matrix of size {n}"))
+}
+
+/// The settings of Jacobi rotations.
+struct Rotations(solver::gesvdjInfo_t);
+
+impl Rotations {
+    fn new(op: &'static str) -> Result<Rotations> {
+        let mut settings = null_mut();
+        // SAFETY: the pointer is to a local variable.
+        solved(op, "setting out", unsafe { solver::cusolverDnCreateGesvdjInfo(&raw mut settings) })?;
+        Ok(Rotations(settings))
+    }
+}
+
+impl Drop for Rotations {
+    fn drop(&mut self) {
+        // SAFETY: they were made, and nobody else has them. Nothing can be done about an error.
+        unsafe { solver::cusolverDnDestroyGesvdjInfo(self.0) };
+    }
+}
+
+/// The sides up to which cuSOLVER takes all matrices of a batch at once.
+const TINY: c_int = 32;
+/// How many of them are taken at once, so that the size of the room for them is a number of the library's.
+const MOST_TINY: usize = 1 << 14;
+
+/// [`svd`] of many small matrices, by Jacobi rotations.
+fn svd_together(
+    op: &'static str,
+    gpu: &Gpu,
+    a: &mut ViewMut<'_>,
+    values: &mut ViewMut<'_>,
+    u: Option<&mut ViewMut<'_>>,
+    v: Option<&mut ViewMut<'_>>,
+) -> Result<()> {
+    let (count, n, m) = sizes(op, a.layout.shape())?;
+    let [rows, columns] = [m, n].map(|side| side as usize);
+    let together = count.min(MOST_TINY);
+    let handles = gpu.handles(op)?;
+    let settings = Rotations::new(op)?;
     let info = room_for_info(op, gpu, count)?;
+    let wanted = u.as_ref().map_or(Ok(0), |u| sizes(op, u.layout.shape()).map(|(_, wanted, _)| wanted as usize))?;
+    let mode = match u.is_some() || v.is_some() {
+        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
+        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
+    };
+    // The library gives all left vectors. Where fewer are wanted, or none, it writes elsewhere.
+    let [all_u, all_v] = [rows, columns].map(|side| together * side * side * a.dtype.size());
+    let all_u = Storage::new(op, Device::Cuda(gpu.ordinal), if wanted == rows { 1 } else { all_u })?;
+    let all_v = Storage::new(op, Device::Cuda(gpu.ordinal), if v.is_some() { 1 } else { all_v })?;
     scalar!(op, a.dtype, T of R,
-        size = solver::cusolverDnSsyevd_bufferSize | solver::cusolverDnDsyevd_bufferSize | solver::cusolverDnCheevd_bufferSize | solver::cusolverDnZheevd_bufferSize,
-        run = solver::cusolverDnSsyevd | solver::cusolverDnDsyevd | solver::cusolverDnCheevd | solver::cusolverDnZheevd => {
-        let (a, w) = (a.first().cast::<T>(), values.first().cast::<R>());
+        size = solver::cusolverDnSgesvdjBatched_bufferSize | solver::cusolverDnDgesvdjBatched_bufferSize | solver::cusolverDnCgesvdjBatched_bufferSize | solver::cusolverDnZgesvdjBatched_bufferSize,
+        run = solver::cusolverDnSgesvdjBatched | solver::cusolverDnDgesvdjBatched | solver::cusolverDnCgesvdjBatched | solver::cusolverDnZgesvdjBatched,
+        copy = blas::cublasSgeam | blas::cublasDgeam | blas::cublasCgeam | blas::cublasZgeam => {
+        let (one, zero): ([R; 2], [R; 2]) = ([1.0, 0.0], [0.0, 0.0]);
+        let (one, zero) = ((&raw const one).cast(), (&raw const zero).cast());
+        let (a, s) = (a.first().cast::<T>(), values.first().cast::<R>());
+        let own_u = u.map(|u| u.first().cast::<T>());
+        let own_v = v.map(|v| v.first().cast::<T>());
+        let u_at = |at: usize| own_u.filter(|_| wanted == rows).map_or(start(&all_u), |u| u.wrapping_add(at * rows * rows));
+        let v_at = |at: usize| own_v.map_or(start(&all_v), |v| v.wrapping_add(at * columns * columns));
         let mut len = 0;
-        // SAFETY: the matrices lie one after the other, and so do their values and numbers; so below.
-        solved(op, "sizing", unsafe { size(handles.solver, mode, lower, n, a.cast(), n, w, &raw mut len) })?;
+        // SAFETY: the matrices lie one after the other, and so do their values, vectors and numbers; so below.
+        let status = unsafe {
+            size(
+                handles.solver, mode, m, n, a.cast(), m, s, u_at(0).cast(), m, v_at(0).cast(), n, &raw mut len, settings.0,
+                together as c_int,
+            )
+        };
+        solved(op, "sizing", status)?;
         let space = room::<T>(op, gpu, len)?;
-        for at in 0..count {
-            let a = a.wrapping_add(at * n as usize * n as usize);
-            let w = w.wrapping_add(at * n as usize);
+        for at in (0..count).step_by(together) {
+            let number = together.min(count - at) as c_int;
+            let (u, v) = (u_at(at), v_at(at));
+            let (a, s) = (a.wrapping_add(at * rows * columns), s.wrapping_add(at * columns));
             let i = start::<c_int>(&info).wrapping_add(at);
-            // SAFETY: as above.
-            let status = unsafe { run(handles.solver, mode, lower, n, a.cast(), n, w, start(&space), len, i) };
-            solved(op, "finding eigenvalues", status)?;
+            // SAFETY: as above; so many matrices are left.
+            let status = unsafe {
+                run(
+                    handles.solver, mode, m, n, a.cast(), m, s, u.cast(), m, v.cast(), n, start(&space), len, i, settings.0,
+                    number,
+                )
+            };
+            solved(op, "finding singular values", status)?;
+            if let Some(own) = own_u.filter(|_| wanted != rows) {
+                let plain = blas::cublasOperation_t::CUBLAS_OP_N;
+                let to = own.wrapping_add(at * rows * wanted).cast();
+                let (from, part, whole) = (u.cast(), (rows * wanted) as c_int, (rows * rows) as c_int);
+                // SAFETY: as above; the first vectors of a matrix are a column here, and the factors are read at once.
+                let status = unsafe {
+                    copy(handles.blas, plain, plain, part, number, one, from, whole, zero, to, part, to, part)
+                };
+                status.result().map_err(|e| err!(Backend, op, "copying: {e:?}"))?;
+            }
         }
     });
     drop(handles);
-    converged(op, gpu, &info, count, &format!("eigenvalues of a matrix of size {n}"))
+    converged(op, gpu, &info, count, &format!("singular values of a matrix of {m} by {n}"))
 }
 
 /// As the CPU's [`svd`](crate::backend::cpu::linalg::decompose::svd).
@@ -85,6 +246,9 @@ pub(crate) fn svd(
         // All left vectors of nothing are those of the identity.
         let Some(u) = u else { return Ok(()) };
         return identity(op, ordinal, u);
+    }
+    if count > 1 && m <= TINY && n <= TINY {
+        return svd_together(op, gpu, a, values, u, v);
     }
     let handles = gpu.handles(op)?;
     let info = room_for_info(op, gpu, count)?;
