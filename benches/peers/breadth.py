@@ -46,7 +46,7 @@ def rows(device):
     def index_put(x, at, y):
         return x.index_put((at,), y)
 
-    linalg, cubes = torch.linalg, {256: 16 * 256**3 / 1e9, 1024: 1024**3 / 1e9}
+    linalg, cubes = torch.linalg, {256: 16 * 256**3 / 1e9, 1024: 1024**3 / 1e9, 16: 1000 * 16**3 / 1e9}
     mb = M / 1e9
     table = {
         "sort_1M": lambda: of(lambda x: x.sort(0), normal(M), gb=16 * mb),

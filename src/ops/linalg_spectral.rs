@@ -163,7 +163,10 @@ pub(super) fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> R
         return Ok((v, s, u));
     }
     refuse_non_finite(op, x)?;
-    if let Some(full) = vectors.filter(|_| x.device() != Device::Cpu && x.dtype() == DType::F32 && x.numel() > 0) {
+    // Batches of small matrices are taken at once.
+    let small = m <= 32 && x.numel() > m * n;
+    let on_gpu = x.device() != Device::Cpu;
+    if let Some(full) = vectors.filter(|_| on_gpu && x.dtype() == DType::F32 && x.numel() > 0 && !small) {
         return from_squares(op, &x.detach(), full);
     }
     let lead = &x.shape()[..x.rank() - 2];
