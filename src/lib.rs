@@ -138,7 +138,7 @@
 //! ```
 
 // The compiler looks for cycles of calls to an eighth of this depth before it inlines: here four calls deep. At the usual 128 that
-// is a tenth of the build, and the library is no faster.
+// is a twentieth of the build, and the library is no faster.
 #![recursion_limit = "39"]
 // Without the feature nobody calls the functions that make samples. Lints are for builds with it.
 #![cfg_attr(not(feature = "samples"), allow(dead_code, unused_imports))]

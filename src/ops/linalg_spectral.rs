@@ -12,6 +12,7 @@ use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
+use crate::backend::spec::SMALL_SVD;
 use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, SortOptions, Tensor, keepdim};
@@ -164,7 +165,7 @@ pub(super) fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> R
     }
     refuse_non_finite(op, x)?;
     // Batches of small matrices are taken at once.
-    let small = m <= 32 && x.numel() > m * n;
+    let small = m <= SMALL_SVD && x.numel() > m * n;
     let on_gpu = x.device() != Device::Cpu;
     if let Some(full) = vectors.filter(|_| on_gpu && x.dtype() == DType::F32 && x.numel() > 0 && !small) {
         return from_squares(op, &x.detach(), full);

@@ -42,3 +42,6 @@ pub(crate) use rule::RuleSteps;
 pub(crate) use sort::order_kind;
 pub(crate) use sort::{Rank, SortKey};
 pub(crate) use triangle::Triangle;
+
+/// Rows and columns up to which a GPU finds the singular values of all matrices of a batch at once.
+pub(crate) const SMALL_SVD: usize = 32;

@@ -5,6 +5,7 @@ use super::decompose::{numbers, room, scalar, sizes, solved, start};
 use crate::backend::ViewMut;
 use crate::backend::cuda::elementwise::chain;
 use crate::backend::cuda::runtime::gpu::{Gpu, gpu};
+use crate::backend::spec::SMALL_SVD;
 use crate::error::{bail, err};
 use crate::storage::Storage;
 use crate::{Complex, DType, Device, Result, Scalar, Shape};
@@ -26,8 +27,27 @@ fn room_for_info(op: &'static str, gpu: &Gpu, count: usize) -> Result<Storage> {
     room::<c_int>(op, gpu, c_int::try_from(count).unwrap_or(c_int::MAX))
 }
 
-/// Bytes that many matrices at once may need besides: 16 of 1024 rows need half of it.
-const MOST_SPACE: usize = 512 << 20;
+/// How cuSOLVER calls a dtype.
+fn data_type(op: &'static str, dtype: DType) -> Result<solver::cudaDataType> {
+    Ok(match dtype {
+        DType::F32 => solver::cudaDataType::CUDA_R_32F,
+        DType::F64 => solver::cudaDataType::CUDA_R_64F,
+        DType::C64 => solver::cudaDataType::CUDA_C_32F,
+        DType::C128 => solver::cudaDataType::CUDA_C_64F,
+        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
+    })
+}
+
+/// Whether vectors are computed, too.
+fn mode(vectors: bool) -> solver::cusolverEigMode_t {
+    match vectors {
+        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
+        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
+    }
+}
+
+/// The largest workspace for several matrices at once, in bytes: 16 of 1024 rows need half of it.
+const MOST_WORKSPACE: usize = 512 << 20;
 
 /// How many matrices of a batch are taken at once. Few large ones take less time one after the other: two of 512 rows a third.
 fn at_once(count: usize, n: c_int) -> usize {
@@ -42,31 +62,21 @@ pub(crate) fn eigh(
     values: &mut ViewMut<'_>,
     vectors: bool,
 ) -> Result<()> {
-    use solver::cudaDataType_t as Kind;
     let gpu = gpu(op, ordinal)?;
     let (count, n, _) = sizes(op, a.layout.shape())?;
     if count == 0 || n == 0 {
         return Ok(());
     }
-    let (kind, real) = match a.dtype {
-        DType::F32 => (Kind::CUDA_R_32F, Kind::CUDA_R_32F),
-        DType::F64 => (Kind::CUDA_R_64F, Kind::CUDA_R_64F),
-        DType::C64 => (Kind::CUDA_C_32F, Kind::CUDA_R_32F),
-        DType::C128 => (Kind::CUDA_C_64F, Kind::CUDA_R_64F),
-        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
-    };
+    let (of_a, of_w) = (data_type(op, a.dtype)?, data_type(op, values.dtype)?);
     let handles = gpu.handles(op)?;
     let params = Params::new(op)?;
     let lower = solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
-    let mode = match vectors {
-        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
-        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
-    };
+    let mode = mode(vectors);
     let (side, info) = (i64::from(n), room_for_info(op, gpu, count)?);
     let (first, w) = (a.first(), values.first());
-    // The bytes on the GPU and beside it that so many matrices at once need.
-    let space_for = |together: usize| -> Result<(usize, usize)> {
-        let (mut space, mut beside) = (0, 0);
+    // The bytes of the workspaces on the GPU and on the CPU for so many matrices at once.
+    let workspaces = |together: usize| -> Result<(usize, usize)> {
+        let (mut device, mut host) = (0, 0);
         // SAFETY: the matrices lie one after the other, and so do their values; the pointers are to local variables.
         let status = unsafe {
             solver::cusolverDnXsyevBatched_bufferSize(
@@ -75,34 +85,34 @@ pub(crate) fn eigh(
                 mode,
                 lower,
                 side,
-                kind,
+                of_a,
                 first.cast(),
                 side,
-                real,
+                of_w,
                 w.cast(),
-                kind,
-                &raw mut space,
-                &raw mut beside,
+                of_a,
+                &raw mut device,
+                &raw mut host,
                 together as i64,
             )
         };
         solved(op, "sizing", status)?;
-        Ok((space, beside))
+        Ok((device, host))
     };
     let mut together = at_once(count, n);
-    let (mut space, mut beside) = space_for(together)?;
-    if space > MOST_SPACE && together > 1 {
-        together = together.div_ceil(space.div_ceil(MOST_SPACE));
-        (space, beside) = space_for(together)?;
+    let (mut device, mut host) = workspaces(together)?;
+    if device > MOST_WORKSPACE && together > 1 {
+        together = together.div_ceil(device.div_ceil(MOST_WORKSPACE));
+        (device, host) = workspaces(together)?;
     }
-    let room = Storage::new(op, Device::Cuda(ordinal), space.max(1))?;
-    let mut beside = vec![0_u8; beside.max(1)];
+    let space = Storage::new(op, Device::Cuda(ordinal), device.max(1))?;
+    let mut near = crate::backend::cpu::runtime::scratch::filled(op, 0_u8, host.max(1))?;
     let (matrix, line) = (n as usize * n as usize * a.dtype.size(), n as usize * values.dtype.size());
     for at in (0..count).step_by(together) {
         let number = together.min(count - at) as i64;
         let (a, w) = (first.wrapping_add(at * matrix), w.wrapping_add(at * line));
         let i = start::<c_int>(&info).wrapping_add(at);
-        // SAFETY: as above; so many matrices are left, and have a number each; the room is for as many at least.
+        // SAFETY: as above; so many matrices are left, and have a number each; the workspaces are for as many at least.
         let status = unsafe {
             solver::cusolverDnXsyevBatched(
                 handles.solver,
@@ -110,16 +120,16 @@ pub(crate) fn eigh(
                 mode,
                 lower,
                 side,
-                kind,
+                of_a,
                 a.cast(),
                 side,
-                real,
+                of_w,
                 w.cast(),
-                kind,
-                start(&room),
-                space,
-                beside.as_mut_ptr().cast(),
-                beside.len(),
+                of_a,
+                start(&space),
+                device,
+                near.as_mut_ptr().cast(),
+                host,
                 i,
                 number,
             )
@@ -150,8 +160,8 @@ impl Drop for Rotations {
 }
 
 /// The sides up to which cuSOLVER takes all matrices of a batch at once.
-const TINY: c_int = 32;
-/// How many of them are taken at once, so that the size of the room for them is a number of the library's.
+const TINY: c_int = SMALL_SVD as c_int;
+/// How many of them are taken at once: the size of the workspace is an `i32` of the library's.
 const MOST_TINY: usize = 1 << 14;
 
 /// [`svd`] of many small matrices, by Jacobi rotations.
@@ -170,10 +180,7 @@ fn svd_together(
     let settings = Rotations::new(op)?;
     let info = room_for_info(op, gpu, count)?;
     let wanted = u.as_ref().map_or(Ok(0), |u| sizes(op, u.layout.shape()).map(|(_, wanted, _)| wanted as usize))?;
-    let mode = match u.is_some() || v.is_some() {
-        true => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR,
-        false => solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR,
-    };
+    let mode = mode(u.is_some() || v.is_some());
     // The library gives all left vectors. Where fewer are wanted, or none, it writes elsewhere.
     let [all_u, all_v] = [rows, columns].map(|side| together * side * side * a.dtype.size());
     let all_u = Storage::new(op, Device::Cuda(gpu.ordinal), if wanted == rows { 1 } else { all_u })?;
@@ -316,16 +323,8 @@ pub(crate) fn eig(
         return Ok(());
     }
     let handles = gpu.handles(op)?;
-    let data = |dtype: DType| match dtype {
-        DType::F32 => Ok(solver::cudaDataType::CUDA_R_32F),
-        DType::F64 => Ok(solver::cudaDataType::CUDA_R_64F),
-        DType::C64 => Ok(solver::cudaDataType::CUDA_C_32F),
-        DType::C128 => Ok(solver::cudaDataType::CUDA_C_64F),
-        dtype => bail!(Backend, op, "there is no kernel for {dtype}"),
-    };
-    let (of_a, of_w) = (data(a.dtype)?, data(values.dtype)?);
-    let none = solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_NOVECTOR;
-    let mode = if vectors.is_some() { solver::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR } else { none };
+    let (of_a, of_w) = (data_type(op, a.dtype)?, data_type(op, values.dtype)?);
+    let (none, mode) = (mode(false), mode(vectors.is_some()));
     let info = room_for_info(op, gpu, count)?;
     let (a_size, w_size) = (a.dtype.size(), values.dtype.size());
     let (first, w, side) = (a.first(), values.first(), i64::from(n));
