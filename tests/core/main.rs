@@ -1,0 +1,18 @@
+//! Tensors, the engine, the transforms, and combinations of operations.
+
+// A helper of tests may panic like a test.
+#![allow(clippy::panic)]
+
+#[path = "../common/args.rs"]
+mod args;
+#[path = "../common/json.rs"]
+#[allow(dead_code)]
+mod json;
+
+mod autocast;
+mod autograd;
+mod properties;
+mod regressions;
+mod second_order;
+mod tensor;
+mod vmap;

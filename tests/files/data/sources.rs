@@ -1,0 +1,251 @@
+//! Files and texts.
+
+use super::{assert_fails_with, items};
+use cotangent::data::{
+    Csv, CsvOptions, DataLoader, DataLoaderOptions, Dataset, IterableDataset, Jsonl, Mnist, Part, Vocabulary, Windows,
+    idx,
+};
+use cotangent::{DType, Device, Result, Tensor, memory};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// A folder that goes away at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("cotangent-data-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(&self.0)).unwrap_or_else(|e| panic!("{e}"));
+        std::fs::write(&path, bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        path
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn zipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn header(kind: u8, shape: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, kind, shape.len() as u8];
+    shape.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+    bytes
+}
+
+#[test]
+fn idx_files_of_all_dtypes() -> Result<()> {
+    let folder = Folder::new("idx");
+    let save = |name: &str, kind, elements: &[u8]| folder.file(name, [header(kind, &[2]), elements.to_vec()].concat());
+    for (kind, elements, dtype, expected) in [
+        (0x08, vec![1, 255], DType::U8, [1.0, 255.0]),
+        (0x09, vec![1, 255], DType::I8, [1.0, -1.0]),
+        (0x0B, vec![1, 0, 255, 255], DType::I16, [256.0, -1.0]),
+        (0x0C, vec![0, 0, 1, 0, 255, 255, 255, 255], DType::I32, [256.0, -1.0]),
+        (0x0D, [1.5_f32.to_be_bytes(), (-2.0_f32).to_be_bytes()].concat(), DType::F32, [1.5, -2.0]),
+        (0x0E, [1.5_f64.to_be_bytes(), (-2.0_f64).to_be_bytes()].concat(), DType::F64, [1.5, -2.0]),
+    ] {
+        let x = idx::load(save("x", kind, &elements))?;
+        assert_eq!((x.dtype(), x.to_dtype(DType::F64)?.to_vec::<f64>()?), (dtype, expected.to_vec()));
+        let zipped = folder.file("x.gz", zipped(&[header(kind, &[2]), elements].concat()));
+        assert!(idx::load(zipped)?.equal(&x)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn bad_idx_files_are_refused_without_large_allocations() -> Result<()> {
+    let folder = Folder::new("bad-idx");
+    let huge = [header(0x0E, &[u32::MAX, u32::MAX]), vec![0; 100]].concat();
+    let large = [header(0x08, &[1 << 30]), vec![0; 100]].concat();
+    let good = [header(0x08, &[1000]), vec![7; 1000]].concat();
+    let cut = zipped(&good);
+    let mut corrupt = cut.clone();
+    let last = corrupt.len() - 6;
+    corrupt[last] ^= 0x55;
+    for (name, bytes, parts) in [
+        ("empty", vec![], &["ends too early"][..]),
+        ("text", b"hello, this is text".to_vec(), &["not an IDX file"]),
+        ("dims", vec![0, 0, 8, 200], &["not an IDX file"]),
+        ("no dims", vec![0, 0, 8, 0], &["not an IDX file"]),
+        ("dtype", header(0x0A, &[1]), &["0x0a"]),
+        ("header", vec![0, 0, 8, 3, 0, 0], &["ends too early"]),
+        ("overflow", huge.clone(), &["does not hold"]),
+        ("overflow.gz", zipped(&huge), &["does not hold"]),
+        ("large", large.clone(), &["does not hold"]),
+        ("large.gz", zipped(&large), &["does not hold"]),
+        ("short.gz", zipped(&[header(0x08, &[5000]), vec![0; 100]].concat()), &["5000", "100 follow"]),
+        ("more", [good.clone(), vec![0]].concat(), &["more follows"]),
+        ("more.gz", zipped(&[good.clone(), vec![0]].concat()), &["more follows"]),
+        ("cut.gz", cut[..cut.len() / 2].to_vec(), &["early"]),
+        ("corrupt.gz", corrupt, &["corrupt"]),
+    ] {
+        let path = folder.file(name, bytes);
+        memory::reset_peak(Device::Cpu)?;
+        assert_fails_with(idx::load(&path), parts);
+        assert_fails_with(idx::load(&path), &["idx::load", name]);
+    }
+    assert_fails_with(idx::load(folder.path()), &["directory"]);
+    Ok(())
+}
+
+#[test]
+fn mnist_from_files_of_several_names() -> Result<()> {
+    let folder = Folder::new("mnist");
+    let images = [header(0x08, &[3, 28, 28]), (0..3 * 784).map(|x| (x % 256) as u8).collect()].concat();
+    let labels = [header(0x08, &[3]), vec![5, 0, 9]].concat();
+    folder.file("train-images-idx3-ubyte.gz", zipped(&images));
+    folder.file("train-labels-idx1-ubyte.gz", zipped(&labels));
+    folder.file("t10k-images.idx3-ubyte", &images);
+    folder.file("t10k-labels.idx1-ubyte", &labels[..]);
+    for part in [Part::Train, Part::Test] {
+        let mnist = Mnist::load(folder.path(), part)?;
+        let (image, label) = mnist.get_item(2)?;
+        assert_eq!((image.shape(), label.item::<i64>()?), (&[1, 28, 28][..], 9));
+        assert_eq!(image.at(&[0, 0, 1])?.to_f64(), f64::from(33.0_f32 / 255.0));
+        let (images, labels) = mnist.get_batch(&[2, 0])?;
+        assert_eq!((images.dtype(), labels.to_vec::<i64>()?), (DType::F32, vec![9, 5]));
+        assert!(images.select(0, 0)?.equal(&image)?);
+    }
+    folder.file("t10k-labels.idx1-ubyte", [header(0x08, &[2]), vec![5, 0]].concat());
+    assert_fails_with(Mnist::load(folder.path(), Part::Test), &["Mnist::load", "do not belong together"]);
+    assert_fails_with(Mnist::load("/no/such/folder", Part::Train), &["train-images-idx3-ubyte"]);
+    Ok(())
+}
+
+const IRIS: &str = "length,width,kind,n\n5.1,3.5,setosa,1\n 6.2 ,2.9,virginica,2\n4.9,-3e-1,\"se,tosa\",-3\n";
+
+#[test]
+fn csv_columns_have_types() -> Result<()> {
+    let table = Csv::parse(IRIS, CsvOptions::new())?;
+    assert_eq!((table.len(), table.names()), (3, &["length", "width", "kind", "n"].map(String::from)[..]));
+    let x = table.numbers(["width", "length"])?;
+    assert_eq!((x.shape(), x.to_vec::<f32>()?), (&[3, 2][..], vec![3.5, 5.1, 2.9, 6.2, -0.3, 4.9]));
+    assert_eq!(table.integers("n")?.to_vec::<i64>()?, [1, 2, -3]);
+    assert_eq!(table.column::<i8>(3)?, [1, 2, -3]);
+    let (kinds, names) = table.categories("kind")?;
+    assert_eq!((kinds.to_vec::<i64>()?, names.len(), names[0].as_str()), (vec![1, 2, 0], 3, "se,tosa"));
+    let folder = Folder::new("csv");
+    let path = folder.file("iris.csv.gz", zipped(IRIS.as_bytes()));
+    assert_eq!(Csv::open(&path)?.numbers([0])?.shape(), [3, 1]);
+    let missing =
+        Csv::parse("a\n1\nNA\n\"\"\n", CsvOptions::new().missing(["NA", ""]))?.numbers(["a"])?.to_vec::<f32>()?;
+    assert!(missing[0] == 1.0 && missing[1].is_nan() && missing[2].is_nan());
+    let tabs = CsvOptions::new().delimiter(b'\t').header(false).comment(b'#');
+    assert_eq!(Csv::parse("# two\n1\t2\n", tabs)?.numbers([1])?.to_vec::<f32>()?, [2.0]);
+    let rows = Csv::parse("\u{feff}a\n1\n", CsvOptions::new())?;
+    assert_eq!(rows.integers("a")?.to_vec::<i64>()?, [1], "a mark of the byte order is no part of a name");
+    Ok(())
+}
+
+#[test]
+fn csv_errors_have_lines() -> Result<()> {
+    let table = Csv::parse(IRIS, CsvOptions::new())?;
+    assert_fails_with(table.numbers(["kind"]), &["Csv::numbers", "line 2", "\"kind\"", "\"setosa\""]);
+    assert_fails_with(table.integers("length"), &["line 2", "5.1"]);
+    assert_fails_with(table.numbers(["depth"]), &["\"depth\"", "\"length\""]);
+    assert_fails_with(table.numbers([4]), &["no column 4 among 4"]);
+    assert_fails_with(Csv::parse("a,b\n1,2\n\n3\n4,5\n", CsvOptions::new()), &["line 4 has 1 cells", "2"]);
+    let text = "# one\r\na,b\r\n\r\n\"1\n\",2\r\n# five\r\nx,3\r\n";
+    let table = Csv::parse(text, CsvOptions::new().comment(b'#'))?;
+    assert_fails_with(table.numbers(["a"]).and(table.numbers(["a"])), &["line 7", "\"x\""]);
+    assert_fails_with(Csv::parse("a,a\n1,2\n", CsvOptions::new())?.numbers(["a"]), &["several columns", "\"a\""]);
+    let folder = Folder::new("bad-csv");
+    assert_fails_with(Csv::open(folder.file("bytes.csv", b"a,b\n1,\xff\n")), &["Csv::open", "bytes.csv", "line 2"]);
+    let cut = zipped(IRIS.repeat(50).as_bytes());
+    assert_fails_with(Csv::open(folder.file("cut.csv.gz", &cut[..cut.len() - 20])), &["cut.csv.gz"]);
+    assert_fails_with(Csv::open("/no/such.csv"), &["/no/such.csv"]);
+    Ok(())
+}
+
+#[test]
+fn json_by_lines() -> Result<()> {
+    let folder = Folder::new("jsonl");
+    let text = "{\"x\": 1}\n\n{\"x\": 2}\r\n{\"x\": oops}\n[3]";
+    let path = folder.file("values.jsonl", text);
+    let values: Jsonl = Jsonl::open(&path)?;
+    assert_eq!((values.len(), values.get_item(1)?["x"].as_i64()), (4, Some(2)));
+    assert_eq!(values.get_item(3)?[0], 3);
+    assert_fails_with(values.get_item(2), &["values.jsonl", "line 4", "expected"]);
+    assert_fails_with(values.get_item(4), &["4"]);
+    let numbers = values.subset([0, 1])?.map(|value| Ok(value["x"].as_i64().unwrap_or(0)));
+    assert_eq!(items(&DataLoader::new(numbers, 2)?)?, [1, 2]);
+    let zipped = folder.file("values.jsonl.gz", zipped(text.as_bytes()));
+    assert_eq!(Jsonl::<serde_json::Value>::open(&zipped)?.len(), 4);
+    let stream = Jsonl::<serde_json::Value>::stream(&zipped);
+    let all: Vec<_> = stream.iter()?.collect();
+    assert_eq!(all.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true]);
+    assert_fails_with(all.into_iter().nth(2).unwrap_or_else(|| unreachable!()), &["line 4"]);
+    let deep = folder.file("deep.jsonl", "[".repeat(100_000));
+    assert_fails_with(Jsonl::<serde_json::Value>::open(&deep)?.get_item(0), &["recursion"]);
+    let typed: Jsonl<Vec<i64>> = Jsonl::open(&path)?;
+    assert_eq!(typed.get_item(3)?, [3]);
+    assert_fails_with(typed.get_item(0), &["line 1"]);
+    Ok(())
+}
+
+#[test]
+fn windows_cover_a_text() -> Result<()> {
+    let text = "to be or not to be";
+    let vocabulary = Vocabulary::of(text);
+    assert_eq!(vocabulary.characters(), [' ', 'b', 'e', 'n', 'o', 'r', 't']);
+    let tokens = vocabulary.encode(text)?;
+    for dtype in [DType::I64, DType::U8, DType::U16] {
+        let windows = Windows::new(&tokens.to_dtype(dtype)?, 5)?;
+        assert_eq!(windows.len(), 3);
+        let loader = DataLoader::new_with(windows, DataLoaderOptions::new().batch_size(3))?;
+        let Some((x, y)) = loader.iter().next().transpose()? else { unreachable!() };
+        assert_eq!((x.dtype(), x.shape(), y.shape()), (DType::I64, &[3, 5][..], &[3, 5][..]));
+        assert_eq!(vocabulary.decode(&x.flatten(0, -1)?)?, text[..15]);
+        assert_eq!(vocabulary.decode(&y.flatten(0, -1)?)?, text[1..16]);
+    }
+    assert_eq!(Windows::bytes("abcdef", 5)?.len(), 1);
+    assert_eq!(Windows::bytes("abcdef", 2)?.stride(1)?.len(), 4);
+    assert_fails_with(Windows::bytes("abcde", 5), &["5 tokens", "window of 5"]);
+    assert_fails_with(Windows::bytes("abcde", 0), &["window of 0"]);
+    assert_fails_with(Windows::bytes("abcde", 2)?.stride(0), &["Windows::stride"]);
+    assert_fails_with(Windows::new(&Tensor::zeros([9])?, 2), &["f32[9]"]);
+    assert_fails_with(vocabulary.decode(&Tensor::arange(5, 9)?), &["7"]);
+    Ok(())
+}
+
+#[cfg(feature = "tokenizers")]
+#[test]
+fn tokens_of_a_bpe() -> Result<()> {
+    use cotangent::data::Tokenizer;
+    let folder = Folder::new("tokenizer");
+    let path = folder.file("tokenizer.json", include_str!("../../fixtures/data/tokenizer.json"));
+    let tokenizer = Tokenizer::open(&path)?;
+    let expected: serde_json::Value =
+        serde_json::from_str(include_str!("../../fixtures/data/tokens.json")).unwrap_or_default();
+    for case in expected.as_array().into_iter().flatten() {
+        let text = case["text"].as_str().unwrap_or_default();
+        let ids: Vec<i64> =
+            case["ids"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_i64).collect();
+        let tokens = tokenizer.encode(text)?;
+        assert_eq!((tokens.dtype(), tokens.to_vec::<i64>()?), (DType::I64, ids));
+        assert_eq!(tokenizer.decode(&tokens)?, text);
+    }
+    assert!(expected.as_array().is_some_and(|cases| cases.len() > 2));
+    assert_fails_with(tokenizer.decode(&Tensor::full_with([1], 1_i64 << 40, DType::I64)?), &["Tokenizer::decode"]);
+    assert_fails_with(Tokenizer::open(folder.file("other.json", "{}")), &["Tokenizer::open", "other.json"]);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Files, checkpoints, datasets and loaders.
+
+// A helper of tests may panic like a test.
+#![allow(clippy::panic)]
+
+mod checkpoint;
+mod data;
+mod formats;
+mod safetensors;

@@ -1,0 +1,17 @@
+//! Layers and models.
+
+// A helper of tests may panic like a test.
+#![allow(clippy::panic)]
+
+#[path = "../common/args.rs"]
+mod args;
+#[path = "../common/json.rs"]
+#[allow(dead_code)]
+mod json;
+
+mod gpt;
+mod layers;
+mod lora;
+mod models;
+mod modules;
+mod transformer;

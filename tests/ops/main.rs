@@ -1,0 +1,18 @@
+//! Operations: all of the list through one harness, their values in PyTorch, and families in depth.
+
+// A helper of tests may panic like a test.
+#![allow(clippy::panic)]
+
+#[path = "../common/args.rs"]
+mod args;
+#[path = "../common/call.rs"]
+mod call;
+#[path = "../common/json.rs"]
+#[allow(dead_code)]
+mod json;
+
+mod complex;
+mod conv;
+mod harness;
+mod linalg;
+mod torch_fixtures;
