@@ -116,7 +116,7 @@ impl<T: fmt::Debug> fmt::Display for Complex<T> {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -66,7 +66,7 @@ impl DType {
     ];
 
     /// Those that kernels know: all but the complex ones.
-    #[cfg(test)]
+    #[cfg(feature = "samples")]
     pub(crate) const REAL: [DType; 13] = {
         let mut real = [DType::Bool; 13];
         let mut at = 0;
@@ -530,7 +530,7 @@ macro_rules! with_any_dtype {
 }
 pub(crate) use {with_any_dtype, with_dtype};
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -325,7 +325,7 @@ macro_rules! bail {
 
 pub(crate) use {bail, err};
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Tensor;

@@ -179,6 +179,9 @@ mod storage;
 mod stream;
 mod tensor;
 pub mod train;
+#[cfg(feature = "samples")]
+#[doc(hidden)]
+pub mod unit_tests;
 mod vmap;
 mod zip;
 

@@ -53,7 +53,7 @@ fn permute<T>(items: &mut [T], mut order: Vec<usize>) {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use std::cmp::Reverse;

@@ -192,7 +192,7 @@ pub fn with_place<R>(place: Place, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

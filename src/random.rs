@@ -458,6 +458,7 @@ const fn alternating_inverse_factorials<const N: usize>(first: usize) -> [f64; N
     terms
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 #[path = "random_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 use super::*;
 
 /// The known answers published with Random123.
-#[test]
+#[cotangent_macros::unit_test]
 fn philox_known_answers() {
     let zeros = [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8];
     assert_eq!(philox([0; 4], [0; 2]), zeros);
@@ -15,7 +15,7 @@ fn philox_known_answers() {
     assert_eq!(philox(counter, [0xa409_3822, 0x299f_31d0]), pi);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_batch_is_philox_of_each_counter() {
     for first in [0, 5, (1 << 32) - 7, u64::MAX - 3] {
         let words = philox_batch(first, [1, 2]);
@@ -28,7 +28,7 @@ fn a_batch_is_philox_of_each_counter() {
 }
 
 /// These values are a promise: programs that set a seed rely on them.
-#[test]
+#[cotangent_macros::unit_test]
 fn committed_values_of_seed_42() {
     let mut uniform = [0.0_f32; 5];
     fill_uniform_bits(&mut uniform, 42, 0, 0, 24);
@@ -72,7 +72,7 @@ fn check_split<T: Copy + Default + PartialEq + std::fmt::Debug>(fill: impl Fn(&m
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_draw_can_be_filled_in_pieces() {
     // The offset makes the counter carry from its low word into its high one.
     let (seed, offset) = (0x0123_4567_89ab_cdef, (1 << 32) - 3);
@@ -87,7 +87,7 @@ fn a_draw_can_be_filled_in_pieces() {
     });
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn draws_continue_one_another_and_seeds_differ() {
     let mut generator = Generator::seed(3);
     assert_eq!(generator.take(counters(10, PER_COUNTER_32)), (3, 0));
@@ -107,7 +107,7 @@ fn draws_continue_one_another_and_seeds_differ() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn elementary_functions_are_accurate() {
     let mut points = [0.0; 20_000];
     fill_uniform_f64(&mut points, 1, 0, 0);
@@ -164,7 +164,7 @@ fn sample_f64(fill: fn(&mut [f64], u64, u64, u64)) -> Vec<f64> {
     out
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn uniforms_are_uniform() {
     for sample in [
         sample_f32(|out, seed, offset, first| fill_uniform_bits(out, seed, offset, first, 24)),
@@ -184,7 +184,7 @@ fn uniforms_are_uniform() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn narrow_uniforms_stay_below_one() {
     let mut out = vec![0.0; N];
     fill_uniform_bits(&mut out, 7, 0, 0, 8);
@@ -200,7 +200,7 @@ fn normal_distribution(x: f64) -> f64 {
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn normals_are_normal() {
     for sample in [sample_f32(fill_normal_f32), sample_f64(fill_normal_f64)] {
         for (power, expected, tolerance) in [(1, 0.0, 0.01), (2, 1.0, 0.015), (3, 0.0, 0.04), (4, 3.0, 0.12)] {
@@ -223,7 +223,7 @@ fn normals_are_normal() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn integers_are_in_range_and_even() {
     let mut out = vec![0; N];
     fill_integers(&mut out, 7, 0, 0, -3, 7);
@@ -242,7 +242,7 @@ fn integers_are_in_range_and_even() {
     assert!(out.iter().all(|value| *value == 5));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn bernoulli_keeps_the_share_asked_for() {
     let mut out = vec![false; N];
     for (p, tolerance) in [(0.0, 0.0), (1.0, 0.0), (0.1, 0.003), (0.9, 0.003)] {
@@ -252,7 +252,7 @@ fn bernoulli_keeps_the_share_asked_for() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn an_override_is_local_nested_and_written_back() {
     // Seeds that no other test gives to the default generator.
     let [one, two, three] = [0xfeed_0001, 0xfeed_0002, 0xfeed_0003];
@@ -280,7 +280,7 @@ fn an_override_is_local_nested_and_written_back() {
     assert_ne!(rng_state().0, three);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_default_generator_advances() {
     // Tests that run at the same time draw from it and may seed it, but not every time.
     let advances = || {

@@ -399,6 +399,6 @@ impl fmt::Debug for Storage {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::expect_used, clippy::panic)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

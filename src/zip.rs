@@ -207,7 +207,7 @@ impl<'a, T> IntoLane for &'a mut Vec<T> {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::zip;
 

@@ -8,6 +8,7 @@ mod module;
 mod ops;
 mod options;
 mod tensor;
+mod unit_tests;
 
 /// Implements `cotangent::nn::Module` for a struct or an enum; the trait's documentation says what the fields may be.
 #[proc_macro_derive(Module, attributes(module))]
@@ -68,4 +69,18 @@ pub fn s(input: TokenStream) -> TokenStream {
 pub fn tensor(input: TokenStream) -> TokenStream {
     let mut literal = parse_macro_input!(input as tensor::Literal);
     tensor::expand(&mut literal).into()
+}
+
+/// Declares the functions of a module that are marked `#[test]` as unit tests: see [`unit_test`].
+#[proc_macro_attribute]
+pub fn unit_tests(_: TokenStream, module: TokenStream) -> TokenStream {
+    let module = parse_macro_input!(module as syn::ItemMod);
+    unit_tests::expand_module(module).into()
+}
+
+/// Declares a function as a unit test, which `tests/internals` runs; for use inside `cotangent` alone.
+#[proc_macro_attribute]
+pub fn unit_test(_: TokenStream, function: TokenStream) -> TokenStream {
+    let function = parse_macro_input!(function as syn::ItemFn);
+    unit_tests::expand(&function).into()
 }

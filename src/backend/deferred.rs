@@ -473,7 +473,7 @@ fn numbers(chain: &[Taken]) -> Vec<(usize, Kernel, DType)> {
     all
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

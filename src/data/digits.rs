@@ -149,7 +149,7 @@ fn shuffled(n: usize, generator: &mut Generator) -> Result<Tensor> {
     Tensor::from_vec(order, [n])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -178,7 +178,7 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};

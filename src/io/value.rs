@@ -279,7 +279,7 @@ impl<N: Into<String>, T: Into<Value>> FromIterator<(N, T)> for Value {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

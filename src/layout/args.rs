@@ -391,7 +391,7 @@ pub(crate) fn resolve_dims(op: &'static str, dims: &Dims, rank: usize) -> Result
     Ok(resolved)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -220,7 +220,7 @@ pub(crate) fn checked_bytes(op: &'static str, shape: &[usize], element: usize) -
     Ok(check_shape(op, shape)? * element)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

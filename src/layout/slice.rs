@@ -114,7 +114,7 @@ macro_rules! half_open {
 }
 half_open!(i32, i64, isize, usize);
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

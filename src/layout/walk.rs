@@ -155,7 +155,7 @@ impl<const N: usize, F: FnMut([isize; N], usize)> VisitRuns<N> for F {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Result;

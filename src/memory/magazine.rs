@@ -157,12 +157,12 @@ pub(crate) fn empty_all() {
 }
 
 /// How many buffers of a class this thread keeps.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn kept(class: usize) -> usize {
     MAGAZINE.with_borrow(|magazine| magazine.classes[class].len())
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -360,8 +360,7 @@ impl<S: System> Arena<S> {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::expect_used, clippy::panic)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::pool::tests::Fake;
     use super::*;

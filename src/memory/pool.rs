@@ -139,7 +139,7 @@ impl<S: System> Pool<S> {
     }
 
     /// Bytes of the blocks handed out.
-    #[cfg(test)]
+    #[cfg(feature = "samples")]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
@@ -320,6 +320,6 @@ impl<S: System> Pool<S> {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::expect_used, clippy::panic)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 pub(super) mod tests;

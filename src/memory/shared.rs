@@ -229,7 +229,7 @@ unsafe fn release(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use std::sync::Arc;

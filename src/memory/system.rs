@@ -133,8 +133,7 @@ mod imp {
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::expect_used, clippy::panic)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -212,7 +212,7 @@ fn next_token(logits: &Tensor, options: &GenerateOptions) -> Result<Tensor> {
     places.gather(1, &values.softmax(-1)?.multinomial(1, false)?)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

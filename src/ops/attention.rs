@@ -465,7 +465,7 @@ fn attention_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::autograd::{grad, grad_with};

@@ -435,7 +435,7 @@ fn high_degrees() -> Result<Vec<Sample>> {
     Ok(all)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::autograd::{GradOptions, derivative, grad_with};

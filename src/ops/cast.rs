@@ -261,7 +261,7 @@ fn copy_samples() -> Result<Vec<Sample>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -452,7 +452,7 @@ fn log_normal_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["a negative deviation", "-1"; sample![normal([2], 1)?, 0.0, -1.0]]])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::{Generator, with_generator};

@@ -235,7 +235,7 @@ fn choice_errors() -> Result<Vec<ErrorCase>> {
     Ok(all)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -573,5 +573,6 @@ fn triangle_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

@@ -414,5 +414,6 @@ fn class_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

@@ -149,7 +149,7 @@ fn defers(
     inputs: &[&Tensor],
     numel: usize,
 ) -> Result<bool> {
-    #[cfg(all(test, feature = "cuda"))]
+    #[cfg(all(feature = "samples", feature = "cuda"))]
     backend::cuda::tests::remember(formula);
     let device = inputs[0].device();
     backend::common_device(op, device, inputs[1..].iter().map(|input| input.device()))?;

@@ -320,5 +320,6 @@ fn dropout_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

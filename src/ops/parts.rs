@@ -410,7 +410,7 @@ fn unbind_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["no such dimension", "0"; sample![normal([], 1)?, 0]]])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::autograd::{GradOptions, grad_with};

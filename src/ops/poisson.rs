@@ -56,7 +56,7 @@ fn errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -96,7 +96,7 @@ fn over_four() -> Result<Tensor> {
     Tensor::from_vec(vec![2.0, 0.5, 3.0, 1.5], [2, 2])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

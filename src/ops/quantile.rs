@@ -482,7 +482,7 @@ fn quantile_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -471,7 +471,7 @@ fn var_mean_samples() -> Result<Vec<Sample>> {
     Ok(all)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -355,7 +355,7 @@ fn scan_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 2]]])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

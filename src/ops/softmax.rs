@@ -178,7 +178,7 @@ fn row_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::autograd::{GradOptions, grad_with};

@@ -232,7 +232,7 @@ fn aminmax_errors() -> Result<Vec<ErrorCase>> {
     Ok(all)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -302,7 +302,7 @@ fn strided_scatter_errors() -> Result<Vec<ErrorCase>> {
     ])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::autograd::{gradcheck, gradgradcheck};

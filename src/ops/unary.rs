@@ -473,7 +473,7 @@ pub(super) fn no_bools() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["bools", "bool", "cast"; sample![Tensor::zeros_with([2], DType::Bool)?]]])
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

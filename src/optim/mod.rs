@@ -91,7 +91,7 @@ macro_rules! optimizers {
         const ALL: &[OptimizerEntry] = &[$($($name::ENTRY,)+)+ Lbfgs::ENTRY];
 
         /// The rules of all optimisers in CUDA C, with the numbers of their slots; for tests.
-        #[cfg(all(test, feature = "cuda"))]
+        #[cfg(all(feature = "samples", feature = "cuda"))]
         pub(crate) fn rules() -> Vec<(String, usize)> {
             let all = [$($(<$options as engine::Algorithm>::RULES),+),+];
             let code = |rule: &engine::AnyRule| (on_gpus::code_of(&(rule.steps)()), rule.slots);

@@ -172,7 +172,7 @@ fn orthogonal(x: &Tensor, options: &MuonOptions) -> Result<Tensor> {
     if tall { x.t() } else { Ok(x) }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Generator;

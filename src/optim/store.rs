@@ -487,7 +487,7 @@ fn gradient_of(op: &'static str, parameter: &ParameterMut<'_>) -> Result<Option<
     Ok(Some(gradient))
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::nn::Linear;

@@ -509,7 +509,7 @@ impl fmt::Display for Profile {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::chain_name;
 

@@ -41,13 +41,13 @@ fn alone(name: &str, test: impl FnOnce()) {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn storage_can_cross_threads() {
     fn assert_send_sync<T: Send + Sync>() {}
     assert_send_sync::<Storage>();
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn sizes_alignment_and_contents() {
     // Miri looks at every byte: the sizes beyond the caches of threads are for the others.
     let large = if cfg!(miri) { &[][..] } else { &[65_536, 65_537, (1 << 20) + 1, 5 << 20] };
@@ -65,7 +65,7 @@ fn sizes_alignment_and_contents() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn only_the_sole_owner_may_write() {
     for bytes in [0, 4, 1 << 20] {
         let mut a = new(bytes);
@@ -79,7 +79,7 @@ fn only_the_sole_owner_may_write() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn foreign_memory_is_read_only_and_keeps_its_owner() {
     let owner = Arc::new(vec![1u8, 2, 3]);
     // SAFETY: the vector lives as long as its `Arc` and nobody changes it.
@@ -94,7 +94,7 @@ fn foreign_memory_is_read_only_and_keeps_its_owner() {
     assert_eq!(Arc::strong_count(&owner), 1);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn absurd_requests_are_errors() {
     for bytes in [usize::MAX, usize::MAX / 2, usize::MAX / 4] {
         match Storage::new("zeros", Device::Cpu, bytes) {
@@ -106,7 +106,7 @@ fn absurd_requests_are_errors() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_small_buffer_is_used_again_at_once() {
     let first = new(4);
     let (buffer, start) = (Arc::as_ptr(&first.buffer), first.as_ptr());
@@ -120,7 +120,7 @@ fn a_small_buffer_is_used_again_at_once() {
     assert_ne!(other.as_ptr(), start);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn memory_is_flat_and_statistics_are_exact() {
     alone("memory_is_flat_and_statistics_are_exact", || {
         let step = || {
@@ -147,7 +147,7 @@ fn memory_is_flat_and_statistics_are_exact() {
     });
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn emptying_the_cache_gives_everything_back() {
     alone("emptying_the_cache_gives_everything_back", || {
         let held = stats().held();
@@ -183,7 +183,7 @@ fn emptying_the_cache_gives_everything_back() {
     });
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn at_the_limit_the_caches_are_flushed_and_then_it_is_an_error() {
     alone("at_the_limit_the_caches_are_flushed_and_then_it_is_an_error", || {
         drop(new(4));
@@ -205,7 +205,7 @@ fn at_the_limit_the_caches_are_flushed_and_then_it_is_an_error() {
     });
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn many_threads_allocate_free_and_pass_storages_on() {
     alone("many_threads_allocate_free_and_pass_storages_on", || {
         let before = stats().current();
@@ -246,7 +246,7 @@ fn many_threads_allocate_free_and_pass_storages_on() {
     });
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_storage_that_outlives_its_threads_magazine_is_freed() {
     thread_local! {
         static LATE: std::cell::RefCell<Option<Storage>> = const { std::cell::RefCell::new(None) };

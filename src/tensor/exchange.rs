@@ -196,7 +196,7 @@ impl Tensor {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use crate::{DType, Device, Result, Tensor, tensor};
     use std::sync::Arc;

@@ -203,7 +203,7 @@ impl Tensor {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use crate::{Result, Tensor, tensor};
 

@@ -470,6 +470,7 @@ fn fixed_words(floats: &[Float], digits: usize) -> Vec<String> {
     plain.iter().map(|word| format!("{word:>width$}")).collect()
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 #[path = "print_tests.rs"]
 mod tests;

@@ -31,7 +31,7 @@ fn corner(shape: &[usize], index: &[usize]) -> usize {
     })
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn golden() {
     let mut count = 0;
     for case in GOLDEN.split("\n=== ").skip(1) {
@@ -56,7 +56,7 @@ fn golden() {
     assert!(count >= 120, "only {count} cases were read");
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn huge_arrays_read_only_their_corners() {
     let reads = Cell::new(0);
     let fetch = |_: &[usize]| {
@@ -68,7 +68,7 @@ fn huge_arrays_read_only_their_corners() {
     assert_eq!(text.lines().nth(3), Some(" ..."));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn bf16_has_its_own_shortest_digits() {
     let values = [0.1, 1.0 / 3.0, -1.0].map(|x| half::bf16::from_f32(x).to_f32());
     let fetch = |index: &[usize]| Elem::BF16(values[index[0]]);
@@ -76,7 +76,7 @@ fn bf16_has_its_own_shortest_digits() {
     assert_eq!(format_array(&[], &|_| Elem::BF16(3.3895314e38), Style::Str, 0, None), "3.39e+38");
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn small_types_read_back() {
     for bits in 0..0x7c00_u16 {
         let value = half::f16::from_bits(bits);
@@ -90,7 +90,7 @@ fn small_types_read_back() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn debug_names_shape_type_and_device() {
     let matrix = |index: &[usize]| Elem::F32((index[0] * 2 + index[1] + 1) as f32);
     assert_eq!(
@@ -107,7 +107,7 @@ fn debug_names_shape_type_and_device() {
     );
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn debug_breaks_a_line_that_would_be_too_long() {
     let fetch = |index: &[usize]| Elem::Int(index[0] as i64);
     let fits = format_debug(&[10], &fetch, "i64", "cpu", "", None);

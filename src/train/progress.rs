@@ -301,7 +301,7 @@ impl<I: Iterator> Iterator for ProgressIter<I> {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

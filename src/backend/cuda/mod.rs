@@ -6,5 +6,6 @@ pub(crate) mod linalg;
 pub(crate) mod nn;
 pub(crate) mod reduce;
 pub(crate) mod runtime;
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 pub(crate) mod tests;

@@ -62,7 +62,7 @@ fn compiler() -> bool {
     found
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn every_written_kernel_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
@@ -91,7 +91,7 @@ fn every_written_kernel_compiles() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_kernels_of_one_generation_compile() -> Result<()> {
     if !compiler() {
         return Ok(());
@@ -104,7 +104,7 @@ fn the_kernels_of_one_generation_compile() -> Result<()> {
 }
 
 /// Runs every sample of every operation, with its gradients, and compiles what their formulas become.
-#[test]
+#[cotangent_macros::unit_test]
 fn every_elementwise_operation_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());
@@ -170,7 +170,7 @@ fn formulas_source(some: &[&'static Formula], compute: DType, dtype: DType) -> (
     (what, opening(compute, false) + &program.kernel())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn every_cast_compiles() -> Result<()> {
     if !compiler() {
         return Ok(());

@@ -126,7 +126,7 @@ pub(crate) fn order_kind(dtype: DType) -> u32 {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -69,7 +69,7 @@ fn check(pool: &Pool<Fake>) {
     assert_eq!(pool.used, pool.nodes.values().filter(|n| !n.free).map(|n| n.bytes).sum::<usize>());
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn blocks_split_and_join_again_in_any_order() {
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut pool = pool(SEGMENT_STEP);
@@ -84,7 +84,7 @@ fn blocks_split_and_join_again_in_any_order() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn blocks_of_touching_segments_do_not_join() {
     let mut pool = pool(2 * SEGMENT_STEP);
     let blocks = [MIB; 4].map(|bytes| get(&mut pool, bytes));
@@ -93,7 +93,7 @@ fn blocks_of_touching_segments_do_not_join() {
     assert_eq!((pool.segments.len(), pool.nodes.len()), (2, 2));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_block_serves_its_own_lane_only() {
     let mut pool = pool(4 * SEGMENT_STEP);
     let first = get(&mut pool, 1000);
@@ -112,7 +112,7 @@ fn a_block_serves_its_own_lane_only() {
     check(&pool);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_best_fit_is_taken() {
     let mut pool = pool(SEGMENT_STEP);
     let [large, _a, small, _b] = [4096, 64, 1024, 64].map(|bytes| get(&mut pool, bytes));
@@ -122,7 +122,7 @@ fn the_best_fit_is_taken() {
     assert_eq!(get(&mut pool, 1000).address, large.address);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_block_much_larger_than_the_request_is_kept() {
     let mut pool = pool(1 << 30);
     let block = get(&mut pool, 30 * MIB);
@@ -140,7 +140,7 @@ fn a_block_much_larger_than_the_request_is_kept() {
     check(&pool);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn small_medium_and_large_do_not_share_segments() {
     let mut pool = pool(1 << 30);
     let blocks = [64, MIB + 1, 16 * MIB + 1].map(|bytes| get(&mut pool, bytes));
@@ -152,7 +152,7 @@ fn small_medium_and_large_do_not_share_segments() {
     assert_eq!((pool.held(), pool.system_allocations()), (0, 3));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn an_exhausted_pool_flushes_and_tries_again() {
     let mut pool = pool(64 * MIB);
     let large = get(&mut pool, 40 * MIB);
@@ -166,7 +166,7 @@ fn an_exhausted_pool_flushes_and_tries_again() {
     pool.release(block);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn where_a_shared_segment_does_not_fit_a_smaller_one_is_taken() {
     let mut pool = pool(6 * MIB);
     get(&mut pool, 3 * MIB);
@@ -174,7 +174,7 @@ fn where_a_shared_segment_does_not_fit_a_smaller_one_is_taken() {
     assert_eq!(pool.allocate_flushing(0, 3 * MIB), None);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_segment_in_use_survives_the_flush() {
     let mut pool = pool(1 << 30);
     let [kept, gone] = [64, 128].map(|bytes| get(&mut pool, bytes));
@@ -187,7 +187,7 @@ fn a_segment_in_use_survives_the_flush() {
     assert_eq!((pool.held(), pool.segments.len(), pool.nodes.len()), (0, 0, 0));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_limit_holds_and_bounds_what_is_free() {
     let mut pool = pool(1 << 30);
     pool.set_limit(Some(40 * MIB));
@@ -204,7 +204,7 @@ fn the_limit_holds_and_bounds_what_is_free() {
     assert_eq!(pool.held(), 40 * MIB, "what is cached beyond a new limit goes back");
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn requests_for_nothing_and_for_everything() {
     let mut pool = pool(1 << 30);
     let block = get(&mut pool, 0);
@@ -215,7 +215,7 @@ fn requests_for_nothing_and_for_everything() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn random_requests_never_overlap_and_all_join_in_the_end() {
     let mut seed = 1u64;
     let mut random = move |below: usize| {

@@ -70,7 +70,7 @@ const SHAPES: [(&[usize], usize, &[usize]); 7] = [
     (&[2, 3, 4, 5], 3, &[2, 3, 1, 2]),
 ];
 
-#[test]
+#[cotangent_macros::unit_test]
 fn gather_and_scatter_add_agree_with_plain_loops() -> Result<()> {
     for (shape, dim, index_shape) in SHAPES {
         for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I16] {
@@ -88,7 +88,7 @@ fn gather_and_scatter_add_agree_with_plain_loops() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn rows_agree_with_plain_loops() -> Result<()> {
     for (shape, dim) in [(&[6, 40][..], 0), (&[40, 6], 1), (&[3, 5, 20], 1), (&[6, 3], 0), (&[6], 0)] {
         for way in 0..4 {
@@ -108,7 +108,7 @@ fn rows_agree_with_plain_loops() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn sums_do_not_depend_on_the_number_of_threads() -> Result<()> {
     let mut generator = Generator::seed(1);
     for (shape, dim, index_shape) in [(&[50, 300][..], 0, &[2000, 300][..]), (&[300, 50], 1, &[300, 2000])] {
@@ -126,7 +126,7 @@ fn sums_do_not_depend_on_the_number_of_threads() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn half_precision_is_added_up_in_single() -> Result<()> {
     // One by one, 2048 ones reach the end of what f16 can count, and 256 that of bf16.
     for dtype in [DType::F16, DType::BF16] {
@@ -137,7 +137,7 @@ fn half_precision_is_added_up_in_single() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_gradient_of_an_embedding_adds_up_rows() -> Result<()> {
     let weight = whole(&[10, 64], 1, DType::F32)?.requires_grad_(true)?;
     let index = Generator::seed(2).randint(0, 10, [4, 100])?;
@@ -150,7 +150,7 @@ fn the_gradient_of_an_embedding_adds_up_rows() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn derivatives_of_derivatives_exist() -> Result<()> {
     let x = whole(&[3, 4], 1, DType::F64)?.requires_grad_(true)?;
     let index = Tensor::new([[0, 0, 2], [1, 3, 3]])?;
@@ -164,7 +164,7 @@ fn derivatives_of_derivatives_exist() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn what_lies_outside_a_triangle_is_zero_whatever_it_was() -> Result<()> {
     let x = Tensor::full([2, 3], f64::NAN)?;
     let lower = x.t()?.tril(-1)?.to_vec::<f32>()?;

@@ -36,7 +36,7 @@ fn problem(rows: usize) -> Result<(Tensor, Tensor)> {
     Ok((normal([rows, 37], 1)?.mul(3.0)?.requires_grad_(true)?, Generator::seed(2).randint(0, 37, [rows])?))
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn cross_entropy_is_what_its_definition_says() -> Result<()> {
     let (x, target) = problem(100)?;
     let (xs, classes) = (x.to_vec::<f64>()?, target.to_vec::<i64>()?);
@@ -63,7 +63,7 @@ fn cross_entropy_is_what_its_definition_says() -> Result<()> {
 }
 
 /// Rows of several blocks: the greatest element comes early or late, and the first blocks may have nothing finite.
-#[test]
+#[cotangent_macros::unit_test]
 fn long_rows_are_what_the_definition_says() -> Result<()> {
     let (rows, classes) = (4, 5000);
     let mut values = normal([rows, classes], 1)?.to_vec::<f64>()?;
@@ -91,7 +91,7 @@ fn long_rows_are_what_the_definition_says() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_fused_gradient_is_the_plain_one() -> Result<()> {
     let (x, target) = problem(100)?;
     for options in options(&class_weights()?) {
@@ -108,7 +108,7 @@ fn the_fused_gradient_is_the_plain_one() -> Result<()> {
 }
 
 /// The two ways agree, so that a mistake in both would be seen only here.
-#[test]
+#[cotangent_macros::unit_test]
 fn cross_entropy_is_nll_loss_after_log_softmax() -> Result<()> {
     for (shape, target) in [(&[6, 4][..], &[6][..]), (&[3, 4, 2, 5], &[3, 2, 5]), (&[4], &[])] {
         let x = normal(shape, 1)?.requires_grad_(true)?;
@@ -128,7 +128,7 @@ fn cross_entropy_is_nll_loss_after_log_softmax() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn certain_targets_are_class_targets() -> Result<()> {
     let x = normal([5, 3], 1)?;
     let target = Tensor::from_slice(&[0_i64, 2, 1, 1, 0], [5])?;
@@ -139,7 +139,7 @@ fn certain_targets_are_class_targets() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn large_logits_keep_their_digits() -> Result<()> {
     let x = Tensor::from_slice(&[1e6_f32, 1e6 - 1.0, -1e6], [1, 3])?.requires_grad_(true)?;
     let loss = x.cross_entropy(&tensor!([1])?)?;
@@ -150,7 +150,7 @@ fn large_logits_keep_their_digits() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn nothing_but_ignored_classes_has_no_mean() -> Result<()> {
     let (x, target) = (normal([2, 3], 1)?.requires_grad_(true)?, Tensor::full([2], -100)?);
     let losses: [fn(&Tensor, &Tensor, Reduction) -> Result<Tensor>; 2] = [
@@ -166,7 +166,7 @@ fn nothing_but_ignored_classes_has_no_mean() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn rows_that_do_not_count_may_hold_anything() -> Result<()> {
     let x = Tensor::from_slice(&[f64::NAN, f64::INFINITY, 0.0, 1.0], [2, 2])?.requires_grad_(true)?;
     let target = Tensor::from_slice(&[-100_i64, 1], [2])?;
@@ -180,7 +180,7 @@ fn rows_that_do_not_count_may_hold_anything() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn half_precision_is_computed_in_f32() -> Result<()> {
     let wide = Generator::seed(1).randn([64, 100])?;
     let target = Generator::seed(2).randint(0, 100, [64])?;
@@ -193,7 +193,7 @@ fn half_precision_is_computed_in_f32() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_gradient_written_over_the_logits_is_the_same() -> Result<()> {
     let (x, target) = problem(50)?;
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
@@ -218,7 +218,7 @@ fn a_gradient_written_over_the_logits_is_the_same() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, target) = problem(4000)?;
     for label_smoothing in [0.0, 0.1] {
@@ -243,7 +243,7 @@ fn alike_on_any_number_of_threads(x: &Tensor, target: &Tensor, smoothing: f64) -
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn mse_loss_and_its_two_gradients() -> Result<()> {
     let x = Tensor::from_slice(&[1.0_f64, 5.0], [2])?.requires_grad_(true)?;
     let y = Tensor::from_slice(&[2.0_f64, 2.0], [2])?.requires_grad_(true)?;
@@ -260,7 +260,7 @@ fn mse_loss_and_its_two_gradients() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn refusals_name_the_values() -> Result<()> {
     for op in OPS {
         for case in op.error_cases()? {

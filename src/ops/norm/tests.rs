@@ -14,7 +14,7 @@ fn found(grads: Vec<Option<Tensor>>) -> Vec<Tensor> {
     grads.into_iter().flatten().collect()
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn layer_norm_is_what_its_definition_says() -> Result<()> {
     for len in [1, 3, 17, 40, 3000] {
         let (x, w, b) = (normal([3, len], 1)?.add(5.0)?, normal([len], 2)?, normal([len], 3)?);
@@ -38,7 +38,7 @@ fn layer_norm_is_what_its_definition_says() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_fused_gradients_are_the_plain_ones() -> Result<()> {
     for (shape, normalized) in
         [(&[4, 6][..], &[6][..]), (&[700, 100], &[100]), (&[5, 3, 7], &[3, 7]), (&[8], &[8]), (&[0, 3], &[3])]
@@ -63,7 +63,7 @@ fn the_fused_gradients_are_the_plain_ones() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn layer_norm_reads_any_strides() -> Result<()> {
     let x = normal([6, 4], 1)?.t()?;
     let (y, z) = (x.layer_norm([6])?, x.contiguous()?.layer_norm([6])?);
@@ -71,7 +71,7 @@ fn layer_norm_reads_any_strides() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn layer_norm_of_half_precision_is_rounded_once() -> Result<()> {
     let (x, w) = (normal([5, 33], 1)?.add(3.0)?, normal([33], 2)?);
     for dtype in [DType::F16, DType::BF16] {
@@ -84,7 +84,7 @@ fn layer_norm_of_half_precision_is_rounded_once() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn layer_norm_saves_only_what_is_needed() -> Result<()> {
     let tape = Tape::new();
     let (x, w, b) = (normal([4, 6], 1)?, tape.variable(&normal([6], 2)?)?, tape.variable(&normal([6], 3)?)?);
@@ -99,7 +99,7 @@ fn layer_norm_saves_only_what_is_needed() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let (x, w, b) = (leaf([3000, 130], 1)?, leaf([130], 2)?, leaf([130], 3)?);
     let run = |threads: usize| -> Result<Vec<Tensor>> {
@@ -120,7 +120,7 @@ fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn dropout_drops_a_share_and_scales_the_rest() -> Result<()> {
     let x = Tensor::full_with([100_000], 3.0, DType::F64)?.requires_grad_(true)?;
     let y = with_generator(&mut Generator::seed(1), || x.dropout(0.25))?;
@@ -135,7 +135,7 @@ fn dropout_drops_a_share_and_scales_the_rest() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn dropout_draws_anew_and_follows_the_seed() -> Result<()> {
     let x = Tensor::ones([1000])?;
     let draw = |seed: u64| {
@@ -150,7 +150,7 @@ fn dropout_draws_anew_and_follows_the_seed() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn dropout_at_the_ends() -> Result<()> {
     let x = Tensor::from_slice(&[1.0_f32, f32::INFINITY, f32::NAN], [3])?;
     assert!(x.dropout(0.0)?.is_same(&x) && x.dropout_with(1.0, false)?.is_same(&x));
@@ -158,7 +158,7 @@ fn dropout_at_the_ends() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn dropout_saves_a_byte_for_each_element() -> Result<()> {
     let tape = Tape::new();
     let x = tape.variable(&normal([50], 1)?)?;
@@ -167,7 +167,7 @@ fn dropout_saves_a_byte_for_each_element() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn refusals_name_the_values() -> Result<()> {
     for op in OPS {
         for case in op.error_cases()? {

@@ -24,7 +24,7 @@ fn whole(shape: &[usize], seed: u64, dtype: DType) -> Result<Tensor> {
 /// Targets of (rows, columns) elements, and how many there are to each row of them.
 const SIZES: [(usize, usize, usize); 4] = [(700, 1, 30_000), (5, 3, 9000), (400, 40, 900), (3, 9000, 2)];
 
-#[test]
+#[cotangent_macros::unit_test]
 fn many_elements_are_put_as_plain_loops_would() -> Result<()> {
     for (rows, columns, count) in SIZES {
         for dtype in [DType::F64, DType::F32, DType::F16, DType::I64, DType::U8] {
@@ -52,7 +52,7 @@ fn many_elements_are_put_as_plain_loops_would() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn rows_are_put_as_plain_loops_would() -> Result<()> {
     for (rows, columns, count) in SIZES {
         let (x, src) = (whole(&[rows, columns], 1, DType::F64)?, whole(&[count, columns], 2, DType::F64)?);
@@ -76,7 +76,7 @@ fn rows_are_put_as_plain_loops_would() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn sums_of_few_long_lanes_do_not_depend_on_the_number_of_threads() -> Result<()> {
     let mut generator = Generator::seed(1);
     let (x, src) = (generator.randn([1000])?, generator.randn([50_000])?);
@@ -86,7 +86,7 @@ fn sums_of_few_long_lanes_do_not_depend_on_the_number_of_threads() -> Result<()>
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn an_index_out_of_range_is_named_wherever_it_is() -> Result<()> {
     let x = Tensor::zeros([10])?;
     for place in [0, 9_999, 30_000] {
@@ -100,7 +100,7 @@ fn an_index_out_of_range_is_named_wherever_it_is() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn true_elements_are_found_wherever_they_are() -> Result<()> {
     for (shape, share) in [(&[70_000][..], 2), (&[70_000], 40_000), (&[300, 211], 3), (&[20, 30, 70], 2)] {
         let x = Generator::seed(share as u64).randint(0, share, shape)?.eq(0)?;
@@ -120,7 +120,7 @@ fn true_elements_are_found_wherever_they_are() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_gradient_of_an_element_that_was_replaced_is_zero() -> Result<()> {
     let src = Tensor::new([1.0, 2.0, 3.0])?.requires_grad_(true)?;
     let y = Tensor::zeros_with([2], DType::F64)?.scatter(0, &Tensor::new([1_i64, 1, 0])?, &src)?;

@@ -176,7 +176,7 @@ fn bucket(value: u32, step: u32) -> (u32, u32, u32) {
     ((bits << step) + (value >> bits), value & ((1 << bits) - 1), bits)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

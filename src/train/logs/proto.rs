@@ -97,7 +97,7 @@ pub(super) fn crc32<const POLYNOMIAL: u32>(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| table[((crc ^ u32::from(byte)) & 0xff) as usize] ^ crc >> 8)
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -112,7 +112,7 @@ pub(super) fn charts(series: &[Series]) -> Vec<Value> {
     charts.iter().map(chart).collect()
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -96,7 +96,7 @@ pub(super) fn data_address(png: &[u8]) -> String {
     text
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -218,7 +218,7 @@ fn ranks(nodes: &[DrawnNode]) -> Vec<usize> {
     ranks
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Result;

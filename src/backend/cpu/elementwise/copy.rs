@@ -190,7 +190,7 @@ pub(crate) fn read(from: View<'_>, position: usize) -> Scalar {
     })
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Tensor;

@@ -24,7 +24,8 @@ mod single;
 pub(crate) mod special;
 mod trigonometry;
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;
 
 /// Functions of f32 that are those of f64, rounded.

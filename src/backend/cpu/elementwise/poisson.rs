@@ -122,7 +122,7 @@ pub(crate) fn poisson(op: &'static str, rates: View<'_>, seeds: View<'_>, out: &
     Ok(())
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -272,7 +272,7 @@ fn first_of<K: Copy + Ord + Into<u64>, E: Entry>(len: usize, k: usize, entries: 
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Tensor;

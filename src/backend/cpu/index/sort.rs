@@ -370,7 +370,7 @@ fn sort_numbers(numbers: &mut [usize], compare: &dyn Fn(usize, usize) -> std::cm
     numbers.sort_by(|&a, &b| compare(a, b));
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

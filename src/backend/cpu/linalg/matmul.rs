@@ -218,7 +218,7 @@ unsafe fn plain<T: Copy>(product: &Product<T>, add: impl Fn(T, T, T) -> T, zero:
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::layout::{Shape, Slice};

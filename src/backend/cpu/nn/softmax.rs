@@ -361,5 +361,6 @@ fn sum_columns<C: Float>(x: &[C], sum: &mut [C]) {
     }
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

@@ -344,7 +344,7 @@ fn best_of<C: Compute, F: Fold<C>>(
     best.unwrap_or(Best { value: F::START, index: start })
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::backend::cpu::reduce::tests::{arrangements, on_threads};

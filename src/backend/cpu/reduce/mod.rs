@@ -500,5 +500,6 @@ unsafe fn fold_side_by_side<C: Compute>(fold: &dyn Kernels<C>, from: *const C, l
     to[0]
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 pub(super) mod tests;

@@ -362,7 +362,7 @@ fn running_arg_as<T: SortKey>(
     Ok(())
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

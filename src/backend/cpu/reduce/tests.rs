@@ -87,7 +87,7 @@ fn close(got: f64, want: f64, tolerance: f64) -> bool {
     got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= tolerance * want.abs().max(1.0)
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     let shapes: [&[usize]; 9] =
         [&[], &[5], &[3, 4], &[2, 3, 40], &[40, 3, 2], &[300, 20], &[700, 3], &[4, 70, 2, 3], &[2, 0, 3]];
@@ -157,7 +157,7 @@ fn centered_reference(by: CenteredReduce, x: &Tensor, dims: &[usize], center: &T
         .collect())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn every_result_is_folded_with_its_own_number() -> Result<()> {
     let shapes: [&[usize]; 7] = [&[], &[5], &[3, 4], &[2, 3, 40], &[300, 20], &[700, 3], &[4, 70, 2, 3]];
     for shape in shapes {
@@ -183,7 +183,7 @@ fn every_result_is_folded_with_its_own_number() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn long_sums_are_accurate_and_nan_wins() -> Result<()> {
     // One after the other in f32 this sum would stop growing at 2^24 sixteenths.
     let n = (1 << 22) + 77;
@@ -212,7 +212,7 @@ pub(in crate::backend::cpu) fn on_threads<T: Send>(threads: usize, f: impl FnOnc
     crate::with_num_threads(threads, f).unwrap_or_else(|error| unreachable!("no threads: {error}"))
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     for (shape, dims) in [
         (vec![300_001], vec![0]),
@@ -249,7 +249,7 @@ fn folds_as_it_comes(shape: &[usize], dims: &[usize]) -> bool {
     gone.contains(&true) && gone.windows(2).filter(|pair| pair[0] != pair[1]).count() <= 1
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn what_is_pending_is_folded_to_the_same_bits() -> Result<()> {
     let shapes: [&[usize]; 13] = [
         &[17],
@@ -287,7 +287,7 @@ fn bits(x: &Tensor) -> Result<Vec<u64>> {
     Ok(x.to_dtype(DType::F64)?.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn what_is_computed_in_another_type_is_not_folded_as_it_comes() -> Result<()> {
     for (compute, dtype) in [(DType::F64, DType::F32), (DType::F32, DType::F64)] {
         let (kernel, inputs) = (Kernel::Number(Scalar::F64(2.5)), SmallVec::new());

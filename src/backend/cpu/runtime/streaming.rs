@@ -115,7 +115,7 @@ pub(crate) fn fence() {
     };
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -20,7 +20,7 @@ pub(super) fn poisson_source() -> KernelSource {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let mut all = vec![source(DType::F64, DType::F64, 1, 2), source(DType::F64, DType::F64, 3, 2), poisson_source()];
     all.extend([source(DType::I64, DType::I64, 4, 2), source(DType::F32, DType::Bool, 5, 4)]);

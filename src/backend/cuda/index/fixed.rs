@@ -87,7 +87,7 @@ fn source(rank: usize) -> KernelSource {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     [1, 3].map(source).into()
 }

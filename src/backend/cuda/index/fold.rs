@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 const FILES: &[&str] = &[include_str!("../runtime/fault.cu"), include_str!("fold.cu")];
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     use crate::with_deterministic_algorithms;
     let moved = [DType::U8, DType::U16, DType::F32, DType::F64];

@@ -97,7 +97,7 @@ impl Groups {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     [false, true].map(Groups::source).into()
 }

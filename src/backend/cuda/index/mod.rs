@@ -44,7 +44,7 @@ pub(crate) fn with_order(source: KernelSource, dtype: DType) -> KernelSource {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let moved = [DType::U8, DType::U16, DType::U32, DType::U64];
     let mut all: Vec<KernelSource> =

@@ -14,7 +14,7 @@ const FILES: &[&str] = &[super::BEFORE, include_str!("nonzero.cu")];
 const BLOCK: usize = 4096;
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     [1, 3].map(source).into()
 }

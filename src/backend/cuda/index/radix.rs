@@ -166,7 +166,7 @@ impl RadixSort {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     [(false, false), (false, true), (true, true)].map(|(wide, wide_keys)| RadixSort::source(wide, wide_keys)).into()
 }

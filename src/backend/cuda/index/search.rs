@@ -9,7 +9,7 @@ use crate::{DType, Result};
 const FILES: &[&str] = &[include_str!("search.cu")];
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     DType::REAL.map(source).into()
 }

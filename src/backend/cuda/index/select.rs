@@ -21,7 +21,7 @@ const PIECE: usize = 4096;
 const MOST_BLOCKS: usize = 1024;
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     DType::REAL.into_iter().flat_map(|dtype| [source(dtype), long_source(dtype)]).collect()
 }

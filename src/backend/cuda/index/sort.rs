@@ -16,7 +16,7 @@ const ROW_ORDER: &[&str] = &[ORDER, include_str!("row_order.cu")];
 const SHORT: usize = 32;
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for dtype in DType::REAL {

@@ -143,7 +143,7 @@ fn done(op: &'static str, what: &str, status: blas::cublasStatus_t) -> Result<()
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let kinds = [(DType::F32, false), (DType::F32, true), (DType::F64, false), (DType::F64, true)];
     let own = kinds.into_iter().filter_map(|(dtype, cholesky)| factor_source(dtype, cholesky));

@@ -130,7 +130,7 @@ pub(crate) fn matmul(
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     [DType::I64, DType::U64].map(|dtype| KernelSource::new(INTEGERS, dtype, false)).into()
 }

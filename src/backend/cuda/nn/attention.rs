@@ -181,7 +181,7 @@ fn source(dtype: DType, size: usize, causal: bool, masked: bool, hopper: bool) -
 }
 
 /// Sources of every kind that older GPUs compile, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for (size, dtype) in [(16, DType::F16), (32, DType::BF16), (64, DType::BF16), (96, DType::F16), (128, DType::BF16)]
@@ -193,7 +193,7 @@ pub(crate) fn sources() -> Vec<KernelSource> {
 }
 
 /// Sources of the kernels for the Hopper generation.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn hopper_sources() -> Vec<KernelSource> {
     let mut all = Vec::new();
     for (size, dtype) in [(64, DType::F16), (64, DType::BF16), (128, DType::BF16)] {

@@ -107,7 +107,7 @@ fn source(x: DType, g: DType, wide: bool, pack: usize, lanes: usize) -> KernelSo
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let all = crate::backend::cuda::tests::floats().into_iter();
     let each = |dtype: DType| [source(dtype, dtype, false, WIDE / dtype.size(), 8), source(dtype, dtype, false, 1, 32)];
@@ -210,7 +210,7 @@ pub(crate) fn sums(
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let conv = Conv {
         batch: 2,

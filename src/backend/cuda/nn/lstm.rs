@@ -13,7 +13,7 @@ fn source(dtype: DType) -> KernelSource {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     crate::backend::cuda::tests::floats().map(source).into()
 }

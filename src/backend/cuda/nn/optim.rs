@@ -56,7 +56,7 @@ pub(crate) struct Update<'a> {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources(rule: &str, slots: usize) -> Vec<KernelSource> {
     let source = |parameter: DType, residual: bool| {
         let compute = crate::backend::cpu::runtime::convert::compute_dtype(parameter);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 const FILES: &[&str] = &[include_str!("pool.cu")];
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let floats = crate::backend::cuda::tests::floats().into_iter();
     let packed = floats.map(|dtype| source(dtype, false, WIDE / dtype.size()));

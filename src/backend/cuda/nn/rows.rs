@@ -102,7 +102,7 @@ fn softmax_source(dtype: DType, kind: SoftmaxKind, wide: bool, group: usize) -> 
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
     let rows = [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::SoftmaxGrad, SoftmaxKind::LogSoftmaxGrad];

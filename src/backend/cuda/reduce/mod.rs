@@ -153,7 +153,7 @@ fn source(by: Fold, [from, to]: [DType; 2], wide: bool, ranks: [usize; 2], [grou
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(crate) fn sources() -> Vec<KernelSource> {
     let plain = [Reduce::Sum, Reduce::Prod, Reduce::Max, Reduce::Min].map(Fold::Plain);
     let choices = [Extreme::Max, Extreme::Min].map(Fold::Choice);

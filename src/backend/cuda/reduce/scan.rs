@@ -34,7 +34,7 @@ const WARPS: usize = 8;
 const STATE: usize = 16;
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     let floats = [(DType::F32, DType::F32), (DType::BF16, DType::BF16), (DType::F64, DType::F64)];
     let ints = [(DType::U8, DType::I64), (DType::U64, DType::U64)];

@@ -59,12 +59,12 @@ impl KernelSource {
         self
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "samples")]
     pub fn settings(&self) -> &str {
         &self.settings
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "samples")]
     pub fn is_fused(&self) -> bool {
         self.fused
     }

@@ -269,7 +269,7 @@ pub(crate) fn legendre_p_f64(x: f64, n: f64) -> f64 {
     polynomial(n, 1.0, x, |k, before, now| ((2.0 * k + 1.0) * x * now - k * before) / (k + 1.0))
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

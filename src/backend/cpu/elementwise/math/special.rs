@@ -353,7 +353,7 @@ fn unscaled(x: f64, scaled: f64) -> f64 {
     if half.is_infinite() { f64::INFINITY.copysign(scaled) } else { scaled * half * half }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

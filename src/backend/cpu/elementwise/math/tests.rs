@@ -30,12 +30,12 @@ fn sweep(name: &str, bound: f64, got: impl Fn(f32) -> f32, want: impl Fn(f64) ->
     println!("{name}: at most {error:.4} ulp, at {x:e}");
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn exp_f32_is_accurate() {
     sweep("exp", 0.8, exp_f32, f64::exp);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn exp_of_what_is_not_positive_is_accurate_down_to_its_zero() {
     let not_positive = |x: f32| if x > 0.0 { -x } else { x };
     let want = |x: f64| if x.abs() > 126.5 * std::f64::consts::LN_2 { 0.0 } else { (-x.abs()).exp() };
@@ -54,47 +54,47 @@ fn exp_of_what_is_not_positive_is_accurate_down_to_its_zero() {
     assert!(exp_nonpositive_f64(f64::NAN).is_nan());
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn expm1_f32_is_accurate() {
     sweep("expm1", 1.2, expm1_f32, f64::exp_m1);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn ln_f32_is_accurate() {
     sweep("ln", 0.85, ln_f32, f64::ln);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn log1p_f32_is_accurate() {
     sweep("log1p", 1.5, log1p_f32, f64::ln_1p);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn tanh_f32_is_accurate() {
     sweep("tanh", 1.7, tanh_f32, f64::tanh);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn sigmoid_f32_is_accurate() {
     sweep("sigmoid", 2.0, sigmoid_f32, |x| 1.0 / (1.0 + (-x).exp()));
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn erf_f32_is_accurate() {
     sweep("erf", 1.5, erf_f32, erf_f64);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn sin_f32_is_accurate() {
     sweep("sin", 0.51, sin_f32, f64::sin);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn cos_f32_is_accurate() {
     sweep("cos", 0.51, cos_f32, f64::cos);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn f64_functions_match_the_reference_values() -> Result<(), Box<dyn std::error::Error>> {
     // Ordered so that neighbouring floats, of either sign, are neighbouring integers.
     let place = |x: f64| {
@@ -146,7 +146,7 @@ macro_rules! exact {
 macro_rules! special_values {
     ($test:ident, $t:ident, $exp:ident $expm1:ident $ln:ident $log1p:ident $tanh:ident $sigmoid:ident $erf:ident
      $sin:ident $cos:ident, $huge:expr, $least:expr) => {
-        #[test]
+        #[cotangent_macros::unit_test]
         fn $test() {
             const INF: $t = $t::INFINITY;
             const NAN: $t = $t::NAN;
@@ -180,7 +180,7 @@ special_values!(f32_special_values, f32, exp_f32 expm1_f32 ln_f32 log1p_f32 tanh
 special_values!(f64_special_values, f64, exp_f64 expm1_f64 ln_f64 log1p_f64 tanh_f64 sigmoid_f64 erf_f64
     sin_f64 cos_f64, 710.0, f64::from_bits(1));
 
-#[test]
+#[cotangent_macros::unit_test]
 fn a_polynomial_of_any_length_is_summed_in_order() {
     assert_eq!(polynomial_f64(10.0, [4.0, 3.0]), 34.0);
     assert_eq!(polynomial_f64(10.0, [4.0, 3.0, 2.0]), 234.0);

@@ -11,7 +11,8 @@
 
 mod kernel;
 mod pack;
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;
 
 use crate::backend::cpu::linalg::gemm::{Product, Start};

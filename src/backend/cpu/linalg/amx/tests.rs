@@ -140,7 +140,7 @@ fn bf16s(numbers: &mut Numbers, n: usize) -> Vec<bf16> {
     numbers.some(n).into_iter().map(bf16::from_f32).collect()
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn all_layouts_and_starts() {
     for a in LAYOUTS {
         for b in LAYOUTS {
@@ -154,7 +154,7 @@ fn all_layouts_and_starts() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn all_small_sizes() {
     for m in 1..=70 {
         for n in 1..=70 {
@@ -166,7 +166,7 @@ fn all_small_sizes() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn nothing_to_sum() {
     for start in 0..3 {
         check(f32s, [35, 40, 0], [Layout::Rows, Layout::Columns], start, 1);
@@ -175,7 +175,7 @@ fn nothing_to_sum() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn several_blocks_chunks_and_tasks() {
     for start in 0..3 {
         check(f32s, [70, 90, 5000], [Layout::Rows, Layout::Columns], start, 1);
@@ -187,7 +187,7 @@ fn several_blocks_chunks_and_tasks() {
     check(bf16s, [600, 1100, 530], [Layout::Rows, Layout::Rows], 1, 5);
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn threads_do_not_change_results() -> Result<()> {
     if !available() {
         return Ok(());
@@ -212,7 +212,7 @@ fn threads_do_not_change_results() -> Result<()> {
 }
 
 /// The vector units' rounding is that of the scalar function, for all kinds of numbers; and the latter's is that of `half`.
-#[test]
+#[cotangent_macros::unit_test]
 fn rounding() {
     if !available() {
         return;
@@ -236,7 +236,7 @@ fn rounding() {
     }
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn infinities_and_nans_stay_where_they_are() {
     if !available() {
         return;

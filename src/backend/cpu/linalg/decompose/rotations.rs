@@ -154,7 +154,7 @@ impl<T: Real> Job for Rotations<'_, T> {
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

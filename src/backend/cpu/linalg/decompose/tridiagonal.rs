@@ -261,7 +261,7 @@ pub(super) unsafe fn symmetric_product<T: Real + Number>(a: Columns<T>, columns:
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
     use crate::Complex;

@@ -169,7 +169,7 @@ fn add<T: Number, const N: usize>(out: &mut [T], columns: [&[T]; N], factors: &[
     }
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::super::kernel::{self, MIRRORED, Mirrored};
     use super::*;

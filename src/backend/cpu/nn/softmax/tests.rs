@@ -43,7 +43,7 @@ fn reference(kind: SoftmaxKind, inputs: &[&Tensor], dim: Option<usize>) -> Resul
 const ALL: [SoftmaxKind; 4] =
     [SoftmaxKind::Softmax, SoftmaxKind::LogSoftmax, SoftmaxKind::SoftmaxGrad, SoftmaxKind::LogSoftmaxGrad];
 
-#[test]
+#[cotangent_macros::unit_test]
 fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     let shapes: [&[usize]; 8] = [&[], &[1], &[3, 7], &[2, 3, 40], &[40, 3, 2], &[5, 2000], &[1000, 9], &[2, 0, 3]];
     for shape in shapes {
@@ -73,7 +73,7 @@ fn every_layout_and_dtype_agrees_with_the_reference() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn rows_without_a_finite_maximum_are_nan_side_by_side_too() -> Result<()> {
     let inf = f64::INFINITY;
     let columns = [[-inf, -inf], [inf, 1.0], [f64::NAN, 1.0], [-inf, 2.0]].repeat(4);
@@ -89,7 +89,7 @@ fn rows_without_a_finite_maximum_are_nan_side_by_side_too() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     let x = Generator::seed(8).randn_with([3, 400, 211], DType::F32)?;
     let y = Generator::seed(9).randn_with([3, 400, 211], DType::F32)?;
@@ -114,7 +114,7 @@ fn bits_do_not_depend_on_the_number_of_threads() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn long_rows_side_by_side_are_joined_from_their_pieces() -> Result<()> {
     // The greatest element of a column comes early or late, and some begin with nothing but -∞, some are nothing else.
     let (length, n) = (9001, 20);

@@ -152,7 +152,7 @@ impl Form {
 }
 
 /// Sources of every kind, to be compiled by a test.
-#[cfg(test)]
+#[cfg(feature = "samples")]
 pub(super) fn sources() -> Vec<KernelSource> {
     use crate::backend::cuda::tests::floats;
     let mut all = Vec::new();
@@ -318,7 +318,7 @@ pub(super) fn backward(
     Ok(())
 }
 
-#[cfg(test)]
+#[cotangent_macros::unit_tests]
 mod tests {
     use super::*;
 

@@ -184,5 +184,6 @@ fn largest(x: impl Iterator<Item = f64>) -> f64 {
     x.fold(0.0, |most, x| most.max(x.abs()))
 }
 
-#[cfg(test)]
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 mod tests;

@@ -101,7 +101,7 @@ fn check_bidiagonal<T: Real>(name: &str, d: &[f64], e: &[f64]) -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn tridiagonal_matrices() -> Result<()> {
     for n in [1, 2, 31, 33, 48, 65, 130, 200] {
         for (name, d, e) in hard(n) {
@@ -112,7 +112,7 @@ fn tridiagonal_matrices() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn bidiagonal_matrices() -> Result<()> {
     for n in [1, 2, 31, 33, 48, 65, 67, 130, 200] {
         for (name, d, e) in hard(n) {
@@ -123,7 +123,7 @@ fn bidiagonal_matrices() -> Result<()> {
     Ok(())
 }
 
-#[test]
+#[cotangent_macros::unit_test]
 fn the_number_of_threads_does_not_change_a_bit() -> Result<()> {
     let mut random = noise(7);
     let [d, e]: [Vec<f64>; 2] = [(); 2].map(|()| (0..150).map(|_| random()).collect());

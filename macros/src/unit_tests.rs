@@ -1,0 +1,55 @@
+//! Unit tests that are part of the library with the feature `samples`.
+//!
+//! `cargo test` would compile the whole library a second time for tests in the usual form. Each function
+//!
+//! ```ignore
+//! #[test]
+//! fn name() -> Result<()> { .. }
+//! ```
+//!
+//! becomes itself, and an entry of the list that `tests/internals` reads:
+//!
+//! ```ignore
+//! inventory::submit!(UnitTest { name: "cotangent::module::tests::name", run: || Outcome::outcome(name()) });
+//! ```
+//!
+//! With `cargo test --lib --features samples` they are usual tests, which sanitizers and Miri run.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Item, ItemFn, ItemMod};
+
+/// The function, and its entry of the list.
+pub fn expand(function: &ItemFn) -> TokenStream {
+    let name = &function.sig.ident;
+    let text = name.to_string();
+    quote! {
+        #[cfg_attr(test, test)]
+        #function
+        #[cfg(not(test))]
+        ::inventory::submit! {
+            crate::unit_tests::UnitTest {
+                name: concat!(module_path!(), "::", #text),
+                run: || crate::unit_tests::Outcome::outcome(#name()),
+            }
+        }
+    }
+}
+
+/// The module, with every function marked `#[test]` expanded.
+pub fn expand_module(mut module: ItemMod) -> TokenStream {
+    for item in module.content.iter_mut().flat_map(|(_, items)| items) {
+        if let Item::Fn(function) = item {
+            let before = function.attrs.len();
+            function.attrs.retain(|attribute| !attribute.path().is_ident("test"));
+            if function.attrs.len() < before {
+                *item = Item::Verbatim(expand(function));
+            }
+        }
+    }
+    quote! {
+        #[cfg(feature = "samples")]
+        #[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+        #module
+    }
+}
