@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
+#[cfg(not(feature = "samples"))]
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
@@ -116,8 +117,8 @@ impl Generator {
     }
 }
 
-/// The generator of every draw that names no other; made when first needed, from the system's
-/// entropy unless [`manual_seed`] comes before.
+/// The generator of every draw that names no other; made when first needed, from [`first_seed`]
+/// unless [`manual_seed`] comes before.
 static DEFAULT: Mutex<Option<Generator>> = Mutex::new(None);
 
 thread_local! {
@@ -134,7 +135,22 @@ fn with_current<R>(act: impl Fn(&mut Generator) -> R) -> R {
     }
     // A thread that panicked with the lock held has left the two numbers as they should be.
     let mut default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
-    act(default.get_or_insert_with(|| Generator::seed(RandomState::new().hash_one(0_u8))))
+    act(default.get_or_insert_with(|| Generator::seed(first_seed())))
+}
+
+/// The seed of a program that does not call [`manual_seed`]: from the system's entropy.
+#[cfg(not(feature = "samples"))]
+fn first_seed() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+/// The seed of a test that does not call [`manual_seed`]: the variable `COTANGENT_SEED`, or 0. So a test whose draws make it fail
+/// fails in every run with that seed.
+#[cfg(feature = "samples")]
+#[allow(clippy::panic)] // in test builds only
+fn first_seed() -> u64 {
+    let Ok(seed) = std::env::var("COTANGENT_SEED") else { return 0 };
+    seed.parse().unwrap_or_else(|_| panic!("COTANGENT_SEED must be an integer from 0 to 2^64 - 1, got {seed:?}"))
 }
 
 /// Seeds the generator that draws use when they name no other.

@@ -1,4 +1,4 @@
-"""Writes the files in tests/fixtures/io with the packages whose formats they have, and what tests/io_formats.rs and tests/lora.rs
+"""Writes the files in tests/fixtures/io with the packages whose formats they have, and what tests/files/formats.rs and tests/nn/lora.rs
 expect of them.
 
     pip install numpy torch gguf transformers peft

@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/metrics.json: what scikit-learn says of predictions, for tests/train.rs to compare with.
+"""Writes tests/fixtures/metrics.json: what scikit-learn says of predictions, for tests/train/loops.rs to compare with.
 
     python tools/metric_fixtures.py
 

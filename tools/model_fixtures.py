@@ -1,4 +1,4 @@
-"""Reference logits and gradients of small models with random weights, for tests/models.rs.
+"""Reference logits and gradients of small models with random weights, for tests/nn/models.rs.
 
     python3 -m venv target/peers && target/peers/bin/pip install torch torchvision transformers
     target/peers/bin/python tools/model_fixtures.py

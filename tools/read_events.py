@@ -1,4 +1,4 @@
-"""Prints what TensorBoard reads from a folder of event files, as JSON; tests/train.rs compares it with what was written.
+"""Prints what TensorBoard reads from a folder of event files, as JSON; tests/train/loops.rs compares it with what was written.
 
     python tools/read_events.py FOLDER
 

@@ -14,6 +14,7 @@ mod io_fuzz;
 mod loader_memory;
 mod loss_memory;
 mod profile;
+mod seed;
 mod tape;
 mod training_memory;
 

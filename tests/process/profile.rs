@@ -9,7 +9,6 @@ use std::error::Error;
 use std::fs;
 use std::time::Duration;
 
-
 fn model() -> Result<Sequential> {
     Ok(Sequential::new().add(Linear::new(6, 8)?).add(ReLU).add(Linear::new(8, 3)?))
 }

@@ -1,12 +1,12 @@
 //! What a long training holds.
 
+use crate::{LIVE, alone};
 use cotangent::data::{DataLoader, DataLoaderOptions};
 use cotangent::nn::{BatchNorm1d, Dropout, Forward, Linear, Module, ReLU, Sequential};
 use cotangent::optim::{
     AdamW, AveragedModel, CosineAnnealingLR, LinearLR, Optimizer, Schedule, Scheduler, clip_grad_norm,
 };
 use cotangent::{Device, Result, Tensor, memory};
-use crate::{LIVE, alone};
 use std::sync::atomic::Ordering::Relaxed;
 
 const STEPS: u64 = 2000;

@@ -1,4 +1,4 @@
-"""Hessian-vector products of composite functions; tests/second_order.rs writes the same ones."""
+"""Hessian-vector products of composite functions; tests/core/second_order.rs writes the same ones."""
 
 import json
 

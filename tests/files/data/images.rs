@@ -180,8 +180,8 @@ fn bad_images_and_settings_are_refused() -> Result<()> {
 
 #[cfg(feature = "image")]
 mod files {
-    use super::*;
     use super::super::sources::Folder;
+    use super::*;
     use cotangent::data::ImageFolder;
 
     const PNG: &[u8] = include_bytes!("../../fixtures/data/small.png");
