@@ -107,6 +107,15 @@ impl Scalar {
         bail!(Value, op, "{self} is not a number of {dtype}: cast the tensor first, or give one that is")
     }
 
+    /// As [`check_element`](Self::check_element), where the number is put into a tensor. Unsigned integers take a negative one whose
+    /// size they have, wrapped around, as in PyTorch: -1 is the largest.
+    pub(crate) fn check_put(self, op: &'static str, dtype: DType) -> Result<()> {
+        match (self, dtype.integers()) {
+            (Scalar::I64(x), Some((0, greatest))) if x < 0 && -i128::from(x) <= greatest => Ok(()),
+            _ => self.check_element(op, dtype),
+        }
+    }
+
     /// This number as a float; NaN for a complex one, which no float holds.
     ///
     /// ```

@@ -143,7 +143,7 @@ impl Tensor {
     #[doc(alias = "clone")]
     pub fn deep_clone(&self) -> Result<Tensor> {
         if self.dtype().is_complex() {
-            return self.view_as_real()?.deep_clone()?.view_as_complex();
+            return Ok(self.view_as_real()?.deep_clone()?.view_as_complex()?.into_value());
         }
         self.copied("deep_clone")?
             .record("deep_clone", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
@@ -196,7 +196,7 @@ impl Tensor {
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         if self.dtype().is_complex() {
-            return self.detach().view_as_real()?.copied(op)?.view_as_complex();
+            return Ok(self.detach().view_as_real()?.copied(op)?.view_as_complex()?.into_value());
         }
         self.copied_as(op, self.dtype())
     }

@@ -6,7 +6,7 @@ use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::spec::{Ordered, select};
 use crate::error::bail;
 use crate::layout::broadcast;
-use crate::{DType, Operand, Result, Tensor};
+use crate::{DType, Operand, Result, Scalar, Tensor};
 
 /// # Comparison and choice
 #[ops]
@@ -131,8 +131,8 @@ impl Tensor {
         } else {
             dtype_of(&input)
         };
-        let input = input.element("where", guide, self.device())?;
-        let other = other.element("where", guide, self.device())?;
+        let input = input.put("where", guide, self.device())?;
+        let other = other.put("where", guide, self.device())?;
         choose(self, &input, &other)
     }
 
@@ -149,16 +149,22 @@ impl Tensor {
     /// If the mask is not a bool tensor, the shapes do not broadcast, or the number does not fit the dtype.
     #[op(samples = masked_fill_samples, errors = masked_fill_errors)]
     pub fn masked_fill<'a>(&self, mask: &Tensor, value: impl Into<Operand<'a>>) -> Result<Tensor> {
+        const OP: &str = "masked_fill";
         let value = match value {
-            Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
-                bail!(DType, "masked_fill", "{value} cannot be put into a tensor of {}", self.dtype());
+            // The truth of a number.
+            Operand::Scalar(Scalar::I64(value)) if self.dtype() == DType::Bool => {
+                Tensor::scalar(Scalar::Bool(value != 0), DType::Bool, self.device())?
             }
-            other => other.element("masked_fill", self.dtype(), self.device())?.into_owned(),
+            Operand::Scalar(value) if value.beside(self.dtype()) != self.dtype() => {
+                bail!(DType, OP, "{value} cannot be put into a tensor of {}", self.dtype());
+            }
+            other => other.put(OP, self.dtype(), self.device())?.into_owned(),
         };
-        if value.rank() != 0 || common_dtype("masked_fill", value.dtype(), self.dtype())? != self.dtype() {
+        if value.rank() != 0 || value.dtype().category() > self.dtype().category() {
             let (dtype, shape) = (value.dtype(), value.shape());
-            bail!(DType, "masked_fill", "{dtype} of shape {shape:?} cannot be put into a tensor of {}", self.dtype());
+            bail!(DType, OP, "{dtype} of shape {shape:?} cannot be put into a tensor of {}", self.dtype());
         }
+        let value = value.to_dtype(self.dtype())?;
         if mask.dtype() != DType::Bool {
             bail!(DType, "masked_fill", "the mask must be of bools, not {}", mask.dtype());
         }

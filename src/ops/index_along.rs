@@ -115,7 +115,7 @@ impl Tensor {
         index: &Tensor,
         value: impl Into<Operand<'a>>,
     ) -> Result<Tensor> {
-        let value = value.element("index_fill", self.dtype(), self.device())?.to_dtype(self.dtype())?;
+        let value = value.put("index_fill", self.dtype(), self.device())?.to_dtype(self.dtype())?;
         if value.rank() != 0 {
             bail!(Shape, "index_fill", "a value of shape {:?} is not one number", value.shape());
         }

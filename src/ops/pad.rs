@@ -169,7 +169,7 @@ impl Tensor {
 /// One number around the elements. What is cut off goes first.
 #[track_caller]
 fn padded(x: &Tensor, ends: &[Ends], value: Scalar) -> Result<Tensor> {
-    value.check_element("pad", x.dtype())?;
+    value.check_put("pad", x.dtype())?;
     let mut kept = x.clone();
     let mut shape = x.layout().shape().clone();
     for end in ends {

@@ -357,7 +357,7 @@ impl Tensor {
         };
         let src = match &src {
             Operand::Scalar(number) => {
-                number.check_element("scatter", self.dtype())?;
+                number.check_put("scatter", self.dtype())?;
                 Cow::Owned(Tensor::scalar(*number, self.dtype(), self.device())?.expand(index.shape())?)
             }
             Operand::Borrowed(src) => Cow::Borrowed(*src),

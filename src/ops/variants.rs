@@ -45,7 +45,7 @@ impl Tensor {
     pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         let value = match value {
             Operand::Scalar(value) => {
-                value.check_element("fill", self.dtype())?;
+                value.check_put("fill", self.dtype())?;
                 Tensor::scalar(value, self.dtype(), self.device())?
             }
             other => other.resolve(self.dtype(), self.device())?.to_dtype(self.dtype())?,

@@ -50,6 +50,14 @@ impl Operand<'_> {
         self.resolve(dtype, device)
     }
 
+    /// As [`element`](Self::element), where the operand is put into a tensor of `dtype`.
+    pub(crate) fn put(&self, op: &'static str, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
+        if let Operand::Scalar(number) = self {
+            number.check_put(op, number.beside(dtype))?;
+        }
+        self.resolve(dtype, device)
+    }
+
     /// As [`resolve`](Self::resolve), to be compared: a number beyond all that the integers have is as good as infinity.
     pub(crate) fn compared(&self, dtype: DType, device: Device) -> Result<Cow<'_, Tensor>> {
         match self {

@@ -120,8 +120,8 @@ impl Tensor {
         Tensor::from_parts(data.storage.clone(), data.layout.clone(), data.dtype).with_node(self.node)
     }
 
-    /// Takes over the result of a function of this tensor, which has its shape and dtype: the in-place form of any operation,
-    /// under this name in errors. Where a gradient is required the function's operations are part of the graph.
+    /// Takes over the result of a function of this tensor, which has its shape, cast to its dtype: the in-place form of any
+    /// operation, under this name in errors. Where a gradient is required the function's operations are part of the graph.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -132,7 +132,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As `f`'s; if its result has another shape or dtype, this is a leaf that requires a gradient, outside
+    /// As `f`'s; if its result has another shape or a dtype of a higher kind, this is a leaf that requires a gradient, outside
     /// [`no_grad`](crate::autograd::no_grad), or a view that shares its memory with another tensor.
     #[track_caller]
     pub fn change(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {

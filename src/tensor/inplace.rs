@@ -4,10 +4,10 @@ use super::{Index, Operand, Tensor};
 use crate::autograd::is_grad_enabled;
 use crate::error::{bail, named};
 use crate::ops::signatures::{ScatterReduce, ScatterReduceOptions};
-use crate::{Bound, Dim, Result};
+use crate::{Bound, DType, Dim, Result};
 
 impl Tensor {
-    /// Takes over the result of an operation on this tensor, which has its shape and dtype. Where a gradient is required the
+    /// Takes over the result of an operation on this tensor, which has its shape, cast to its dtype. Where a gradient is required the
     /// operation is part of the graph.
     #[track_caller]
     pub(super) fn become_result(&mut self, op: &'static str, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
@@ -21,9 +21,12 @@ impl Tensor {
             let (from, to) = (self.shape(), out.shape());
             bail!(Shape, op, "a tensor of shape {from:?} cannot be changed to shape {to:?}");
         }
-        if out.dtype() != self.dtype() {
-            bail!(DType, op, "the result is {}, which the tensor's {} cannot hold", out.dtype(), self.dtype());
-        }
+        let out = if out.dtype() == self.dtype() {
+            out
+        } else {
+            self.check_holds(op, out.dtype())?;
+            out.to_dtype(self.dtype())?
+        };
         if is_grad_enabled() && out.requires_grad() {
             *self = out.into_value();
             return Ok(());
@@ -32,6 +35,15 @@ impl Tensor {
         let out = if out.is_same(self) { return Ok(()) } else { out.detach().into_value() };
         self.data = out.data;
         self.renew_leaf();
+        Ok(())
+    }
+
+    /// Refuses results of a higher kind than this tensor's: floats for integers, complex numbers for floats. Another dtype of the
+    /// same kind, or of a lower one, is cast.
+    pub(super) fn check_holds(&self, op: &'static str, dtype: DType) -> Result<()> {
+        if dtype.category() > self.dtype().category() {
+            bail!(DType, op, "the result is {dtype}, which the tensor's {} cannot hold", self.dtype());
+        }
         Ok(())
     }
 
@@ -205,7 +217,7 @@ impl Tensor {
 
 #[cotangent_macros::unit_tests]
 mod tests {
-    use crate::{Result, Tensor, tensor};
+    use crate::{Complex, DType, Result, Tensor, tensor};
 
     #[test]
     fn another_handle_does_not_see_the_change() -> Result<()> {
@@ -214,6 +226,48 @@ mod tests {
         x.relu_()?;
         assert_eq!(x.to_vec::<f32>()?, [0.0, 4.0]);
         assert_eq!(before.to_vec::<f32>()?, [-1.0, 4.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_wider_result_of_the_same_kind_is_cast_back() -> Result<()> {
+        let double = Tensor::full_with([2], 0.1, DType::F64)?;
+        let mut x = Tensor::full_with([2], 0.1, DType::F32)?;
+        x.mul_(&double)?;
+        assert_eq!((x.dtype(), x.to_vec::<f32>()?), (DType::F32, vec![(f64::from(0.1_f32) * 0.1) as f32; 2]));
+        let mut half = Tensor::ones_with([2], DType::F16)?;
+        half.add_(&tensor!([1.0, 2.0])?)?;
+        half.pow_(&tensor!([2.0])?)?;
+        assert_eq!((half.dtype(), half.to_dtype(DType::F32)?.to_vec::<f32>()?), (DType::F16, vec![4.0, 9.0]));
+        let mut byte = tensor!([250_u8, 1])?;
+        byte.add_(&tensor!([10_i64, -3])?)?;
+        assert_eq!(byte.to_vec::<u8>()?, [4, 254]);
+        let mut z = Tensor::new([Complex::new(1.0_f32, 2.0)])?;
+        z.mul_(&Tensor::new([Complex::new(0.0_f64, 1.0)])?)?;
+        assert_eq!(z.to_vec::<Complex<f32>>()?, [Complex::new(-2.0, 1.0)]);
+        Ok(())
+    }
+
+    #[test]
+    fn the_gradient_of_a_wider_operand_has_its_dtype() -> Result<()> {
+        let wide = Tensor::full_with([2], 3.0, DType::F64)?.requires_grad_(true)?;
+        let mut x = tensor!([1.0, 2.0])?;
+        x.mul_(&wide)?;
+        x.sum(..)?.backward()?;
+        let grad = wide.grad().map(|g| g.to_vec::<f64>()).transpose()?;
+        assert_eq!((x.dtype(), grad), (DType::F32, Some(vec![1.0, 2.0])));
+        Ok(())
+    }
+
+    #[test]
+    fn a_higher_kind_is_refused() -> Result<()> {
+        let refused = |result: Result<()>| result.err().map(|e| e.to_string()).unwrap_or_default();
+        let text = refused(tensor!([1, 2])?.add_(&tensor!([1.0, 2.0])?));
+        assert!(text.contains("add_") && text.contains("i64") && text.contains("f32"), "{text}");
+        let text = refused(tensor!([true])?.add_(&tensor!([1])?));
+        assert!(text.contains("bool") && text.contains("i64"), "{text}");
+        let text = refused(tensor!([1.0])?.mul_(&Tensor::new([Complex::new(0.0_f64, 1.0)])?));
+        assert!(text.contains("f32") && text.contains("c128"), "{text}");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::{Result, Scalar};
 
 /// # Changing in place
 impl Tensor {
-    /// Adds `rhs` to this tensor, in place. Where a gradient is required this is `x = x + rhs`, recorded like any other
+    /// Adds `rhs` to this tensor, in place. The sum is computed in the dtype of `self + rhs` and cast to this tensor's. Where a gradient is required this is `x = x + rhs`, recorded like any other
     /// operation.
     ///
     /// ```
@@ -30,7 +30,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If `rhs` does not broadcast to this tensor's shape, has a higher dtype, this is a leaf that requires a gradient
+    /// If `rhs` does not broadcast to this tensor's shape, is of a higher kind (a float beside integers, a complex number beside
+    /// floats), this is a leaf that requires a gradient
     /// (change it under [`no_grad`](crate::autograd::no_grad)), or a view that shares its memory with another tensor.
     #[doc(alias = "__iadd__")]
     #[track_caller]
@@ -110,7 +111,7 @@ impl Tensor {
             if self.dtype().is_complex() {
                 return self.take_values("fill_", &Tensor::scalar(value, self.dtype(), self.device())?);
             }
-            value.check_element("fill_", self.dtype())?;
+            value.check_put("fill_", self.dtype())?;
             backend::fill("fill_", &mut self.as_view_mut("fill_")?, value)?;
             self.forget_history();
             Ok(())
@@ -155,7 +156,8 @@ impl Tensor {
     }
 
     /// Puts `value`, a tensor or a number, into a part of this tensor, in place; it is broadcast to the part's shape and cast
-    /// to this tensor's dtype. The part is named as [`index`](Self::index) names it. Where a gradient is required the change
+    /// to this tensor's dtype; dimensions of size 1 in front of the value are left out. The part is named as
+    /// [`index`](Self::index) names it. Where a gradient is required the change
     /// is recorded like any other operation. Of elements that index tensors name more than once the last value stays.
     ///
     /// ```
@@ -181,7 +183,12 @@ impl Tensor {
         let (index, value) = (index.into(), value.into());
         let mut set = || {
             self.check_change("set")?;
-            let value = value.element("set", self.dtype(), self.device())?;
+            let value = value.put("set", self.dtype(), self.device())?;
+            let ones = value.shape().iter().take_while(|&&size| size == 1).count();
+            if ones == 0 {
+                return self.assign(&index, &value);
+            }
+            let value = value.reshape(&value.shape()[ones..])?;
             self.assign(&index, &value)
         };
         named("set", set())
@@ -212,7 +219,8 @@ impl Tensor {
         let rhs = rhs.resolve(self.dtype(), self.device())?;
         let (_, dtype) = arithmetic.dtypes(&[self, &rhs])?;
         if dtype != self.dtype() {
-            bail!(DType, op, "the result is {dtype}, which the tensor's {} cannot hold", self.dtype());
+            self.check_holds(op, dtype)?;
+            return self.become_tensor(op, arithmetic.call(&[self, &rhs], &[])?);
         }
         if is_grad_enabled() && (self.requires_grad() || rhs.requires_grad()) {
             let changed = arithmetic.call(&[self, &rhs], &[])?;
