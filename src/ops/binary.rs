@@ -191,7 +191,7 @@ impl Tensor {
     #[op(autocast_cuda = f32, samples = || pairs(0.4, 2.0), errors = pow_errors)]
     pub fn pow<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
         if let Operand::Scalar(Scalar::I64(number @ ..0)) = exponent
-            && !self.dtype().is_float()
+            && !self.dtype().is_differentiable()
         {
             bail!(Value, "pow", "integers cannot be raised to {number}: cast to a float with to_dtype first");
         }

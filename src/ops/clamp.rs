@@ -87,7 +87,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If both sides are open, the elements are bools, or a tensor does not broadcast.
+    /// If both sides are open, the elements and a number are bools, or a tensor does not broadcast.
     #[op(samples = clamp_samples, errors = clamp_errors, aliases = ["clip"])]
     #[doc(alias = "clip")]
     pub fn clamp<'a>(&self, min: impl Into<Bound<'a>>, max: impl Into<Bound<'a>>) -> Result<Tensor> {
@@ -102,6 +102,17 @@ impl Tensor {
             other => other,
         };
         let tensor = |bound: &Operand<'_>| bound.element("clamp", self.dtype(), self.device()).map(Cow::into_owned);
+        // Of bools the least is `and`, and the greatest `or`.
+        let bools = |bound: &Option<Operand<'_>>| match bound {
+            Some(Number(_)) => false,
+            Some(Operand::Borrowed(x)) => x.dtype() == DType::Bool,
+            Some(Operand::Owned(x)) => x.dtype() == DType::Bool,
+            None => true,
+        };
+        if self.dtype() == DType::Bool && bools(&min.0) && bools(&max.0) && (min.0.is_some() || max.0.is_some()) {
+            let least = min.0.map_or_else(|| Ok(self.clone()), |min| self.logical_or(min))?;
+            return max.0.map_or_else(|| Ok(least.clone()), |max| least.logical_and(max));
+        }
         match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
             (None, None) => bail!(Value, "clamp", "there is neither a least nor a greatest value"),
             (Some(Number(min)), None) if number(&Some(Number(min))) => {
@@ -173,7 +184,7 @@ fn clamp_samples() -> Result<Vec<Sample>> {
 fn clamp_errors() -> Result<Vec<ErrorCase>> {
     let mask = Tensor::zeros_with([2], DType::Bool)?;
     Ok(vec![
-        error!["bools", "bool", "cast"; sample![&mask, &mask]],
+        error!["bools", "bool", "cast"; sample![&mask, true]],
         error!["no bounds", "neither"; sample![spread([2], 0.0, 1.0)?]],
         error!["shapes", "[2]", "[3]"; sample![spread([2], 0.0, 1.0)?, spread([3], 0.0, 1.0)?]],
     ])

@@ -145,7 +145,7 @@ impl Tensor {
         elementwise!(Number abs(self) |x| x.abs())
     }
 
-    /// -1, 0 or 1 by the sign of each element; 0 for a NaN. Its derivative is 0.
+    /// -1, 0 or 1 by the sign of each element; 0 for a NaN. Bools are their own. Its derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -154,13 +154,16 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.1), errors = no_bools, derivative = zero)]
+    /// If memory runs out.
+    #[op(samples = signs, derivative = zero)]
     pub fn sign(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            return Ok(self.clone());
+        }
         elementwise!(Number sign(self) |x| x.sign())
     }
 
-    /// The square of each element.
+    /// The square of each element. Those of bools are `i64`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -169,9 +172,12 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the elements are bools.
-    #[op(autocast_cuda = f32, samples = || unary(-2.0, 2.1), errors = no_bools)]
+    /// If memory runs out.
+    #[op(autocast_cuda = f32, samples = signs)]
     pub fn square(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            return self.to_dtype(DType::I64);
+        }
         elementwise!(Number square(self) |x| x * x, |g, _y| [g * (x + x)])
     }
 
@@ -469,6 +475,13 @@ pub(super) fn with_option(low: f64, high: f64, name: &'static str, value: &super
 }
 
 /// What every function of numbers refuses.
+/// Those of [`unary`], and bools.
+fn signs() -> Result<Vec<Sample>> {
+    let mut all = unary(-2.0, 2.1)?;
+    all.push(sample![Tensor::new([true, false])?]);
+    Ok(all)
+}
+
 pub(super) fn no_bools() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["bools", "bool", "cast"; sample![Tensor::zeros_with([2], DType::Bool)?]]])
 }
