@@ -20,7 +20,7 @@
 //! `#[op(..)]` knows `name` (where the method's is not the operation's), `samples` and `errors` (functions), `derivative = rule |
 //! zero | none`, `outputs = [values, indices]`, `aliases = ["amax"]`, `tolerance = 10.0` (times the usual one) and the flags
 //! `view`, `random`, `reads_layout`, `full_precision` (half precision is refused), `in_f64` (the result is of f64 whatever the
-//! dtype), `widens` (the result of half precision is of f32) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
+//! dtype), `rounds` (half precision is computed in f32, and the result rounded to it but inside of an `autocast`) and `batch` (dimensions in front of those that it is told of are treated alike: its rule inside of a `vmap`).
 //! `autocast = lower | f32 | widest | own | refused` says what becomes of its floats inside of an `autocast`; `autocast_cpu` and
 //! `autocast_cuda` say it for one kind of device. `numbers = wrapped | floats` says what becomes of a number beside integers whose
 //! dtype does not have it, which is refused otherwise.

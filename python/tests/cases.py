@@ -74,7 +74,7 @@ def assert_close(found, wanted, case, what):
     rtol, atol = TOLERANCES.get(wanted.dtype, (0, 0))
     rtol, atol = max(rtol, case.get("rtol") or 0), max(atol, case.get("atol") or 0)
     if found.dtype != wanted.dtype:
-        # Losses of half precision are of f32, and results that are of f64 in any case: the crate's documentation says which.
+        # Some results are of f64 in any case: the crate's documentation says which.
         rtol, atol = max(rtol, 3e-2), max(atol, 1.6e-2)
     np.testing.assert_allclose(numpy(found), numpy(wanted), rtol=rtol, atol=atol, err_msg=what, equal_nan=True)
 

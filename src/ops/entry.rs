@@ -37,8 +37,6 @@ pub struct Op {
     pub reads_layout: bool,
     /// Whether its result is of `f64` whatever the dtype of its arguments.
     pub in_f64: bool,
-    /// Whether its result of half precision is of `f32`, as that of losses is.
-    pub widens: bool,
     /// What becomes of a number beside integers whose dtype does not have it.
     pub numbers: Numbers,
     /// Whether it takes floats of `f32` and `f64` alone, and refuses half precision.

@@ -60,7 +60,35 @@ impl Reduction {
     }
 }
 
-/// The dtype that a loss of these is computed and returned in: half precision has too few digits for a sum.
+/// The half precision of a loss whose floats are all of it: its result is rounded to that, as PyTorch's is. Inside of an
+/// [`autocast`](crate::autocast()) losses are of f32.
+pub(super) fn half_of(dtypes: &[DType]) -> Option<DType> {
+    if crate::autocast::is_on() {
+        return None;
+    }
+    let dtype = dtypes.iter().try_fold(DType::Bool, |all, &dtype| all.promote(dtype)).ok()?;
+    matches!(dtype, DType::F16 | DType::BF16).then_some(dtype)
+}
+
+/// The dtype that a tensor brings along; a number brings none.
+pub(super) fn operand_dtype(operand: &Operand<'_>) -> DType {
+    match operand {
+        Operand::Borrowed(x) => x.dtype(),
+        Operand::Owned(x) => x.dtype(),
+        Operand::Scalar(_) => DType::Bool,
+    }
+}
+
+/// The loss in the half precision of its inputs, if it has one.
+#[track_caller]
+pub(super) fn rounded(loss: Result<Tensor>, half: Option<DType>) -> Result<Tensor> {
+    match half {
+        Some(dtype) => loss?.to_dtype(dtype),
+        None => loss,
+    }
+}
+
+/// The dtype that a loss of these is computed in: half precision has too few digits for a sum.
 pub(super) fn loss_dtype(op: &'static str, tensors: &[&Tensor]) -> Result<DType> {
     let mut dtype = DType::Bool;
     for x in tensors {
@@ -79,6 +107,14 @@ pub(super) fn same_shape(op: &'static str, x: &Tensor, target: &Tensor) -> Resul
         bail!(Shape, op, "an input of shape {a:?} is not compared with a target of shape {b:?}: reshape one of them");
     }
     Ok(())
+}
+
+/// Refuses tensors of different ranks, which to broadcast is a mistake; sizes of 1 are repeated.
+pub(super) fn same_rank(op: &'static str, x: &Tensor, other: &Tensor) -> Result<()> {
+    if x.rank() != other.rank() {
+        return same_shape(op, x, other);
+    }
+    broadcast(op, &[x.layout().shape(), other.layout().shape()]).map(drop)
 }
 
 /// Weights beside losses: of a shape that broadcasts to theirs.
@@ -181,7 +217,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ: `[n, 1]` is not broadcast against `[n]`.
-    #[op(samples = mse_samples, errors = mse_errors, widens)]
+    #[op(samples = mse_samples, errors = mse_errors, rounds)]
     pub fn mse_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
         same_shape("mse_loss", self, target)?;
         let dtype = loss_dtype("mse_loss", &[self, target])?;
@@ -223,7 +259,7 @@ impl Tensor {
     /// # Errors
     /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the logits are not
     /// floats.
-    #[op(samples = cross_entropy_samples, errors = cross_entropy_errors, widens)]
+    #[op(samples = cross_entropy_samples, errors = cross_entropy_errors, rounds)]
     pub fn cross_entropy<'a>(&self, target: &Tensor, options: impl Into<CrossEntropyOptions<'a>>) -> Result<Tensor> {
         if target.dtype().is_float() {
             return against_probabilities(self, target, &options);
@@ -260,7 +296,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, a class is out of range, or the input is not of floats.
-    #[op(samples = || class_samples(&[None]), errors = class_errors, widens)]
+    #[op(samples = || class_samples(&[None]), errors = class_errors, rounds)]
     pub fn nll_loss<'a>(&self, target: &Tensor, options: impl Into<NllLossOptions<'a>>) -> Result<Tensor> {
         let NllLossOptions { weight, ignore_index, reduction } = options;
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing: 0.0 };

@@ -178,7 +178,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes or lengths do not fit, a label is none of the classes or the blank, or the input is not of floats.
-    #[op(samples = ctc_samples, errors = ctc_errors, widens, tolerance = 10.0)]
+    #[op(samples = ctc_samples, errors = ctc_errors, rounds, tolerance = 10.0)]
     pub fn ctc_loss(
         &self,
         targets: &Tensor,

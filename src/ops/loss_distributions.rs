@@ -2,7 +2,7 @@
 
 use super::arg::choices;
 use super::elementwise::{Domain, Elementwise, elementwise, zero};
-use super::loss::{from_reduction, loss_dtype, pair_errors, same_shape};
+use super::loss::{from_reduction, loss_dtype, pair_errors, same_rank, same_shape};
 use super::loss_elementwise::{constant, losses_of, pair_samples, within};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, normal, sample, spread};
@@ -136,7 +136,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or `batchmean` is asked of a tensor without dimensions.
-    #[op(samples = kl_samples, errors = kl_errors, widens)]
+    #[op(samples = kl_samples, errors = kl_errors, rounds)]
     pub fn kl_div(&self, target: &Tensor, options: impl Into<KlDivOptions>) -> Result<Tensor> {
         same_shape("kl_div", self, target)?;
         let dtype = loss_dtype("kl_div", &[self, target])?;
@@ -159,7 +159,7 @@ impl Tensor {
     }
 
     /// The negative logarithm of the density of `target` under normal distributions with these means and the variances `var`,
-    /// which are a number or broadcast to the means.
+    /// which are a number or broadcast to the means. A dimension of the target may have size 1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -170,7 +170,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, or a variance is negative; a GPU does not look at these.
-    #[op(samples = gaussian_samples, errors = gaussian_errors, widens)]
+    #[op(samples = gaussian_samples, errors = gaussian_errors, rounds)]
     pub fn gaussian_nll_loss<'a>(
         &self,
         target: &Tensor,
@@ -179,7 +179,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         const OP: &str = "gaussian_nll_loss";
         let GaussianNllLossOptions { full, eps, reduction } = options;
-        same_shape(OP, self, target)?;
+        same_rank(OP, self, target)?;
         let var = var.resolve(self.dtype().to_float(), self.device())?;
         let (all, own) = (self.layout().shape(), var.layout().shape());
         // One variance for each row.
@@ -205,7 +205,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ.
-    #[op(samples = poisson_samples, errors = pair_errors, widens)]
+    #[op(samples = poisson_samples, errors = pair_errors, rounds)]
     pub fn poisson_nll_loss(&self, target: &Tensor, options: impl Into<PoissonNllLossOptions>) -> Result<Tensor> {
         let PoissonNllLossOptions { log_input, full, eps, reduction } = options;
         let function = if log_input { &POISSON_LOG } else { &POISSON };
@@ -233,6 +233,7 @@ fn gaussian_samples() -> Result<Vec<Sample>> {
         let sample = sample![spread([2, 3], -1.0, 1.0)?, spread([2, 3], -0.4, 1.9)?, spread(var, 0.3, 2.0)?];
         all.push(sample.with("full", true).with("eps", 0.1));
     }
+    all.push(sample![spread([2, 3], -1.0, 1.0)?, spread([2, 1], -0.4, 1.9)?, spread([2], 0.3, 2.0)?]);
     Ok(all)
 }
 
@@ -240,6 +241,7 @@ fn gaussian_errors() -> Result<Vec<ErrorCase>> {
     let x = normal([2, 3], 1)?;
     Ok(vec![
         error!["shapes that differ", "[2, 3]", "[3]"; sample![&x, normal([3], 2)?, 1.0]],
+        error!["sizes that differ", "[2, 3]", "[2, 2]"; sample![&x, normal([2, 2], 2)?, 1.0]],
         error!["other variances", "[4]", "[2, 3]"; sample![&x, &x, spread([4], 0.1, 1.0)?]],
         error!["a negative variance", "-1"; sample![&x, &x, -1.0]],
     ])

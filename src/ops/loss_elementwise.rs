@@ -191,7 +191,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ.
-    #[op(samples = l1_samples, errors = mse_errors, widens)]
+    #[op(samples = l1_samples, errors = mse_errors, rounds)]
     pub fn l1_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
         let losses = losses_of("l1_loss", &ABSOLUTE, [self, target], &[])?;
         let Some(weight) = options.weight else { return options.reduction.of(&losses) };
@@ -209,7 +209,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or `beta` is negative.
-    #[op(samples = || scaled_samples("beta"), errors = || scaled_errors("beta"), widens)]
+    #[op(samples = || scaled_samples("beta"), errors = || scaled_errors("beta"), rounds)]
     pub fn smooth_l1_loss(&self, target: &Tensor, options: impl Into<SmoothL1LossOptions>) -> Result<Tensor> {
         let SmoothL1LossOptions { reduction, beta } = options;
         if beta.is_nan() || beta < 0.0 {
@@ -228,7 +228,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or `delta` is not positive.
-    #[op(samples = huber_samples, errors = || scaled_errors("delta"), widens)]
+    #[op(samples = huber_samples, errors = || scaled_errors("delta"), rounds)]
     pub fn huber_loss<'a>(&self, target: &Tensor, options: impl Into<HuberLossOptions<'a>>) -> Result<Tensor> {
         let HuberLossOptions { reduction, delta, weight } = options;
         if delta.is_nan() || delta <= 0.0 {
@@ -253,7 +253,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or a probability is not between 0 and 1; a GPU, which does not look, gives NaN for it.
-    #[op(autocast_cuda = refused, samples = entropy_samples, errors = entropy_errors, widens)]
+    #[op(autocast_cpu = f32, autocast_cuda = refused, samples = entropy_samples, errors = entropy_errors, rounds)]
     pub fn binary_cross_entropy<'a>(
         &self,
         target: &Tensor,
@@ -277,7 +277,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or the weights do not broadcast to them.
-    #[op(samples = logits_samples, errors = logits_errors, widens)]
+    #[op(samples = logits_samples, errors = logits_errors, rounds)]
     pub fn binary_cross_entropy_with_logits<'a>(
         &self,
         target: &Tensor,

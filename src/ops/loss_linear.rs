@@ -148,7 +148,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the inputs are not floats.
-    #[op(samples = linear_samples, errors = linear_errors, widens)]
+    #[op(samples = linear_samples, errors = linear_errors, rounds)]
     pub fn linear_cross_entropy<'a>(
         &self,
         linear_weight: &Tensor,

@@ -1,14 +1,15 @@
 //! Losses with a margin, for rankings and similarities.
 
 use super::elementwise::{Domain, Elementwise, zero};
-use super::loss::{REDUCTIONS, from_reduction, loss_dtype, pair_errors, same_shape};
+use super::loss::{REDUCTIONS, from_reduction, loss_dtype, pair_errors, same_rank};
 use super::loss_elementwise::{constant, losses_of};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::spec::{Ordered, Sym, select};
 use crate::error::bail;
+use crate::layout::broadcast;
 use crate::options::options;
-use crate::{PairwiseDistanceOptions, Reduction, Result, Scalar, Tensor};
+use crate::{PairwiseDistanceOptions, Reduction, Result, Scalar, Shape, Tensor};
 
 options! {
     /// The options of [`Tensor::hinge_embedding_loss_with`]. A [`Reduction`] stands for itself.
@@ -99,7 +100,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ.
-    #[op(samples = hinge_samples, errors = pair_errors, widens)]
+    #[op(samples = hinge_samples, errors = pair_errors, rounds)]
     pub fn hinge_embedding_loss(
         &self,
         target: &Tensor,
@@ -119,8 +120,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit: `[n, d]` twice with targets `[n]`, or `[d]` with `[]`.
-    #[op(samples = cosine_samples, errors = cosine_errors, widens)]
+    /// If the shapes do not fit: `[n, d]` twice with targets `[n]`, or `[d]` with `[]`; sizes of 1 are repeated.
+    #[op(samples = cosine_samples, errors = cosine_errors, rounds)]
     pub fn cosine_embedding_loss(
         &self,
         input2: &Tensor,
@@ -130,10 +131,12 @@ impl Tensor {
         const OP: &str = "cosine_embedding_loss";
         const EPS: f64 = 1e-12;
         let MarginOptions { margin, reduction } = options;
-        if self.shape() != input2.shape()
-            || !matches!(self.rank(), 1 | 2)
-            || target.shape() != &self.shape()[..self.rank() - 1]
-        {
+        let both = broadcast(OP, &[self.layout().shape(), input2.layout().shape()]);
+        let fits = |both: &Shape| {
+            let rows = &both[..both.len() - 1];
+            target.shape() == rows || (target.shape() == [1] && rows.len() == 1)
+        };
+        if !matches!(self.rank(), 1 | 2) || input2.rank() != self.rank() || !both.is_ok_and(|both| fits(&both)) {
             let (a, b, t) = (self.shape(), input2.shape(), target.shape());
             bail!(Shape, OP, "vectors of shapes {a:?} and {b:?} with a target of shape {t:?}: these should be [n, d], [n, d] and [n]");
         }
@@ -158,8 +161,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ.
-    #[op(samples = ranking_samples, errors = ranking_errors, widens)]
+    /// If the numbers of dimensions differ, or sizes do other than by being 1.
+    #[op(samples = ranking_samples, errors = ranking_errors, rounds)]
     pub fn margin_ranking_loss(
         &self,
         input2: &Tensor,
@@ -168,8 +171,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         const OP: &str = "margin_ranking_loss";
         let MarginOptions { margin, reduction } = options;
-        same_shape(OP, self, input2)?;
-        same_shape(OP, self, target)?;
+        same_rank(OP, self, input2)?;
+        same_rank(OP, self, target)?;
         let dtype = loss_dtype(OP, &[self, input2, target])?;
         reduction.of(&RANKING.call_as(&[self, input2, target], &[Scalar::F64(margin)], dtype, dtype)?)
     }
@@ -185,8 +188,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ, the margin is not positive, or the elements are not floats.
-    #[op(samples = triplet_samples, errors = triplet_errors, widens)]
+    /// If the numbers of dimensions differ, or sizes do other than by being 1, the margin is not positive, or the elements are not floats.
+    #[op(samples = triplet_samples, errors = triplet_errors, rounds)]
     pub fn triplet_margin_loss(
         &self,
         positive: &Tensor,
@@ -195,8 +198,8 @@ impl Tensor {
     ) -> Result<Tensor> {
         const OP: &str = "triplet_margin_loss";
         let TripletMarginLossOptions { margin, p, eps, swap, reduction } = options;
-        same_shape(OP, self, positive)?;
-        same_shape(OP, self, negative)?;
+        same_rank(OP, self, positive)?;
+        same_rank(OP, self, negative)?;
         if margin.is_nan() || margin <= 0.0 {
             bail!(Value, OP, "margin = {margin} is not positive");
         }
@@ -237,6 +240,7 @@ fn cosine_samples() -> Result<Vec<Sample>> {
         all.push(sample.with("reduction", reduction).with("margin", -0.9));
     }
     all.push(sample![spread([4], -1.2, 0.8)?, spread([4], -0.3, 2.0)?, ints(&[1], [])?]);
+    all.push(sample![spread([3, 4], -1.2, 0.8)?, spread([1, 4], -0.3, 2.0)?, ints(&[1], [1])?]);
     Ok(all)
 }
 
@@ -255,6 +259,7 @@ fn ranking_samples() -> Result<Vec<Sample>> {
         all.push(sample.with("reduction", reduction).with("margin", 0.7));
     }
     all.push(sample![spread([3], -1.2, 0.8)?, spread([3], -0.3, 2.0)?, spread([3], -1.0, 1.5)?]);
+    all.push(sample![spread([3, 1], -1.2, 0.8)?, spread([1, 2], -0.3, 2.0)?, spread([1, 2], -1.0, 1.5)?]);
     Ok(all)
 }
 

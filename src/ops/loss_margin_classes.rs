@@ -134,7 +134,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit, a class is out of range, or `p` is neither 1 nor 2.
-    #[op(samples = multi_samples, errors = multi_errors, widens)]
+    #[op(samples = multi_samples, errors = multi_errors, rounds)]
     pub fn multi_margin_loss<'a>(
         &self,
         target: &Tensor,
@@ -174,7 +174,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or a class is out of range.
-    #[op(samples = multilabel_samples, errors = multilabel_errors, widens)]
+    #[op(samples = multilabel_samples, errors = multilabel_errors, rounds)]
     pub fn multilabel_margin_loss(&self, target: &Tensor, options: impl Into<ReductionOptions>) -> Result<Tensor> {
         const OP: &str = "multilabel_margin_loss";
         let count = rows(OP, self)?;
@@ -210,7 +210,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or there is no dimension.
-    #[op(samples = soft_label_samples, errors = soft_label_errors, widens)]
+    #[op(samples = soft_label_samples, errors = soft_label_errors, rounds)]
     pub fn multilabel_soft_margin_loss<'a>(
         &self,
         target: &Tensor,
@@ -236,7 +236,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ.
-    #[op(samples = soft_samples, errors = pair_errors, widens)]
+    #[op(samples = soft_samples, errors = pair_errors, rounds)]
     pub fn soft_margin_loss(&self, target: &Tensor, options: impl Into<ReductionOptions>) -> Result<Tensor> {
         options.reduction.of(&losses_of("soft_margin_loss", &SOFT, [self, target], &[])?)
     }
@@ -253,7 +253,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes differ, or `alpha` is larger than 1.
-    #[op(samples = focal_samples, errors = focal_errors, widens)]
+    #[op(samples = focal_samples, errors = focal_errors, rounds)]
     pub fn sigmoid_focal_loss(&self, target: &Tensor, options: impl Into<SigmoidFocalLossOptions>) -> Result<Tensor> {
         const OP: &str = "sigmoid_focal_loss";
         let SigmoidFocalLossOptions { alpha, gamma, reduction } = options;

@@ -115,7 +115,6 @@ impl Op {
         let flag = |name: &str| flags.iter().any(|flag| flag == name);
         let (view, random, reads_layout) = (flag("view"), flag("random"), flag("reads_layout"));
         let (full_precision, in_f64, batch) = (flag("full_precision"), flag("in_f64"), flag("batch"));
-        let widens = flag("widens");
         let (autocast_cpu, autocast_cuda) = (policy(autocast_cpu.as_ref()), policy(autocast_cuda.as_ref()));
         let numbers = numbers_rule(numbers.as_ref());
         quote! {
@@ -131,7 +130,6 @@ impl Op {
                 random: #random,
                 reads_layout: #reads_layout,
                 in_f64: #in_f64,
-                widens: #widens,
                 numbers: #numbers,
                 batch: #batch,
                 full_precision: #full_precision,

@@ -4,7 +4,7 @@ use super::types::{is_group, last_segment};
 use super::{Op, Param, Passing, documentation};
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
-use syn::Ident;
+use syn::{Ident, Type};
 
 impl Op {
     /// The public method or methods, and the body. `entry` is the place of the operation in the list.
@@ -72,11 +72,32 @@ impl Op {
         // The call with its arguments converted: what intercepts it, then the body, which is compiled once for this and for calls
         // from the list.
         let begun = format_ident!("__{}_begun", sig.ident);
+        let own = if self.settings.flags.iter().any(|flag| flag == "rounds") {
+            let wide = format_ident!("__{}_wide", sig.ident);
+            let dtypes = self.dtypes();
+            quote! {
+                #[track_caller]
+                #[inline(never)]
+                #[allow(clippy::needless_pass_by_value, non_snake_case)]
+                fn #wide #generics (#receiver #(#body_params),*) #output #block
+
+                #[track_caller]
+                #[allow(clippy::needless_pass_by_value, non_snake_case)]
+                fn #inner #generics (#receiver #(#body_params),*) #output {
+                    let __half = crate::ops::loss::half_of(&[#(#dtypes),*]);
+                    crate::ops::loss::rounded(Self::#wide(#this #(#names),*), __half)
+                }
+            }
+        } else {
+            quote! {
+                #[track_caller]
+                #[inline(never)]
+                #[allow(clippy::needless_pass_by_value, non_snake_case)]
+                fn #inner #generics (#receiver #(#body_params),*) #output #block
+            }
+        };
         let body = quote! {
-            #[track_caller]
-            #[inline(never)]
-            #[allow(clippy::needless_pass_by_value, non_snake_case)]
-            fn #inner #generics (#receiver #(#body_params),*) #output #block
+            #own
 
             #[track_caller]
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
@@ -130,6 +151,21 @@ impl Op {
                 quote!(#intercept),
             ],
         }
+    }
+
+    /// The dtypes of the tensors among the arguments of the body.
+    fn dtypes(&self) -> Vec<Tokens> {
+        let this = self.receiver.then(|| quote!(self.dtype()));
+        let of = |Param { name, inner, .. }: &Param| match inner {
+            Type::Reference(reference) if last_segment(&reference.elem).is_some_and(|last| last.ident == "Tensor") => {
+                Some(quote!(#name.dtype()))
+            }
+            ty if last_segment(ty).is_some_and(|last| last.ident == "Operand") => {
+                Some(quote!(crate::ops::loss::operand_dtype(&#name)))
+            }
+            _ => None,
+        };
+        this.into_iter().chain(self.params.iter().filter_map(of)).collect()
     }
 
     /// The call as data, for `vmap` or `autocast`: its results, where one of them has another way to them.

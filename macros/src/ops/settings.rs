@@ -26,7 +26,7 @@ impl Parse for Settings {
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             match key.to_string().as_str() {
-                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" | "widens" => {
+                "view" | "random" | "reads_layout" | "batch" | "full_precision" | "in_f64" | "rounds" => {
                     settings.flags.push(key);
                 }
                 name => {

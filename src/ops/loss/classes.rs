@@ -66,6 +66,8 @@ pub(super) fn of_examples(
         // The rows of all examples have one weight for each class.
         weight.check_unbatched()?;
     }
+    // Their losses are not rounded before their mean is taken.
+    let x = &x.to_dtype(compute_dtype(x.dtype()))?;
     // The examples are a part of the first dimension, or it.
     let rows = |all: Tensor| if x.rank() > 1 { all.flatten(0, 1) } else { Ok(all) };
     let losses = losses(&rows(x.unbatch(level)?)?, &rows(target.unbatch(level)?)?)?;

@@ -264,8 +264,7 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
             let expected = text(text(cast.cast(DType::F64))?.run())?;
             let (results, grads) = text(cast.gradients())?;
             for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| differentiable(expected)) {
-                let widened = if call.op.widens && dtype.size() < 4 { DType::F32 } else { dtype };
-                let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(widened) };
+                let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(dtype) };
                 let wanted = if expected.dtype().is_complex() { wanted.to_complex() } else { wanted };
                 if result.dtype() != wanted {
                     return Err(format!("{dtype} inputs gave a result of {}", result.dtype()));
