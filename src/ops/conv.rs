@@ -149,7 +149,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are not of floating point.
+    /// If the shapes do not fit each other, a window is larger than the padded input, or the tensors are neither of floats nor of complex numbers.
     #[op(autocast = lower, samples = || conv_samples(1), errors = || conv_errors(1))]
     pub fn conv1d<'a>(&self, weight: &Tensor, options: impl Into<ConvOptions<'a>>) -> Result<Tensor> {
         convolution("conv1d", 1, self, weight, &options)
@@ -211,7 +211,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the shapes do not fit each other, the padding leaves nothing, the output padding is not below the stride or the
-    /// dilation, or the tensors are not of floating point.
+    /// dilation, or the tensors are neither of floats nor of complex numbers.
     #[op(autocast = lower, samples = || transposed_samples(1), errors = || transposed_errors(1))]
     pub fn conv_transpose1d<'a>(
         &self,
@@ -341,8 +341,44 @@ impl Operands {
     }
 }
 
+/// What is linear in an input and a weight, of complex numbers: four of their parts. `None` if all tensors are real.
+#[track_caller]
+fn of_complex(
+    op: &'static str,
+    [x, w]: [&Tensor; 2],
+    bias: Option<&Tensor>,
+    real: impl Fn(&Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+) -> Result<Option<Tensor>> {
+    let tensors = || [Some(x), Some(w), bias].into_iter().flatten();
+    if !tensors().any(|t| t.dtype().is_complex()) {
+        return Ok(None);
+    }
+    let mut dtype = x.dtype();
+    for t in tensors() {
+        if !t.dtype().is_complex() {
+            float_only(op, t)?;
+        }
+        dtype = common_dtype(op, dtype, t.dtype())?;
+    }
+    let parts = |t: &Tensor| {
+        let t = t.to_dtype(dtype)?;
+        Ok::<_, crate::Error>((t.real()?, t.imag()?))
+    };
+    let ((a, b), (c, d)) = (parts(x)?, parts(w)?);
+    let (e, f) = bias.map(parts).transpose()?.unzip();
+    let re = real(&a, &c, e.as_ref())?.sub(&real(&b, &d, None)?)?;
+    let im = real(&a, &d, f.as_ref())?.add(&real(&b, &c, None)?)?;
+    re.with_imaginary(&im).map(Some)
+}
+
 #[track_caller]
 fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &ConvOptions<'_>) -> Result<Tensor> {
+    let parts = |x: &Tensor, w: &Tensor, bias: Option<&Tensor>| {
+        convolution(op, rank, x, w, &ConvOptions { bias, ..options.clone() })
+    };
+    if let Some(y) = of_complex(op, [x, w], options.bias, parts)? {
+        return Ok(y);
+    }
     let groups = options.groups;
     let all = Operands::new(op, rank, x, w, options.bias, groups)?;
     let (xs, ws) = (all.x.shape(), all.weight.shape());
@@ -408,6 +444,12 @@ fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &
 
 #[track_caller]
 fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &ConvTransposeOptions<'_>) -> Result<Tensor> {
+    let parts = |x: &Tensor, w: &Tensor, bias: Option<&Tensor>| {
+        transposed(op, rank, x, w, &ConvTransposeOptions { bias, ..options.clone() })
+    };
+    if let Some(y) = of_complex(op, [x, w], options.bias, parts)? {
+        return Ok(y);
+    }
     let groups = options.groups;
     let all = Operands::new(op, rank, x, w, options.bias, groups)?;
     let (xs, ws) = (all.x.shape(), all.weight.shape());
@@ -479,6 +521,11 @@ fn conv_samples(rank: usize) -> Result<Vec<Sample>> {
         sample![x(0, 2, small)?, w(2, 2, [2, 2, 2])?],
         sample![x(2, 0, small)?, w(2, 0, [2, 2, 2])?, normal([2], 3)?],
     ];
+    if rank == 1 {
+        let complex = |x: Tensor| x.complex(&x.rsub(1.0)?);
+        let (x, w, bias) = (complex(x(2, 2, small)?)?, complex(w(4, 1, [2, 2, 2])?)?, complex(normal([4], 3)?)?);
+        all.push(sample![x, w, bias; groups = 2, stride = 2, padding = 1]);
+    }
     if rank < 3 {
         all.push(sample![x(1, 3, [3, 5, 17])?, w(3, 1, [2, 3, 3])?; groups = 3, padding = 1, stride = vec![2; rank]]);
         all.push(sample![x(2, 2, [3, 5, 7])?, w(8, 1, [2, 3, 3])?, normal([8], 3)?; groups = 2, padding = 2, dilation = 2]);
