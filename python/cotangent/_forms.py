@@ -7,7 +7,7 @@ import collections
 from . import _cotangent as _c
 from ._cotangent import Tensor
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "cdist", "histogramdd"]
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "cdist", "ctc_loss", "histogramdd"]
 _ops = _c._functions
 _Histogramdd = collections.namedtuple("_Histogramdd", "hist bin_edges")
 
@@ -41,6 +41,12 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     if compute_mode not in modes:
         raise ValueError(f"cdist: compute_mode is one of {', '.join(modes)}, not {compute_mode!r}")
     return _ops["cdist"](x1, x2, p)
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """The loss of connectionist temporal classification; lengths are tensors or sequences of ints."""
+    lengths = (x if isinstance(x, Tensor) else _c._tensor(x, dtype=_c.int64) for x in (input_lengths, target_lengths))
+    return _ops["ctc_loss"](log_probs, targets, *lengths, blank, reduction, zero_infinity)
 
 
 def histogramdd(input, bins, *, range=None, weight=None, density=False):

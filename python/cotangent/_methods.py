@@ -386,24 +386,24 @@ def _is_sparse(self):
 
 
 def _cast(dtype):
-    def cast(self):
+    def cast(self, memory_format=None):
         return self.to(dtype)
 
     cast.__doc__ = f"The tensor as {dtype.name}."
     return cast
 
 
-def _cpu(self):
+def _cpu(self, memory_format=None):
     """The tensor on the CPU."""
     return self.to("cpu")
 
 
-def _cuda(self, device=None):
+def _cuda(self, device=None, non_blocking=False, memory_format=None):
     """The tensor on a GPU."""
     return self.to("cuda" if device is None else device if isinstance(device, (str, _c.device)) else f"cuda:{device}")
 
 
-def _type(self, dtype=None, non_blocking=False):
+def _type(self, dtype=None, non_blocking=False, memory_format=None):
     """PyTorch's name of the type; with a dtype, a type or its name, the tensor as it."""
     from . import _dtypes
 
@@ -579,7 +579,7 @@ def _install():
         "register_post_accumulate_grad_hook": _post_hook,
     }
     methods |= {name: _refusing(name, text) for name, text in _INSTEAD.items()}
-    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
         methods[name + "_"] = _becoming(name)
     for name in ("zeros", "ones", "full", "empty"):
         methods["new_" + name] = _new(name)

@@ -8,7 +8,7 @@ use cotangent::Tensor;
 use cotangent::autograd::GradMode;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyBool, PyTuple, PyType};
 
 #[pymethods]
 impl PyTensor {
@@ -245,7 +245,7 @@ impl PyTensor {
 
     /// The tensor as another dtype, on another device, or both. Arguments are dtypes, devices, or another tensor.
     ///
-    /// Elements lie in the order of their indices: `memory_format` is taken, and changes nothing.
+    /// Elements lie in the order of their indices: `memory_format` is taken, and changes nothing. So is `non_blocking`.
     #[pyo3(signature = (*args, dtype=None, device=None, copy=false, non_blocking=false, memory_format=None))]
     fn to(
         slf: &Bound<'_, Self>,
@@ -257,10 +257,17 @@ impl PyTensor {
         memory_format: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyTensor>> {
         let _ = (non_blocking, memory_format);
+        let (mut copy, mut flags) = (copy, 0);
         let mut to_dtype = dtype.map(dtype::extract).transpose()?;
         let mut to_device = device.map(dtype::device).transpose()?;
         for argument in args {
-            if let Ok(other) = argument.cast::<PyTensor>() {
+            if let Ok(flag) = argument.cast::<PyBool>() {
+                // By place the first is `non_blocking`, and the second `copy`.
+                flags += 1;
+                copy |= flags == 2 && flag.is_true();
+            } else if argument.is_none() {
+                // PyTorch's `to(None, dtype)` stays on its device.
+            } else if let Ok(other) = argument.cast::<PyTensor>() {
                 let other = other.get().get()?;
                 (to_dtype, to_device) = (Some(other.dtype()), Some(other.device()));
             } else if let Ok(found) = dtype::extract(&argument) {

@@ -309,13 +309,25 @@ def test_a_power_in_f64_takes_all_digits_of_a_number():
     assert ct.float_power(300.1, ct.tensor([1], dtype=ct.uint8)).item() == 300.1
 
 
+# A number that is put into a tensor, such as -1 into bytes, may wrap around.
+PUT = [
+    lambda x, n: x.fill_(n), lambda x, n: x.masked_fill(x > 1, n), lambda x, n: ct.where(x > 1, x, n),
+    lambda x, n: ct.where(x > 1, n, x), lambda x, n: x.index_fill(0, ct.tensor([0]), n), lambda x, n: x.scatter(0, ct.tensor([0]), n),
+    lambda x, n: ct.nn.functional.pad(x, (1, 1), value=n), lambda x, n: x.__setitem__(0, n), lambda x, n: x.__setitem__(x > 1, n)]
+
+
+@pytest.mark.parametrize("number", [300, -256])
+@pytest.mark.parametrize("call", PUT)
+def test_a_number_that_cannot_be_put_into_a_dtype_is_refused(call, number):
+    x = ct.tensor([1, 2], dtype=ct.uint8)
+    with pytest.raises(ValueError, match=rf"{number}(\.0)? is not a number of u8"):
+        call(x, number)
+    assert x.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("number", [300, -1])
 @pytest.mark.parametrize("call", [
-    lambda x, n: x.fill_(n), lambda x, n: ct.full((2,), n, dtype=x.dtype), lambda x, n: x.new_full((2,), n),
-    lambda x, n: x.masked_fill(x > 1, n), lambda x, n: ct.where(x > 1, x, n), lambda x, n: ct.where(x > 1, n, x),
-    lambda x, n: x.index_fill(0, ct.tensor([0]), n), lambda x, n: x.scatter(0, ct.tensor([0]), n),
-    lambda x, n: ct.nn.functional.pad(x, (1, 1), value=n), lambda x, n: x.__setitem__(0, n),
-    lambda x, n: x.__setitem__(x > 1, n), lambda x, n: x // n, lambda x, n: n // x, lambda x, n: x % n, lambda x, n: n % x,
+    lambda x, n: ct.full((2,), n, dtype=x.dtype), lambda x, n: x.new_full((2,), n), lambda x, n: x // n, lambda x, n: n // x, lambda x, n: x % n, lambda x, n: n % x,
     lambda x, n: n ** x, lambda x, n: x << n, lambda x, n: n << x, lambda x, n: ct.linspace(0, n, 3, dtype=x.dtype),
     lambda x, n: ct.arange(n, n + 2, dtype=x.dtype), lambda x, n: ct.div(n, x, rounding_mode="floor")])
 def test_a_number_that_the_dtype_does_not_have_is_refused(call, number):

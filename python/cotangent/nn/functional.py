@@ -6,6 +6,7 @@ import inspect
 import warnings
 
 from .. import _cotangent as _c
+from .._forms import ctc_loss  # noqa: F401
 from .._modes import no_grad
 
 _ops = _c._functions
@@ -13,7 +14,7 @@ _ops = _c._functions
 # What PyTorch has in `torch.nn.functional` and is an operation of the list with the same arguments.
 _SAME = """affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
 binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
-conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss embedding_bag fold
+conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy fold
 gaussian_nll_loss gelu glu grid_sample group_norm gumbel_softmax hardshrink hinge_embedding_loss huber_loss interpolate
 kl_div l1_loss layer_norm linear local_response_norm logsigmoid lp_pool1d lp_pool2d lp_pool3d
 margin_ranking_loss max_unpool1d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
@@ -51,6 +52,8 @@ def _dropping(name):
     op = _ops[name]
 
     def function(input, p=0.5, training=True, inplace=False):
+        if not training and 0.0 <= p <= 1.0:
+            return input
         result = op(input, p, training)
         return input.copy_(result) if inplace else result
 
@@ -140,12 +143,27 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     if sparse:
         raise NotImplementedError("embedding: gradients are dense: leave sparse out")
     if max_norm is not None:
-        with no_grad():
-            used = _ops["unique"](input.reshape(-1))
-            rows = weight.detach()[used]
-            norms = _ops["norm"](rows, 1, True, float(norm_type))
-            weight.detach()[used] = rows * _ops["clamp"](max_norm / (norms + 1e-7), max=1.0)
+        _shorten(weight, input, max_norm, norm_type)
     return _ops["embedding"](input, weight, padding_idx, scale_grad_by_freq)
+
+
+def _shorten(weight, index, max_norm, norm_type):
+    """Makes the rows with these numbers as short as ``max_norm``, in place."""
+    with no_grad():
+        used = _ops["unique"](index.reshape(-1))
+        rows = weight.detach()[used]
+        norms = _ops["norm"](rows, 1, True, float(norm_type))
+        weight.detach()[used] = rows * _ops["clamp"](max_norm / (norms + 1e-7), max=1.0)
+
+
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
+                  per_sample_weights=None, include_last_offset=False, padding_idx=None):
+    """The means, sums or largest elements of bags of rows. With ``max_norm`` the rows are first made as short as that, in place."""
+    if sparse or scale_grad_by_freq:
+        raise NotImplementedError("embedding_bag: gradients are dense, and not scaled: leave sparse and scale_grad_by_freq out")
+    if max_norm is not None:
+        _shorten(weight, input, max_norm, norm_type)
+    return _ops["embedding_bag"](input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):

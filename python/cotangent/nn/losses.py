@@ -6,6 +6,7 @@ import inspect
 import math
 
 from .. import _cotangent as _c
+from .. import _forms
 from . import _shown
 from .layers import CLASSES, _arguments, _signature
 from .module import Module
@@ -67,7 +68,7 @@ class _Function(Module):
 
     def forward(self, *input):
         own = {p["name"]: getattr(self, p["name"]) for p in self._params}
-        return _ops[self._function](*input, **own)
+        return getattr(_forms, self._function, _ops[self._function])(*input, **own)
 
     def extra_repr(self):
         known = _shown.text(self, type(self).__name__)

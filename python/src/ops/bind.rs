@@ -169,6 +169,15 @@ pub struct Extras {
     generator: Option<Py<PyAny>>,
 }
 
+/// The arguments that tell of what all tensors are here: `layout`, `pin_memory` and `memory_format` are taken, and change nothing.
+fn is_ignored(entry: &Entry, name: &str) -> bool {
+    match name {
+        "layout" | "pin_memory" => entry.makes,
+        "memory_format" => (entry.makes && entry.is_method()) || entry.op.aliases.contains(&"clone"),
+        _ => false,
+    }
+}
+
 /// The arguments `requires_grad` of functions that make tensors and `generator` of those that draw numbers, if there are any.
 pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Option<Extras>> {
     if given.names.is_null() {
@@ -176,8 +185,8 @@ pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Opti
     }
     let entry = entry(number);
     let makes = entry.makes;
-    // Most operations take neither of the two.
-    if !makes && !entry.op.random {
+    // Most operations take none of them.
+    if !makes && !entry.op.random && !is_ignored(entry, "memory_format") {
         return Ok(None);
     }
     // SAFETY: the interpreter's objects live as long as the call.
@@ -185,7 +194,7 @@ pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Opti
     let is_extra = |name: &str| match name {
         "requires_grad" => makes,
         "generator" => entry.op.random,
-        _ => false,
+        name => is_ignored(entry, name),
     };
     let names = object(given.names);
     let names = names.cast::<PyTuple>()?;
@@ -201,6 +210,7 @@ pub fn extras(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Opti
                 generator =
                     Some(object(pointer)).filter(|value| !value.is_none()).map(|value| value.to_owned().unbind());
             }
+            name if is_ignored(entry, name) => {}
             _ => {
                 kept.push(name.clone());
                 named.push(pointer);

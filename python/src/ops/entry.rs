@@ -37,9 +37,9 @@ const IN_PLACE: &str = "\
     abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm bernoulli \
     bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cauchy ceil clamp \
     clamp_max clamp_min conj copysign cos cosh cumprod cumsum deg2rad digamma div erf erfc erfinv exp exp2 expm1 \
-    exponential fill float_power floor floor_divide fmod frac gcd geometric heaviside hypot i0 igamma igammac \
-    index_add index_copy index_fill index_put index_reduce lcm ldexp lerp lgamma log log10 log1p log2 log_normal \
-    logical_and logical_not logical_or logical_xor logit masked_fill masked_scatter mul mvlgamma nan_to_num neg \
+    eq exponential fill float_power floor floor_divide fmod frac gcd ge geometric gt heaviside hypot i0 igamma igammac \
+    index_add index_copy index_fill index_put index_reduce lcm ldexp le lerp lgamma log log10 log1p log2 log_normal \
+    logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul mvlgamma nan_to_num ne neg \
     nextafter normal polygamma pow put rad2deg reciprocal relu remainder renorm round rsqrt scatter scatter_add \
     scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan tanh tril triu trunc uniform xlogy";
 

@@ -176,7 +176,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
             }
             let text = format!("{name}{}\n--\n\n{docs}", entry.signature(true));
             add_method(&class, name, &text, METHODS[row][column])?;
-            if entry.in_place.is_some() && !name.starts_with("special_") {
+            // The method `equal` gives one bool.
+            if entry.in_place.is_some() && !name.starts_with("special_") && name != "equal" {
                 let (own, docs) = (entry.signature(true), format!("`{name}` in place."));
                 add_method(&class, &format!("{name}_"), &format!("{name}_{own}\n--\n\n{docs}"), CHANGES[row][column])?;
             }
