@@ -26,6 +26,7 @@ from ._cotangent import (
     float16,
     float32,
     float64,
+    get_default_dtype,
     get_num_threads,
     int8,
     int16,
@@ -34,6 +35,7 @@ from ._cotangent import (
     is_grad_enabled,
     memory_stats,
     promote_types,
+    set_default_dtype,
     set_num_threads,
     uint8,
     uint16,
@@ -75,18 +77,14 @@ fft = __import__("importlib").import_module(".fft", __name__)
 # PyTorch's other names of dtypes.
 double, float, half, short, int, long = float64, float32, float16, int16, int32, int64
 cfloat, cdouble = complex64, complex128
+# PyTorch has files for them.
+__import__("importlib").import_module("._aliases", __name__).alias(__name__, "_tensor functional serialization")
 __array_api_version__ = "2025.12"
 
 # What there is in place of some of PyTorch's names, for the message.
 _INSTEAD = {
-    "set_default_dtype": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
-    "set_default_tensor_type": "floats are of float32 unless a dtype is named: zeros(2, dtype=float64), module.double()",
     "jit": "there is no compiler of Python's code; call the function itself",
     "distributed": "there is one process",
-    "multiprocessing": "work is shared by threads: the interpreter is released while tensors are computed",
-    "sparse": "tensors are dense",
-    "sparse_coo_tensor": "tensors are dense: index_add and scatter_add do what sparse matrices are used for",
-    "sparse_csr_tensor": "tensors are dense: index_add and scatter_add do what sparse matrices are used for",
     "hub": "load files that you have with cotangent.load; nothing is fetched",
     "onnx": "nothing is exported; cotangent.io.save_safetensors is read by others",
     "quantization": "GGUF's quantised tensors are read as float32 by cotangent.io.load_gguf",
@@ -98,13 +96,13 @@ _INSTEAD = {
 }
 
 # Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
-_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "nn", "optim", "signal", "testing", "utils")
+_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "multiprocessing", "nn", "optim", "signal", "sparse", "testing", "types", "utils")
 # Names whose modules are imported when they are asked for.
-_ELSEWHERE = {"autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
+_ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
      "get_float32_matmul_precision", "set_num_interop_threads", "get_num_interop_threads", "set_flush_denormal",
      "set_warn_always", "is_warn_always_enabled", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format",
-     "memory_format", "strided", "layout"), "_hints")
+     "memory_format", "strided", "sparse_coo", "sparse_csr", "layout"), "_hints")
 
 
 def __getattr__(name: str):

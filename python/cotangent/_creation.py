@@ -7,7 +7,7 @@ import operator
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
-from ._dtypes import _COMPLEX
+from ._dtypes import _COMPLEX, _default_complex
 
 _ops = _c._functions
 
@@ -122,7 +122,7 @@ def arange(start=0, stop=None, step=1, *, end=None, dtype=None, device=None, req
         raise ValueError("arange: no range in steps of 0")
     if (stop - start) / step <= 0:
         whole = all_ints = builtins.all(isinstance(x, builtins.int) for x in (start, stop, step))
-        dtype = dtype or (_c.int64 if whole and all_ints else _c.float32)
+        dtype = dtype or (_c.int64 if whole and all_ints else _c.get_default_dtype())
         made = _ops["zeros"]((0,), dtype=dtype, device=device)
     else:
         made = _ops["arange"](start, stop, step, dtype=dtype, device=device)
@@ -139,7 +139,7 @@ def linspace(start, stop=None, num=None, *, end=None, steps=None, dtype=None, de
     if num < 0:
         raise ValueError(f"linspace: {num} numbers")
     complex_ends = isinstance(start, complex) or isinstance(stop, complex)
-    dtype = dtype or (_c.complex64 if complex_ends else _c.float32)
+    dtype = dtype or (_default_complex() if complex_ends else _c.get_default_dtype())
     if complex_ends or dtype in _COMPLEX:
         real_dtype = _c.float64 if dtype is _c.complex128 else _c.float32
         start, stop = complex(start), complex(stop)
@@ -166,7 +166,7 @@ def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=
         return _ops["eye"](n_rows, n_cols, dtype=dtype, device=device)
     rows, columns = (_ops["arange"](0, max_ - 0, device=device) if max_ else _ops["zeros"]((0,), dtype=_c.int64, device=device)
                      for max_ in (n_rows, n_cols))
-    return (columns[None, :] - rows[:, None] == k).to(dtype or _c.float32)
+    return (columns[None, :] - rows[:, None] == k).to(dtype or _c.get_default_dtype())
 
 
 def meshgrid(*arrays, indexing="ij"):

@@ -125,8 +125,8 @@ class _Info:
 
     def default_dtypes(self, *, device=None):
         return {
-            "real floating": _c.float32,
-            "complex floating": _c.complex64,
+            "real floating": _c.get_default_dtype(),
+            "complex floating": _default_complex(),
             "integral": _c.int64,
             "indexing": _c.int64,
         }
@@ -144,9 +144,13 @@ def __array_namespace_info__():
     return _Info()
 
 
-def get_default_dtype():
-    """The dtype of floats of Python's: float32."""
-    return _c.float32
+def _default_complex():
+    return _c.complex128 if _c.get_default_dtype() is _c.float64 else _c.complex64
+
+
+def set_default_tensor_type(t):
+    """Sets the default dtype of floats to that of a type of tensors, such as ``DoubleTensor``, or of its name."""
+    _c.set_default_dtype(_dtype_of(t))
 
 
 def is_floating_point(input):  # noqa: A002

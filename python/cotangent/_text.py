@@ -7,6 +7,7 @@ import re
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
+from ._dtypes import _default_complex
 
 _ops = _c._functions
 _PROFILES = {
@@ -151,7 +152,7 @@ def _suffixes(x):
         found.append(f"device='{x.device}'")
     if empty and x.ndim != 1:
         found.append(f"size={tuple(x.shape)}")
-    expected = (_c.float32,) if empty else (_c.float32, _c.complex64, _c.int64, _c.bool)
+    expected = (_c.get_default_dtype(),) if empty else (_c.get_default_dtype(), _default_complex(), _c.int64, _c.bool)
     if x.dtype not in expected:
         found.append(f"dtype={x.dtype!r}")
     if x.grad_fn is not None:

@@ -95,9 +95,9 @@ impl Nested {
         }
         let is = |kind: fn(&Scalar) -> bool| numbers.iter().any(kind);
         let natural = if is(|x| matches!(x, Scalar::C128(_))) {
-            DType::C64
+            dtype::default_complex()
         } else if numbers.is_empty() || is(|x| matches!(x, Scalar::F64(_))) {
-            DType::F32
+            dtype::default_float()
         } else if is(|x| matches!(x, Scalar::U64(_))) {
             DType::U64
         } else if is(|x| matches!(x, Scalar::I64(_))) {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyString, PyType};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The name of a dtype in PyTorch, NumPy and the array API standard.
 pub const fn name(dtype: DType) -> &'static str {
@@ -210,6 +211,52 @@ fn _set_default_device(device: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyD
     Ok(DEFAULT_DEVICE.replace(device).map(PyDevice))
 }
 
+/// The dtype of floats of Python's, as its place in `FLOATS`.
+static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(0);
+
+/// The dtypes that floats of Python's may have. The first is the crate's own default.
+const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
+
+/// The dtype of floats of Python's.
+pub fn default_float() -> DType {
+    FLOATS[usize::from(DEFAULT_DTYPE.load(Ordering::Relaxed))]
+}
+
+/// The dtype of complex numbers of Python's.
+pub fn default_complex() -> DType {
+    if default_float() == DType::F64 { DType::C128 } else { DType::C64 }
+}
+
+/// The dtype of floats of Python's, unless it is that of the crate.
+pub fn other_default() -> Option<DType> {
+    Some(default_float()).filter(|&dtype| dtype != DType::F32)
+}
+
+/// The dtype that floats of Python's have unless another is named.
+#[pyfunction]
+fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
+    object(py, default_float())
+}
+
+/// Sets the dtype that floats of Python's have unless another is named: `float16`, `bfloat16`, `float32` or `float64`.
+#[pyfunction]
+fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
+    let dtype = match d.cast::<PyDType>() {
+        Ok(dtype) => dtype.get().0,
+        Err(_) => return Err(PyTypeError::new_err(format!("set_default_dtype: d must be a dtype, got {d:?}"))),
+    };
+    let Some(at) = FLOATS.iter().position(|&float| float == dtype) else {
+        return Err(PyTypeError::new_err(format!(
+            "set_default_dtype: d must be a dtype of floating point, got {}",
+            name(dtype)
+        )));
+    };
+    // There are four of them.
+    #[allow(clippy::cast_possible_truncation)]
+    DEFAULT_DTYPE.store(at as u8, Ordering::Relaxed);
+    Ok(())
+}
+
 /// Gives memory that is kept for later tensors back to a device.
 #[pyfunction]
 fn _empty_cache(device: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -260,6 +307,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(promote_types, module)?)?;
     module.add_function(wrap_pyfunction!(_default_device, module)?)?;
     module.add_function(wrap_pyfunction!(_set_default_device, module)?)?;
+    module.add_function(wrap_pyfunction!(get_default_dtype, module)?)?;
+    module.add_function(wrap_pyfunction!(set_default_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(_empty_cache, module)?)?;
     module.add_function(wrap_pyfunction!(_reset_peak, module)?)?;
     module.add_function(wrap_pyfunction!(_device_count, module)?)?;

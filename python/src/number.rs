@@ -1,5 +1,6 @@
 //! Numbers of Python.
 
+use crate::dtype;
 use cotangent::{Complex, DType, Scalar};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -52,8 +53,9 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
 /// The dtype of a tensor made from this number beside a tensor of `dtype`.
 pub fn beside(number: Scalar, dtype: DType) -> DType {
     match number {
+        Scalar::C128(_) if !dtype.is_float() && !dtype.is_complex() => dtype::default_complex(),
         Scalar::C128(_) => dtype.to_complex(),
-        Scalar::F64(_) if !dtype.is_float() && !dtype.is_complex() => DType::F32,
+        Scalar::F64(_) if !dtype.is_float() && !dtype.is_complex() => dtype::default_float(),
         Scalar::I64(_) if dtype == DType::Bool => DType::I64,
         Scalar::U64(_) if dtype == DType::Bool => DType::U64,
         _ => dtype,

@@ -4,10 +4,10 @@
 
 use crate::args;
 use crate::error::{self, OrRaise};
-use crate::number;
 use crate::tensor::{PyTensor, SMALL};
+use crate::{dtype, number};
 use cotangent::ops::Numbers;
-use cotangent::{ErrorKind, Operand, Result, Scalar, Tensor};
+use cotangent::{DType, ErrorKind, Operand, Result, Scalar, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +18,10 @@ type Binary = fn(&Tensor, Operand<'_>) -> Result<Tensor>;
 #[inline]
 pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<PyAny>> {
     let py = other.py();
-    let x = x.get()?;
+    let mut x = x.get()?;
+    if let Some(default) = dtype::other_default() {
+        x = beside_default(x, other, default, f)?;
+    }
     let result = if let Ok(other) = other.cast::<PyTensor>() {
         let other = other.get().get()?;
         let run = || {
@@ -37,6 +40,33 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     PyTensor::object(py, result.or_raise()?).map(Py::into_any)
 }
 
+/// Integers in the default dtype of floats, where the operator gives floats for them and another operand of no floats.
+#[cold]
+fn beside_default(x: Tensor, other: &Bound<'_, PyAny>, default: DType, f: Binary) -> PyResult<Tensor> {
+    let whole = |x: &Tensor| !x.dtype().is_float() && !x.dtype().is_complex();
+    if !whole(&x) {
+        return Ok(x);
+    }
+    // The dtype of the result is found with no elements.
+    let none = |x: &Tensor| Tensor::zeros_with([0], (x.dtype(), x.device())).or_raise();
+    let result = match (other.cast::<PyTensor>(), number::scalar(other)?) {
+        (Ok(other), _) => {
+            let other = other.get().get()?;
+            if !whole(&other) {
+                return Ok(x);
+            }
+            f(&none(&x)?, Operand::Borrowed(&none(&other)?))
+        }
+        (_, Some(number)) => f(&none(&x)?, Operand::Scalar(number)),
+        _ => return Ok(x),
+    };
+    match result {
+        Ok(made) if matches!(made.dtype(), DType::F32 | DType::C64) => x.to_dtype(default).or_raise(),
+        // What is wrong with the operands is said where they are used.
+        _ => Ok(x),
+    }
+}
+
 /// The same with the number on the left, by the operation's name and its rule for numbers.
 pub fn reflected(
     x: &PyTensor,
@@ -46,7 +76,10 @@ pub fn reflected(
 ) -> PyResult<Py<PyAny>> {
     let py = other.py();
     let Some(number) = number::scalar(other)? else { return Ok(py.NotImplemented()) };
-    let x = x.get()?;
+    let mut x = x.get()?;
+    if let Some(default) = dtype::other_default() {
+        x = beside_default(x, other, default, f)?;
+    }
     let left = beside(op, number, &x, rule)?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };

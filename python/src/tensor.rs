@@ -248,7 +248,7 @@ fn refreshed(mut state: MutexGuard<'_, State>) -> Result<(Tensor, u64)> {
 
 #[pymethods]
 impl PyTensor {
-    /// Of an array, its values; of nested sequences, these as float32 unless another dtype is named; of sizes, zeros.
+    /// Of an array, its values; of nested sequences, these as the default dtype unless another is named; of sizes, zeros.
     #[new]
     #[pyo3(signature = (*data, dtype=None, device=None))]
     fn py_new(
@@ -261,6 +261,7 @@ impl PyTensor {
         if data.iter().all(|size| size.is_exact_instance_of::<pyo3::types::PyInt>()) {
             let sizes: Vec<usize> = data.extract()?;
             let sizes = if sizes.is_empty() { vec![0] } else { sizes };
+            options.dtype = options.dtype.or(Some(dtype::default_float()));
             return Tensor::zeros_with(sizes, options).or_raise().map(PyTensor::new);
         }
         if data.len() != 1 {
@@ -268,7 +269,7 @@ impl PyTensor {
         }
         let data = data.get_item(0)?;
         if data.is_instance_of::<PyTuple>() || data.is_instance_of::<pyo3::types::PyList>() {
-            options.dtype = options.dtype.or(Some(cotangent::DType::F32));
+            options.dtype = options.dtype.or(Some(dtype::default_float()));
         }
         crate::data::tensor(&data, options).map(PyTensor::new)
     }

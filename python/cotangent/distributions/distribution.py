@@ -15,7 +15,7 @@ _ops = _c._functions
 def tensors(*values):
     """Parameters as tensors of one shape. Numbers take the dtype of the tensors beside them."""
     given = [x for x in values if isinstance(x, Tensor)]
-    dtype, device = (given[0].dtype, given[0].device) if given else (_c.float32, None)
+    dtype, device = (given[0].dtype, given[0].device) if given else (_c.get_default_dtype(), None)
     made = [x if isinstance(x, Tensor) else _c._tensor(float(x), dtype=dtype, device=device) for x in values]
     return list(_ops["broadcast_tensors"](made))
 

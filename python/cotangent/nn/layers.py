@@ -52,6 +52,12 @@ def _arguments(name, params, args, kwargs, positional=None):
     return {key: given[key] for key in order}
 
 
+def _first_dtype():
+    """The dtype that parameters are cast to where none is named; None is that of the crate's, float32."""
+    default = _c.get_default_dtype()
+    return None if default is _c.float32 else default
+
+
 class Layer(Module):
     """What the layers of the list have in common."""
 
@@ -65,6 +71,7 @@ class Layer(Module):
         self.__dict__.update(self._normal(own))
         self._build(first=True)
         device = _c._default_device() if device is None else device
+        dtype = _first_dtype() if dtype is None else dtype
         if device is not None or dtype is not None:
             self.to(device=device, dtype=dtype)
 

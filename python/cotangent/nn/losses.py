@@ -131,7 +131,7 @@ class Bilinear(Module):
     def __init__(self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        drawn = lambda *shape: Parameter(_ops["zeros"](shape, dtype=dtype or _c.float32, device=device))
+        drawn = lambda *shape: Parameter(_ops["zeros"](shape, dtype=dtype, device=device))
         self.weight = drawn(out_features, in1_features, in2_features)
         self.register_parameter("bias", drawn(out_features) if bias else None)
         self.reset_parameters()

@@ -7,7 +7,7 @@ import math
 
 from .. import _cotangent as _c
 from .containers import ModuleList
-from .layers import CLASSES
+from .layers import CLASSES, _first_dtype
 from .module import Module
 from .parameter import Parameter
 
@@ -41,7 +41,7 @@ class MultiheadAttention(Module):
         self.out_proj.weight = Parameter(first["out_proj.weight"])
         if bias:
             self.out_proj.bias = Parameter(first["out_proj.bias"])
-        self.to(device=device, dtype=dtype)
+        self.to(device=device, dtype=_first_dtype() if dtype is None else dtype)
 
     def _projected(self, query, key, value):
         bias = self.in_proj_bias
@@ -222,5 +222,5 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
         """A mask with which a position sees itself and those before."""
-        full = _ops["full"]((sz, sz), -math.inf, dtype=dtype or _c.float32, device=device)
+        full = _ops["full"]((sz, sz), -math.inf, dtype=dtype or _c.get_default_dtype(), device=device)
         return full.triu(1)

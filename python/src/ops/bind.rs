@@ -8,7 +8,7 @@ use crate::error::OrRaise;
 use crate::operators;
 use crate::tensor::PyTensor;
 use cotangent::ops::{Arg, ArgKind, Numbers};
-use cotangent::{DType, Generator, Tensor};
+use cotangent::{DType, Generator, Scalar, Tensor};
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -97,12 +97,16 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
     if matches!(op, "all" | "any") {
         none_of_them |= entry.position("dim").and_then(|at| args[at].as_ref()).is_some_and(is_empty);
     }
+    let made = if entry.makes && !entry.is_method() { default_made(entry, &args) } else { None };
     let fill = |(arg, param): (Option<Arg>, &Param)| match (arg, param.default) {
         (None | Some(Arg::None), Some(default)) => match dtype::default_device() {
             Some(device) if param.kind == ArgKind::Device && entry.makes && !entry.is_method() => {
                 Ok(Arg::Device(device))
             }
-            _ => Ok(default()),
+            _ => match made {
+                Some(dtype) if param.kind == ArgKind::DType => Ok(Arg::DType(dtype)),
+                _ => Ok(default()),
+            },
         },
         (Some(Arg::None), None) if !matches!(param.kind, ArgKind::Dims) => {
             let none = py.None();
@@ -125,6 +129,30 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         }
     }
     Ok(Bindings { args: numbers_beside(entry, args)?, first })
+}
+
+/// The default dtype for a function that makes a tensor of floats, if it is not the crate's. Functions that make integers, and
+/// those whose arguments are integers or have a dtype of their own, keep theirs.
+fn default_made(entry: &Entry, args: &[Option<Arg>]) -> Option<DType> {
+    let default = dtype::other_default()?;
+    let given = || args.iter().flatten();
+    if matches!(entry.op.name, "randint" | "randperm" | "tril_indices" | "triu_indices")
+        || given().any(|arg| matches!(arg, Arg::Tensor(_) | Arg::Tensors(_)))
+    {
+        return None;
+    }
+    if !matches!(entry.op.name, "full" | "arange") {
+        return Some(default);
+    }
+    // Their dtype is that of the numbers: of `full` the last one before the dtype.
+    let numbers = given().filter_map(|arg| if let Arg::Scalar(number) = arg { Some(number) } else { None });
+    let numbers: Vec<_> =
+        if entry.op.name == "full" { numbers.last().into_iter().collect() } else { numbers.collect() };
+    if numbers.iter().any(|number| matches!(number, Scalar::C128(_))) {
+        Some(dtype::default_complex())
+    } else {
+        numbers.iter().any(|number| matches!(number, Scalar::F64(_))).then_some(default)
+    }
 }
 
 fn is_empty(dims: &Arg) -> bool {

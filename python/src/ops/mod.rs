@@ -7,16 +7,17 @@ mod bind;
 mod convention;
 mod entry;
 
-use crate::args;
 use crate::error::{self, OrRaise};
 use crate::tensor::{PyTensor, SMALL};
 use crate::views::Step;
+use crate::{args, dtype};
 use bind::{Bindings, bind, extras};
 use convention::{CHANGES, FUNCTIONS, Function, Given, METHODS};
-use cotangent::Tensor;
 use cotangent::ops::{Arg, Op};
+use cotangent::{DType, Tensor};
 use entry::{ENTRIES, Entry};
 pub use entry::{docs, entry, python};
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -42,11 +43,56 @@ fn run(py: Python<'_>, entry: &Entry, args: &[Arg]) -> PyResult<Vec<Tensor>> {
     error::placed(py, run).or_raise()
 }
 
+/// The arguments of an operation that gave floats for integers, in the default dtype of floats; `None` of all others.
+fn of_integers(entry: &Entry, args: &[Arg], results: &[Tensor], default: DType) -> PyResult<Option<Vec<Arg>>> {
+    let floats = results.iter().any(|x| matches!(x.dtype(), DType::F32 | DType::C64));
+    let named = args.iter().any(|arg| matches!(arg, Arg::DType(_) | Arg::Tensors(_)));
+    let tensors = || args.iter().filter_map(|arg| if let Arg::Tensor(x) = arg { Some(x) } else { None });
+    let whole = |x: &Tensor| !x.dtype().is_float() && !x.dtype().is_complex();
+    if !floats || named || entry.op.random || tensors().next().is_none() || !tensors().all(whole) {
+        return Ok(None);
+    }
+    let condition = entry.op.name == "where";
+    let wider = |(at, arg): (usize, &Arg)| match arg {
+        Arg::Tensor(_) if condition && at == 0 => Ok(arg.clone()),
+        Arg::Scalar(number) if condition => Tensor::full_with((), *number, default).or_raise().map(Arg::Tensor),
+        Arg::Tensor(x) => x.to_dtype(default).or_raise().map(Arg::Tensor),
+        other => Ok(other.clone()),
+    };
+    args.iter().enumerate().map(wider).collect::<PyResult<_>>().map(Some)
+}
+
 fn call(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
-    match extras(py, number, given)? {
+    let result = match extras(py, number, given)? {
         None => call_plain(py, number, given),
         Some(extras) => extras.run(py, given, |given| call_plain(py, number, given)),
+    };
+    match result {
+        Err(fault) if fault.is_instance_of::<PyTypeError>(py) => by_another_class(py, number, given, fault),
+        result => result,
     }
+}
+
+/// The same by a class of Python's that knows operations, as that of sparse tensors, if one of the arguments is of such a class:
+/// its `_operation(name, args, kwargs)` is called.
+#[cold]
+fn by_another_class(py: Python<'_>, number: usize, given: &Given<'_>, fault: PyErr) -> PyResult<Py<PyAny>> {
+    // SAFETY: the interpreter's objects live as long as the call.
+    let object = |pointer: *mut ffi::PyObject| unsafe { Borrowed::from_ptr(py, pointer) };
+    let args: Vec<_> = given.own.iter().chain(given.args).map(|&pointer| object(pointer).to_owned()).collect();
+    let named: Vec<_> = given.named.iter().map(|&pointer| object(pointer).to_owned()).collect();
+    let rule = args.iter().chain(&named).find_map(|value| {
+        let other = !value.is_instance_of::<PyTensor>() && !value.is_none();
+        other.then(|| value.get_type().getattr("_operation").ok()).flatten()
+    });
+    let Some(rule) = rule else { return Err(fault) };
+    let kwargs = PyDict::new(py);
+    if !given.names.is_null() {
+        for (name, value) in object(given.names).cast::<PyTuple>()?.iter().zip(named) {
+            kwargs.set_item(name, value)?;
+        }
+    }
+    Ok(rule.call1((entry(number).op.name, PyTuple::new(py, args)?, kwargs))?.unbind())
 }
 
 fn change(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<PyAny>> {
@@ -60,6 +106,12 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
     let entry = entry(number);
     let Bindings { mut args, first } = bind(py, entry, given)?;
     let mut results = run(py, entry, &args)?;
+    if let Some(default) = dtype::other_default()
+        && let Some(wider) = of_integers(entry, &args, &results, default)?
+    {
+        args = wider;
+        results = run(py, entry, &args)?;
+    }
     let single = !matches!(entry.op.outputs, [name] if *name == "tensors") && entry.op.outputs.len() == 1;
     let base = first.filter(|_| entry.shows).zip(match args.first() {
         Some(Arg::Tensor(x)) => Some(x.clone()),
