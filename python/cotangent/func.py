@@ -1,11 +1,22 @@
-"""Transforms of functions: derivatives and batches, as PyTorch's ``func``."""
+"""Transforms of functions: derivatives and batches, as PyTorch's ``func``.
+
+    >>> import cotangent as ct
+    >>> loss = lambda w, x: ((x * w["scale"] + w["shift"]) ** 2).sum()
+    >>> w = {"scale": ct.tensor(2.0), "shift": ct.tensor(1.0)}
+    >>> ct.func.grad(loss)(w, ct.tensor([1.0, 2.0]))
+    {'scale': tensor(26.), 'shift': tensor(16.)}
+
+Arguments and results may be tensors, or lists, tuples, named tuples and dicts of them.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 
 from . import _cotangent as _c
 from ._cotangent import Tensor
+from ._pytree import _broadcast_to_and_flatten, tree_flatten, tree_map, tree_unflatten
 
 _ops = _c._functions
 
@@ -19,20 +30,63 @@ def _indices(argnums, count):
     return chosen, many
 
 
-def _fixed(func, args, kwargs, chosen, aux):
-    """The function of some of its arguments. What comes beside its result is put into ``aux``."""
+def _tensors(name, what, leaves):
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"{name}: {what} must be Tensors, got one of type {type(leaf).__name__}")
+    return leaves
 
-    def of_chosen(*tensors):
-        full = list(args)
-        for at, x in zip(chosen, tensors):
+
+class _Call:
+    """A function as one of some tensors among its arguments, with one tensor as its result.
+
+    A tree of several tensors is one vector of all their elements, which ``parts`` takes apart again.
+    """
+
+    def __init__(self, name, func, args, kwargs, chosen, has_aux):
+        self.name, self.func, self.args, self.kwargs, self.chosen, self.has_aux = name, func, args, kwargs, chosen, has_aux
+        self.inputs, self.in_spec = tree_flatten([args[at] for at in chosen])
+        _tensors(name, "arguments with derivatives", self.inputs)
+
+    def __call__(self, *tensors):
+        full = list(self.args)
+        for at, x in zip(self.chosen, tree_unflatten(tensors, self.in_spec)):
             full[at] = x
-        result = func(*full, **kwargs)
-        if aux is not None:
-            result, extra = result
-            aux[:] = [extra]
-        return result
+        result = self.func(*full, **self.kwargs)
+        if self.has_aux:
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise RuntimeError(f"{self.name}: with has_aux the function must give a tuple of its result and what is beside")
+            result, self._aux = result
+        leaves, self.out_spec = tree_flatten(result)
+        _tensors(self.name, "results", leaves)
+        self.shapes, self.dtypes = [tuple(x.shape) for x in leaves], [x.dtype for x in leaves]
+        if self.out_spec.is_leaf():
+            return leaves[0]
+        if not leaves:
+            raise RuntimeError(f"{self.name}: the function must give a Tensor, got none")
+        wide = functools.reduce(_c.promote_types, self.dtypes)
+        return _ops["cat"]([x.reshape(-1).to(wide) for x in leaves])
 
-    return of_chosen
+    def aux(self, value):
+        """What comes beside a result, with a graph where the result has one beyond this transform."""
+        return self._aux if value.requires_grad else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self._aux)
+
+    def value(self, packed):
+        """The results as the function gives them."""
+        if self.out_spec.is_leaf():
+            return packed
+        pieces = _ops["split_with_sizes"](packed, [math.prod(shape) for shape in self.shapes])
+        shaped = zip(pieces, self.shapes, self.dtypes)
+        return tree_unflatten([x.reshape(shape).to(dtype) for x, shape, dtype in shaped], self.out_spec)
+
+    def packed(self, what, tree, like):
+        """A tree of tensors like the results as one tensor."""
+        leaves, spec = tree_flatten(tree)
+        _tensors(self.name, what, leaves)
+        if spec != self.out_spec or [tuple(x.shape) for x in leaves] != self.shapes:
+            raise RuntimeError(f"{self.name}: {what} must have the containers and shapes of the result, "
+                               f"{self.out_spec} of {self.shapes}, got {spec} of {[tuple(x.shape) for x in leaves]}")
+        return leaves[0] if spec.is_leaf() else _ops["cat"]([x.reshape(-1).to(like.dtype) for x in leaves])
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
@@ -41,13 +95,15 @@ def grad_and_value(func, argnums=0, has_aux=False):
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         chosen, many = _indices(argnums, len(args))
-        aux = [] if has_aux else None
-        value, pull = _c._vjp(_fixed(func, args, kwargs, chosen, aux), [args[at] for at in chosen])
+        call = _Call("grad", func, args, kwargs, chosen, has_aux)
+        value, pull = _c._vjp(call, call.inputs)
+        if not call.out_spec.is_leaf():
+            raise RuntimeError(f"grad: the function must give a Tensor, got {call.out_spec}")
         if value.numel() != 1:
             raise RuntimeError(f"grad: the function gives a tensor of shape {list(value.shape)}, not a scalar")
-        grads = pull(_ops["ones_like"](value))
-        grads = grads if many else grads[0]
-        return (grads, (value, aux[0])) if has_aux else (grads, value)
+        grads = tree_unflatten(pull(_ops["ones_like"](value)), call.in_spec)
+        grads = tuple(grads) if many else grads[0]
+        return (grads, (value, call.aux(value))) if has_aux else (grads, value)
 
     return wrapper
 
@@ -65,55 +121,93 @@ def grad(func, argnums=0, has_aux=False):
 
 def vjp(func, *primals, has_aux=False):
     """The value of a function, and the function that pulls a cotangent of it back to its arguments."""
-    aux = [] if has_aux else None
-    value, pull = _c._vjp(_fixed(func, primals, {}, range(len(primals)), aux), list(primals))
+    call = _Call("vjp", func, primals, {}, range(len(primals)), has_aux)
+    value, pull = _c._vjp(call, call.inputs)
 
-    def pulled(cotangent):
-        return pull(cotangent)
+    def pulled(cotangents):
+        return tuple(tree_unflatten(pull(call.packed("cotangents", cotangents, value)), call.in_spec))
 
-    return (value, pulled, aux[0]) if has_aux else (value, pulled)
+    return (call.value(value), pulled, call.aux(value)) if has_aux else (call.value(value), pulled)
 
 
-def jvp(func, primals, tangents):
+def jvp(func, primals, tangents, *, strict=False, has_aux=False):
     """The value of a function, and how it changes as its arguments move along tangents."""
-    return _c._jvp(func, _list(primals), _list(tangents))
+    primals, tangents = _tuple(primals), _tuple(tangents)
+    call = _Call("jvp", func, primals, {}, range(len(primals)), has_aux)
+    along, spec = tree_flatten(list(tangents))
+    if spec != call.in_spec:
+        raise RuntimeError(f"jvp: tangents must have the containers of the primals, {call.in_spec}, got {spec}")
+    value, tangent = _c._jvp(call, call.inputs, _tensors("jvp", "tangents", along))
+    found = call.value(value), call.value(tangent)
+    return (*found, call.aux(value)) if has_aux else found
 
 
-def _list(tensors):
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+def _tuple(tensors):
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
 
 
-def jacrev(func, argnums=0):
-    """The function that gives all derivatives of another one's results by an argument."""
+def linearize(func, *primals):
+    """The value of a function, and the function that gives its change along tangents of its arguments."""
+    value, _ = vjp(func, *primals)
+
+    def pushed(*tangents):
+        return jvp(func, primals, tangents)[1]
+
+    return value, pushed
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """The function that gives all derivatives of another one's results by an argument.
+
+    Of a result of shape ``s`` and an argument of shape ``t`` they have the shape ``s + t``; of trees, there is a tree of
+    the arguments' for each result. The backward passes are done one by one, whatever ``chunk_size`` says.
+    """
+    _whole("jacrev", "chunk_size", chunk_size)
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         chosen, many = _indices(argnums, len(args))
-        found = [_c._jacobian(_fixed(func, args, kwargs, [at], None), args[at]) for at in chosen]
-        return tuple(found) if many else found[0]
+        call = _Call("jacrev", func, args, kwargs, chosen, has_aux)
+        value, pull = _c._vjp(call, call.inputs)
+        count = value.numel()
+        units = _ops["eye"](count, dtype=value.dtype, device=value.device)
+        # Under vmap a cotangent belongs to all examples.
+        rows = [pull(units[at].reshape(value.shape)) for at in range(count)]
+        whole = [_ops["stack"]([row[k] for row in rows]) if rows else
+                 _ops["zeros"]((0, *x.shape), dtype=x.dtype, device=x.device) for k, x in enumerate(call.inputs)]
+
+        # For each result, the tree of the arguments.
+        pieces = zip(*(_ops["split_with_sizes"](x, [math.prod(shape) for shape in call.shapes], 0) for x in whole))
+        found = []
+        for shape, dtype, each in zip(call.shapes, call.dtypes, pieces):
+            shaped = [x.reshape((*shape, *x.shape[1:])) for x in each]
+            tree = tree_unflatten(shaped, call.in_spec)
+            found.append(tuple(tree) if many else tree[0])
+        found = tree_unflatten(found, call.out_spec)
+        return (found, call.aux(value)) if has_aux else found
 
     return wrapper
 
 
-jacfwd = jacrev
+def _whole(name, what, value):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name}: {what} must be a whole number from 1 on, got {value!r}")
+
+
+def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
+    """As ``jacrev``, whose backward passes are used here, too."""
+    _random("jacfwd", randomness)
+    return jacrev(func, argnums, has_aux=has_aux)
 
 
 def jacobian(func, x):
     """All derivatives of the elements of ``func(x)`` by those of ``x``."""
-    return _c._jacobian(func, x)
+    return jacrev(func)(x)
 
 
 def hessian(func, argnums=0):
-    """The function that gives the second derivatives of a scalar function."""
-
-    @functools.wraps(func)
-    def wrapper(*args, **kwargs):
-        chosen, many = _indices(argnums, len(args))
-        if many:
-            raise NotImplementedError("hessian: by one argument at a time")
-        return _c._hessian(_fixed(func, args, kwargs, chosen, None), args[chosen[0]])
-
-    return wrapper
+    """The function that gives the second derivatives of another one by an argument, or by each pair of several."""
+    return jacrev(jacrev(func, argnums), argnums)
 
 
 def hvp(func, x, v):
@@ -121,38 +215,119 @@ def hvp(func, x, v):
     return _c._hvp(func, x, v)
 
 
-def vmap(func, in_dims=0, out_dims=0, randomness="error"):
-    """The function of a whole batch, from one of a single example."""
+def _random(name, randomness):
+    if randomness not in ("error", "same", "different"):
+        raise ValueError(f"{name}: randomness must be 'error', 'same' or 'different', got {randomness!r}")
+
+
+def _out(found, dim, name):
+    """A result with its examples along a dimension; without it, the one that all examples have."""
+    if dim is None:
+        if not bool(((found == found[:1]) | (found != found)).all()):
+            raise ValueError(f"{name}: out_dims must be a dimension for a result that differs among examples, got None")
+        return found[0]
+    return found if dim == 0 else found.movedim(0, dim)
+
+
+def _batched(func, args, kwargs, in_dims, out_dims, randomness):
+    """One call with all examples of a batch, or of a part of one."""
+    leaves, spec, dims = in_dims(args)
+    chosen = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    result_spec = []
+
+    def of_tensors(*tensors):
+        full = list(leaves)
+        for at, x in zip(chosen, tensors):
+            full[at] = x
+        found, own = tree_flatten(func(*tree_unflatten(full, spec), **kwargs))
+        result_spec[:] = [own]
+        return tuple(_tensors("vmap", "results", found))
+
+    found = _c._vmap(of_tensors, [leaves[at] for at in chosen], [dims[at] for at in chosen], 0, randomness)
+    places = _places(out_dims, result_spec[0])
+    return list(found), places, result_spec[0]
+
+
+def _is_dim(x):
+    return x is None or isinstance(x, int)
+
+
+def _places(out_dims, spec):
+    """The dimension of the examples in each result."""
+    if isinstance(out_dims, list):
+        out_dims = tuple(out_dims)
+    if isinstance(out_dims, tuple) and spec.is_leaf() and len(out_dims) == 1:
+        out_dims = out_dims[0]
+    places = _broadcast_to_and_flatten(out_dims, spec)
+    if places is None and isinstance(out_dims, tuple) and spec.num_children == len(out_dims):
+        # Of a list or a named tuple, one for each part.
+        places = []
+        for dim, child in zip(out_dims, spec.children_specs):
+            own = _broadcast_to_and_flatten(dim, child)
+            places = None if own is None or places is None else places + own
+    if places is None or not all(map(_is_dim, places)):
+        raise ValueError(f"vmap: out_dims must be ints or None in the containers of the result, {spec}, got {out_dims!r}")
+    return places
+
+
+def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """The function of a whole batch, from one of a single example.
+
+    ``in_dims`` has the dimension of the examples for each argument, or for each tensor in a tree of them; None for what all
+    examples share. ``out_dims`` has it for the results. With ``chunk_size`` that many examples are computed at a time.
+    """
+    _random("vmap", randomness)
+    _whole("vmap", "chunk_size", chunk_size)
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
-        dims = list(in_dims) if isinstance(in_dims, (tuple, list)) else [in_dims] * len(args)
-        if len(dims) != len(args):
-            raise ValueError(f"vmap: in_dims {in_dims} for {len(args)} arguments")
-        chosen = [at for at, arg in enumerate(args) if isinstance(arg, Tensor)]
-        several = []
+        def prepared(given):
+            leaves, spec = tree_flatten(given)
+            given_dims = tuple(in_dims) if isinstance(in_dims, list) else in_dims
+            if isinstance(given_dims, tuple) and len(given_dims) != len(given):
+                raise ValueError(f"vmap: in_dims {in_dims} for {len(given)} arguments")
+            dims = _broadcast_to_and_flatten(given_dims, spec)
+            if dims is None or not all(map(_is_dim, dims)):
+                raise ValueError(f"vmap: in_dims must be ints or None in the containers of the arguments, {spec}, got {in_dims!r}")
+            return leaves, spec, dims
 
-        def of_tensors(*tensors):
-            full = list(args)
-            for at, x in zip(chosen, tensors):
-                full[at] = x
-            result = func(*full, **kwargs)
-            several[:] = [not isinstance(result, Tensor)]
-            return result
-
-        if isinstance(out_dims, (tuple, list)) and len(set(out_dims)) > 1:
-            raise NotImplementedError("vmap: one out_dims for all results")
-        out_dim = out_dims[0] if isinstance(out_dims, (tuple, list)) else out_dims
-        found = _c._vmap(of_tensors, [args[at] for at in chosen], [dims[at] for at in chosen], out_dim, randomness)
-        return found if several[0] else found[0]
+        if chunk_size is None:
+            found, places, spec = _batched(func, args, kwargs, prepared, out_dims, randomness)
+            return tree_unflatten([_out(x, dim, "vmap") for x, dim in zip(found, places)], spec)
+        leaves, spec, dims = prepared(args)
+        mapped = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and dims[at] is not None]
+        if not mapped:
+            raise ValueError("vmap: an argument must have a dimension of examples, got None for all")
+        sizes = {leaves[at].shape[dims[at]] for at in mapped}
+        if len(sizes) != 1:
+            raise ValueError(f"vmap: arguments must have the same number of examples, got {sorted(sizes)}")
+        count, runs = sizes.pop(), []
+        for start in range(0, max(count, 1), chunk_size):
+            part = list(leaves)
+            for at in mapped:
+                part[at] = leaves[at].narrow(dims[at], start, min(chunk_size, count - start))
+            run = _batched(func, tree_unflatten(part, spec), kwargs, prepared, out_dims, randomness)
+            runs.append(run)
+        _, places, result_spec = runs[0]
+        whole = [_ops["cat"](list(each)) for each in zip(*(found for found, _, _ in runs))]
+        return tree_unflatten([_out(x, dim, "vmap") for x, dim in zip(whole, places)], result_spec)
 
     return wrapper
 
 
-def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None):
-    """Calls a module with other tensors in the place of its parameters and buffers, by their names."""
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
+    """Calls a module with other tensors in the place of its parameters and buffers, by their names.
+
+    Of tensors that several names share, a name that is given stands for all, unless ``tie_weights`` is False. With ``strict``
+    all names must be given.
+    """
     dicts = parameter_and_buffer_dicts
-    given = dict(dicts) if isinstance(dicts, dict) else {name: x for own in dicts for name, x in own.items()}
+    given: dict = {}
+    for own in (dicts,) if isinstance(dicts, dict) else dicts:
+        for name, x in own.items():
+            if name in given:
+                raise ValueError(f"functional_call: {name} must be in one dictionary, got it in several")
+            given[name] = x
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     places = {}
     for path, part in module.named_modules(remove_duplicate=False):
@@ -162,8 +337,12 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None):
     unknown = [name for name in given if name not in places]
     if unknown:
         raise KeyError(f"functional_call: the module has no {', '.join(unknown)}")
+    values = {name: role[own] for name, (role, own) in places.items()}
     # What is tied to a name that is given is given, too.
-    tied = {id(places[name][0][places[name][1]]): x for name, x in given.items() if places[name][0][places[name][1]] is not None}
+    tied = {id(values[name]): x for name, x in given.items() if values[name] is not None} if tie_weights else {}
+    missing = [name for name, x in values.items() if x is not None and name not in given and id(x) not in tied]
+    if strict and missing:
+        raise RuntimeError(f"functional_call: with strict, all tensors of the module must be given, got no {', '.join(missing)}")
     before = [(role, name, role[name]) for role, name in places.values()]
     try:
         for role, name, old in before:
@@ -175,3 +354,30 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None):
     finally:
         for role, name, old in before:
             role[name] = old
+
+
+def stack_module_state(models):
+    """The parameters and the buffers of several modules of one class, each in a dictionary of stacked tensors by name.
+
+    With ``functional_call`` under ``vmap`` they are called at once. The stacked parameters are leaves.
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: there must be a model, got none")
+    if any(type(model) is not type(models[0]) for model in models):
+        raise RuntimeError("stack_module_state: models must be of one class, got "
+                           + ", ".join(sorted({type(model).__name__ for model in models})))
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError("stack_module_state: models must all be in training mode or all in evaluation mode, got both")
+
+    def stacked(dicts):
+        made = {}
+        for name in dicts[0]:
+            each = [own[name] for own in dicts]
+            if len({x.requires_grad for x in each}) > 1:
+                raise RuntimeError(f"stack_module_state: {name} must require gradients in all models or in none, got both")
+            made[name] = _ops["stack"]([x.detach() for x in each]).requires_grad_(each[0].requires_grad)
+        return made
+
+    return (stacked([dict(model.named_parameters()) for model in models]),
+            stacked([dict(model.named_buffers()) for model in models]))

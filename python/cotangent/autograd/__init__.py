@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys as _sys
 
+from .. import _aliases
 from .. import _cotangent as _c
 from .._cotangent import Gradients, RemovableHandle, Tape, Tensor  # noqa: F401
 from .._modes import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: F401
@@ -61,6 +63,17 @@ def _joined(outputs, gradients):
         term = output.sum() if gradient is None else (output * gradient.conj()).sum()
         terms.append(term.real if term.is_complex() else term)
     return functools.reduce(lambda a, b: a + b, terms), None
+
+
+def once_differentiable(function):
+    """The ``backward`` of a ``Function`` whose gradients have no graph."""
+
+    @functools.wraps(function)
+    def wrapper(ctx, *grads):
+        with no_grad():
+            return function(ctx, *grads)
+
+    return wrapper
 
 
 class FunctionCtx:
@@ -212,14 +225,19 @@ class Variable(metaclass=_AnyTensor):
         return data.detach().requires_grad_(requires_grad)
 
 
+# PyTorch has files for them.
+_aliases.alias(__name__, "function variable grad_mode gradcheck anomaly_mode")
+
+
 def __getattr__(name: str):
-    if name == "functional":
+    if name in ("function", "variable", "grad_mode"):
+        return _sys.modules[__name__]
+    if name in ("functional", "forward_ad"):
         import importlib
 
-        return importlib.import_module("cotangent.autograd.functional")
+        return importlib.import_module("cotangent.autograd." + name)
     instead = {
         "profiler": "the crate has a profiler, Python has none: time what you call",
         "graph": "autograd.checkpoint computes again instead of saving; there are no hooks on what is saved",
-        "forward_ad": "cotangent.func.jvp gives derivatives along a tangent",
     }.get(name)
     raise AttributeError(f"module 'cotangent.autograd' has no attribute {name!r}" + (f": {instead}" if instead else ""))
