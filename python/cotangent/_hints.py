@@ -74,9 +74,9 @@ class memory_format(_Named):  # noqa: N801
 
 
 class layout(_Named):  # noqa: N801
-    """How elements are stored: all of them, one after the other."""
+    """How elements are stored: all of them, one after the other, or only some with their places."""
 
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
-strided = layout("strided")
+strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from . import _cotangent as _c
 from ._cotangent import Tensor
 from ._size import Size, _Count  # noqa: F401
@@ -146,7 +148,6 @@ def _new_of(self, *data):
 
 # Methods of PyTorch's that cannot be here, and what there is instead.
 _INSTEAD = {
-    "to_sparse": "tensors are dense: index_add, scatter_add and gather do what sparse matrices are used for",
     "storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, data_ptr() is their address",
     "untyped_storage": "a tensor is a value and shows no memory: numpy() and DLPack share its bytes, nbytes is their number",
     "set_": "a tensor is a value and shows no memory: x.data = y gives it other elements",
@@ -365,8 +366,14 @@ def _map_(self, tensor, callable):  # noqa: A002
     return self.copy_(_c._tensor(made, dtype=self.dtype).reshape(self.shape))
 
 
+# Tensors that ``share_memory_`` was called of.
+_shared: dict = {}
+
+
 def _share_memory_(self):
-    """Nothing is to be done: threads share memory."""
+    """Marks the tensor as one that others change, too. Threads share memory; processes do not, and sending it to one is an error."""
+    key = id(self)
+    _shared[key] = weakref.ref(self, lambda _: _shared.pop(key, None))
     return self
 
 
@@ -383,6 +390,21 @@ def _is_same_size(self, other):
 def _is_sparse(self):
     """Whether only some elements are stored: all are."""
     return False
+
+
+def _to_dense(self, dtype=None):
+    """The tensor itself, or of another dtype: all of its elements are stored."""
+    return self if dtype is None else self.to(dtype)
+
+
+def _sparse(name):
+    def method(self, *args, **kwargs):
+        from . import sparse
+
+        return getattr(sparse, "_" + name)(self, *args, **kwargs)
+
+    method.__doc__ = "The elements that are not 0, as a sparse tensor: ``cotangent.sparse``."
+    return method
 
 
 def _cast(dtype):
@@ -518,6 +540,7 @@ def _install():
         "imag": _imag,
         "is_cuda": _is_cuda,
         "is_sparse": _is_sparse,
+        "is_sparse_csr": _never,
         "is_cpu": _is_cpu,
         "layout": _layout,
         "grad_fn": _grad_fn,
@@ -577,6 +600,10 @@ def _install():
         "pin_memory": _pin_memory,
         "new": _new_of,
         "register_post_accumulate_grad_hook": _post_hook,
+        "to_dense": _to_dense,
+        "to_sparse": _sparse("to_sparse"),
+        "to_sparse_coo": _sparse("to_sparse"),
+        "to_sparse_csr": _sparse("to_sparse_csr"),
     }
     methods |= {name: _refusing(name, text) for name, text in _INSTEAD.items()}
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
