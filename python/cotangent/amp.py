@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import warnings
 
+from . import _aliases
 from . import _cotangent as _c
+
+_aliases.alias(__name__, "autocast_mode grad_scaler")
 
 
 class autocast:

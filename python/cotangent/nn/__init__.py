@@ -36,8 +36,8 @@ from .transformer import (  # noqa: E402, F401
 
 
 def __getattr__(name: str):
-    if name == "modules":
+    if name in ("modules", "common_types"):
         import importlib
 
-        return importlib.import_module("cotangent.nn.modules")
+        return importlib.import_module("cotangent.nn." + name)
     raise AttributeError(f"module 'cotangent.nn' has no attribute {name!r}")

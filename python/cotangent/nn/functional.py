@@ -18,7 +18,7 @@ conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy fold
 gaussian_nll_loss gelu glu grid_sample group_norm gumbel_softmax hardshrink hinge_embedding_loss huber_loss interpolate
 kl_div l1_loss layer_norm linear local_response_norm logsigmoid lp_pool1d lp_pool2d lp_pool3d
 margin_ranking_loss max_unpool1d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
-multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
+multilabel_soft_margin_loss nll_loss one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
 poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softplus softshrink softsign
 tanh tanhshrink triplet_margin_loss"""
 globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
@@ -136,6 +136,15 @@ def _along(name):
 
 
 globals().update((name, _along(name)) for name in ("softmax", "log_softmax", "softmin"))
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """The input divided by its p-norm along a dimension, or by that of all elements if ``dim`` is None."""
+    if out is not None:
+        raise NotImplementedError("normalize: out must be None: assign the result")
+    if dim is None:
+        return _ops["normalize"](input.reshape(-1), p, 0, eps).reshape(input.shape)
+    return _ops["normalize"](input, p, dim, eps)
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):

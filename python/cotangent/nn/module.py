@@ -371,7 +371,9 @@ class Module(Hooked):
         return self.to(device)
 
     def share_memory(self):
-        """Nothing is to be done: threads share memory."""
+        """Calls ``share_memory_`` of all parameters and buffers: threads share memory, processes do not."""
+        for x in (*self.parameters(), *self.buffers()):
+            x.share_memory_()
         return self
 
     def compile(self, *args, **kwargs):

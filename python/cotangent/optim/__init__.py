@@ -15,7 +15,20 @@
 
 from __future__ import annotations
 
+import sys as _sys
+
+from .. import _aliases
 from . import lr_scheduler, optimizer, swa_utils  # noqa: F401
 from .optimizer import Optimizer  # noqa: F401
 
 globals().update(optimizer.CLASSES)
+
+# PyTorch has a file for each optimiser.
+_FILES = "adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd sparse_adam"
+_aliases.alias(__name__, _FILES)
+
+
+def __getattr__(name: str):
+    if name in _FILES.split():
+        return _sys.modules[__name__]
+    raise AttributeError(f"module 'cotangent.optim' has no attribute {name!r}")

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Iterable
 
+from ... import _aliases
 from .. import layers as _layers
 from ..containers import *  # noqa: F403
 from ..module import Module  # noqa: F401
 
 _FILES = ("activation adaptive batchnorm container conv distance dropout flatten fold instancenorm linear loss module normalization padding "
           "pixelshuffle pooling rnn sparse transformer upsampling utils").split()
+
+
+_aliases.alias(__name__, " ".join(_FILES))
+
+
+def _ntuple(n, name="parse"):
+    """The function that makes a tuple of ``n`` of one value, and leaves a sequence."""
+
+    def parse(x):
+        return tuple(x) if isinstance(x, Iterable) else tuple(itertools.repeat(x, n))
+
+    parse.__name__ = name
+    return parse
+
+
+_single, _pair, _triple, _quadruple = _ntuple(1, "_single"), _ntuple(2, "_pair"), _ntuple(3, "_triple"), _ntuple(4, "_quadruple")
+
+
+class _Loss(Module):
+    """What losses of programs are made of: it has ``reduction``, "mean" unless another is given."""
+
+    def __init__(self, size_average=None, reduce=None, reduction="mean"):
+        super().__init__()
+        if size_average is not None or reduce is not None:
+            whole = True if size_average is None else size_average
+            reduction = "none" if reduce is False else "mean" if whole else "sum"
+        self.reduction = reduction
+
+
+class _WeightedLoss(_Loss):
+    """A loss with a weight for each class, which is a buffer."""
+
+    def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
 
 
 class _AnyOf(type):

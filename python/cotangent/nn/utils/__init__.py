@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import _aliases
 from ... import _cotangent as _c
 from ..._cotangent import Tensor
 from . import rnn  # noqa: F401
@@ -92,3 +93,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(f"get_total_norm: the norm of order {norm_type} is {total.item()}")
     return total
+
+
+# PyTorch has files for them.
+_aliases.alias(__name__, "clip_grad convert_parameters")
