@@ -189,8 +189,10 @@ def functions(module, names):
 
 def package():
     lines = [HEADER, "from . import accelerator as accelerator, amp as amp, array_api as array_api, autograd as autograd, "
-             "backends as backends, cuda as cuda, data as data, distributions as distributions, fft as fft, func as func, io as io, linalg as linalg, nn as nn, "
-             "optim as optim, random as random, signal as signal, special as special, testing as testing, train as train, utils as utils",
+             "backends as backends, cuda as cuda, data as data, distributions as distributions, fft as fft, func as func, io as io, linalg as linalg, "
+             "multiprocessing as multiprocessing, nn as nn, optim as optim, random as random, signal as signal, sparse as sparse, "
+             "special as special, testing as testing, train as train, types as types, utils as utils",
+             "from .sparse import sparse_coo_tensor as sparse_coo_tensor, sparse_csr_tensor as sparse_csr_tensor, spmm as spmm",
              "from .amp import GradScaler as GradScaler, autocast as autocast", TYPES]
     lines.append("class dtype:\n"
                  + "".join(f"    @property\n    def {name}(self) -> {kind}: ...\n" for name, kind in (
@@ -300,13 +302,14 @@ def allowed():
 
 
 SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
-              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint")
+              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint "
+              "utils.benchmark autograd.forward_ad")
 ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 # Modules that are others by PyTorch's names.
 OTHER_NAMES = {
     "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mps as mps, openmp as openmp\n",
     "signal": "from . import windows as windows\n",
-    "utils": "from . import checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
+    "utils": "from . import benchmark as benchmark, checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
     "nn.utils.parametrizations": "from .parametrize import spectral_norm as spectral_norm, weight_norm as weight_norm\n",
@@ -321,7 +324,9 @@ HIDDEN = "# Written by tools/stubs.py: not to be edited.\nfrom typing import Any
 
 def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
-    files |= {f"{name}.pyi": HIDDEN for name in "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text".split()}
+    files |= {f"{name}.pyi": HIDDEN for name in
+              "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text _aliases _pytree utils/_pytree "
+              "multiprocessing nn/common_types sparse types".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ANSWERS = HERE / "answers.json"
-SUBJECTS = "shapes reductions creation arithmetic indexing gradients functions printing files networks functional sequences data settings distributions idioms training".split()
+SUBJECTS = "shapes reductions creation arithmetic indexing gradients functions printing files networks functional sequences data settings distributions idioms training defaults transforms sparse paths dims_none".split()
 
 # `x` is a matrix of floats, `v` a vector, `i` indices, `m` a mask, `b` a batch of images, `w` a leaf.
 SETUP = """
