@@ -1,6 +1,7 @@
 """Transforms of functions of trees, and dual tensors. habits/transforms.txt has PyTorch's answers."""
 
 import collections
+import copy
 
 import pytest
 
@@ -133,3 +134,12 @@ def test_dual_tensors_are_refused_where_they_cannot_be():
             forward_ad.make_dual(ct.tensor([1, 2]), ct.tensor([1, 2]))
         with pytest.raises(TypeError, match="tangent must be a Tensor"):
             forward_ad.make_dual(x, 1.0)
+
+
+def test_a_copied_layer_is_made_inside_of_a_vmap():
+    net = copy.deepcopy(ct.nn.Sequential(ct.nn.Linear(3, 2), ct.nn.Tanh(), ct.nn.Linear(2, 1)))
+    ct.manual_seed(3)
+    state = ct.get_rng_state()
+    x = ct.arange(12.0).reshape(4, 3)
+    found = ct.vmap(net.eval())(x)
+    assert ct.get_rng_state() == state and ct.allclose(found, net(x))

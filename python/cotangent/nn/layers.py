@@ -7,6 +7,7 @@ are this module's variables, which are handed over with each call. So there is o
 from __future__ import annotations
 
 import inspect
+import threading
 
 from .. import _cotangent as _c
 from .._cotangent import Tensor
@@ -50,6 +51,25 @@ def _arguments(name, params, args, kwargs, positional=None):
                 raise TypeError(f"{name}() misses the argument {p['name']}")
             given[p["name"]] = p["default"]
     return {key: given[key] for key in order}
+
+
+def _aside(function):
+    """What a function gives that is called by a thread of its own."""
+    found = []
+
+    def call():
+        try:
+            found.append((function(), None))
+        except Exception as error:
+            found.append((None, error))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    value, error = found[0]
+    if error is not None:
+        raise error
+    return value
 
 
 def _first_dtype():
@@ -123,8 +143,16 @@ class Layer(Module):
         else:
             # Its first values are thrown away: the random numbers are as if they had not been drawn.
             state = _c.get_rng_state()
-            layer, params, buffers = _c._build_layer(self._name, self._given())
-            _c.set_rng_state(state)
+            build = lambda: _c._build_layer(self._name, self._given())
+            try:
+                layer, params, buffers = build()
+            except ValueError as error:
+                if "random numbers inside vmap" not in str(error):
+                    raise
+                # Another thread is not inside of the vmap that refuses them.
+                layer, params, buffers = _aside(build)
+            finally:
+                _c.set_rng_state(state)
         self.__dict__["_program"] = layer, list(params), list(buffers)
         return self._program
 

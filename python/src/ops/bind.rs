@@ -145,9 +145,11 @@ fn default_made(entry: &Entry, args: &[Option<Arg>]) -> Option<DType> {
         return Some(default);
     }
     // Their dtype is that of the numbers: of `full` the last one before the dtype.
-    let numbers = given().filter_map(|arg| if let Arg::Scalar(number) = arg { Some(number) } else { None });
-    let numbers: Vec<_> =
-        if entry.op.name == "full" { numbers.last().into_iter().collect() } else { numbers.collect() };
+    let mut numbers: Vec<_> =
+        given().filter_map(|arg| if let Arg::Scalar(number) = arg { Some(*number) } else { None }).collect();
+    if entry.op.name == "full" {
+        numbers.drain(..numbers.len().saturating_sub(1));
+    }
     if numbers.iter().any(|number| matches!(number, Scalar::C128(_))) {
         Some(dtype::default_complex())
     } else {
