@@ -7,7 +7,7 @@ use crate::error::{self, OrRaise};
 use crate::tensor::{PyTensor, SMALL};
 use crate::{dtype, number};
 use cotangent::ops::Numbers;
-use cotangent::{DType, ErrorKind, Operand, Result, Scalar, Tensor};
+use cotangent::{DType, Device, ErrorKind, Operand, Result, Scalar, Tensor};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -80,19 +80,22 @@ pub fn reflected(
     if let Some(default) = dtype::other_default() {
         x = beside_default(x, other, default, f)?;
     }
-    let left = beside(op, number, &x, rule)?;
+    let left = beside(op, number, (x.dtype(), x.device()), rule)?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };
     PyTensor::object(py, result.or_raise()?).map(Py::into_any)
 }
 
-/// A number as a tensor beside another one.
-pub fn beside(op: &str, number: Scalar, x: &Tensor, rule: Numbers) -> PyResult<Tensor> {
-    let dtype = number::beside(number, x.dtype());
+/// A number as a tensor next to others of this dtype and device: it is rounded once, to the dtype that it gets.
+pub fn beside(op: &str, number: Scalar, (dtype, device): (DType, Device), rule: Numbers) -> PyResult<Tensor> {
+    let dtype = number::beside(number, dtype);
     let made = match rule {
-        Numbers::Elements => Tensor::full_with((), number, (dtype, x.device())),
-        Numbers::Wrapped => Tensor::full_with((), number, x.device()).and_then(|number| number.to_dtype(dtype)),
-        Numbers::Floats => Tensor::full_with((), number, (dtype.to_float(), x.device())),
+        // Integers wrap around when they are cast.
+        Numbers::Wrapped if dtype.is_int() => {
+            Tensor::full_with((), number, device).and_then(|number| number.to_dtype(dtype))
+        }
+        Numbers::Elements | Numbers::Wrapped => Tensor::full_with((), number, (dtype, device)),
+        Numbers::Floats => Tensor::full_with((), number, (dtype.to_float(), device)),
     };
     match made {
         // `full` was not called by the user.

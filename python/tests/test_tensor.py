@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import operator
 import pickle
 import threading
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import cotangent as ct
+from cotangent import _cotangent as core
 
 RNG = np.random.default_rng(0)
 
@@ -348,3 +350,64 @@ def test_numbers_that_wrap_around_and_bounds_beyond_the_dtype():
     assert ct.searchsorted(x, 300).item() == 2
     with pytest.raises(ValueError, match="300"):
         x.clamp(min=300)
+
+
+FLOAT = np.array([0.3, 2.5, -7.25, 1e-3])
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+             "%": operator.mod, "**": operator.pow}
+
+
+@pytest.mark.parametrize("number", [0.1, -1 / 3, 1e-320, np.float64(0.1)])
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_a_float_is_rounded_to_the_dtype_of_the_result_alone(sign, number):
+    with np.errstate(all="ignore"):
+        for f in (OPERATORS[sign], lambda a, b: OPERATORS[sign](b, a)):
+            wanted = f(float(number), FLOAT)
+            found = f(number, ct.asarray(FLOAT))
+            assert found.dtype == ct.float64
+            # Powers are those of two libraries.
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=4e-16 if sign == "**" else 0, equal_nan=True)
+            changed = ct.asarray(FLOAT)
+            if f is OPERATORS[sign]:
+                continue
+            exec(f"changed {sign}= number", {}, {"changed": changed, "number": number})
+            np.testing.assert_array_equal(changed.numpy(), found.numpy())
+
+
+def test_a_large_float_stays_one_and_a_complex_number_keeps_its_digits():
+    x, z = ct.asarray(FLOAT), 0.1 + 0.7j
+    assert (1e300 - x).tolist() == (1e300 - FLOAT).tolist() and (1e300 * x).tolist() == (1e300 * FLOAT).tolist()
+    for found, wanted in ((z - x, z - FLOAT), (x - z, FLOAT - z), (z + x, z + FLOAT), (ct.sub(z, x), z - FLOAT),
+                          (0.1 - x.to(ct.complex128), 0.1 - FLOAT.astype(complex)), (np.complex128(z) * x, z * FLOAT)):
+        assert found.dtype == ct.complex128 and found.tolist() == wanted.tolist()
+    assert (z - x.float()).dtype == ct.complex64 and (0.1 - x.half()).dtype == ct.float16
+    assert (0.1 - ct.tensor([1, 2])).dtype == ct.float32
+    assert ct.rsub(x, 0.1).tolist() == (0.1 - FLOAT).tolist()
+    # Of several floats the widest is the result's.
+    assert ct.addcmul(0.1, x.float(), x).tolist() == ct.addcmul(ct.tensor(0.1, dtype=ct.float64), x.float(), x).tolist()
+
+
+def functions_of_two():
+    for op in core._ops():
+        kinds = [param["kind"] for param in op["params"]]
+        others = [param["default"] for param in op["params"][2:]]
+        if len(kinds) > 1 and set(kinds[:2]) <= {"tensor", "operand"} and None not in others and not op["random"]:
+            yield op["name"]
+
+
+def test_a_number_in_the_place_of_a_tensor_is_what_a_tensor_of_it_would_be():
+    """0.1 has more digits in float64 than in float32."""
+    exact, compared = ct.tensor(0.1, dtype=ct.float64), set()
+    for name in functions_of_two():
+        function = getattr(ct, name)
+        for x in (ct.asarray(np.abs(FLOAT)), ct.asarray(FLOAT * 1j), ct.asarray(FLOAT > 0)):
+            for side, call in enumerate((lambda number: function(number, x), lambda number: function(x, number))):
+                try:
+                    wanted, found = call(exact), call(0.1)
+                except (TypeError, ValueError, RuntimeError, IndexError):
+                    continue
+                if isinstance(wanted, ct.Tensor) and wanted.dtype == found.dtype:
+                    np.testing.assert_array_equal(found.numpy(), wanted.numpy(), err_msg=name)
+                    compared.add((name, side))
+    arithmetic = itertools.product(("add", "sub", "mul", "div", "rsub", "pow", "remainder", "floor_divide", "atan2", "hypot", "fmax"), (0, 1))
+    assert compared >= set(arithmetic) and len(compared) > 60, compared

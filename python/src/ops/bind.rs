@@ -173,18 +173,22 @@ fn numbers_beside(entry: &Entry, mut args: Vec<Arg>) -> PyResult<Vec<Arg>> {
     }
     // A mask, as that of `where`, says nothing of the numbers' dtype if there is another tensor.
     let tensors = || args.iter().filter_map(|arg| if let Arg::Tensor(x) = arg { Some(x) } else { None });
-    let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()).cloned() else {
+    let Some(beside) = tensors().find(|x| x.dtype() != DType::Bool).or(tensors().next()) else {
         return Err(PyTypeError::new_err(format!("{}: none of the arguments is a Tensor", entry.op.name)));
     };
-    let beside =
-        if entry.op.in_f64 { Tensor::zeros_with((), (DType::F64, beside.device())).or_raise()? } else { beside };
+    let mut dtype = if entry.op.in_f64 { DType::F64 } else { beside.dtype() };
+    // A number next to floats of several dtypes is rounded to the widest of them, which is that of the result.
+    for other in tensors().map(Tensor::dtype).filter(|other| other.is_float() || other.is_complex()) {
+        dtype = dtype.promote(other).or_raise()?;
+    }
+    let beside = (dtype, beside.device());
     // Rounded quotients of integers are integers.
     let rounded =
         entry.position("rounding_mode").is_some_and(|at| matches!(&args[at], Arg::Text(mode) if mode != "none"));
     let rule = if rounded { Numbers::Elements } else { entry.op.numbers };
     for (arg, param) in args.iter_mut().zip(&entry.params) {
         if let (Arg::Scalar(number), ArgKind::Tensor) = (&*arg, param.kind) {
-            *arg = Arg::Tensor(operators::beside(entry.op.name, *number, &beside, rule)?);
+            *arg = Arg::Tensor(operators::beside(entry.op.name, *number, beside, rule)?);
         }
     }
     Ok(args)
