@@ -170,13 +170,20 @@ def eye(n_rows=None, n_cols=None, /, *, k=0, n=None, m=None, dtype=None, device=
 
 
 def meshgrid(*arrays, indexing="ij"):
-    """Coordinates of a grid, one tensor for each of the vectors. The namespace of the standard has ``indexing="xy"``."""
+    """Coordinates of a grid, one tensor for each of the vectors, as views. The namespace of the standard has
+    ``indexing="xy"``, and copies."""
     if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)):
         arrays = tuple(arrays[0])
     if not arrays:
         return []
     vectors = [x.reshape((1,)) if x.ndim == 0 else x for x in arrays]
-    return [x.clone() for x in _ops["meshgrid"](vectors, indexing=indexing)]
+    # The operation checks them, and says the shape.
+    shape = _ops["meshgrid"]([x.detach() for x in vectors], indexing=indexing)[0].shape
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        places[:2] = 1, 0
+    return [x.reshape([x.numel() if dim == place else 1 for dim in range(len(shape))]).expand(shape)
+            for x, place in zip(vectors, places)]
 
 
 def randint(low, high=None, size=None, *, shape=None, dtype=None, device=None, generator=None, requires_grad=False):

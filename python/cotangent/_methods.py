@@ -43,6 +43,14 @@ def _imag(self):
     return _ops["imag"](self)
 
 
+def _set_real(self, value):
+    _real(self)[...] = value
+
+
+def _set_imag(self, value):
+    _imag(self)[...] = value
+
+
 _in_order = Tensor.contiguous
 
 
@@ -436,7 +444,7 @@ _shaped = Tensor.view
 
 
 def _view(self, *shape, dtype=None, **named):
-    """The same elements in another shape, as a view; of a dtype, the same bytes as its elements, a copy."""
+    """The same elements in another shape, as a view; of a dtype, the same bytes as its elements, as a view outside of the graph."""
     if dtype is None and shape and isinstance(shape[0], _c.dtype):
         (dtype,) = shape
     return _shaped(self, *shape, **named) if dtype is None else _reinterpreted(self, dtype)
@@ -444,15 +452,11 @@ def _view(self, *shape, dtype=None, **named):
 
 def _reinterpreted(self, dtype):
     old, new = self.dtype.itemsize, dtype.itemsize
-    shape = list(self.shape)
-    if old != new:
-        if not shape:
-            raise RuntimeError(f"view: a 0-d tensor of {self.dtype} has no elements of {dtype}")
-        if shape[-1] * old % new:
-            raise RuntimeError(f"view: {shape[-1]} elements of {old} bytes are no elements of {new} bytes")
-        shape[-1] = shape[-1] * old // new
-    data = self.detach().cpu().__reduce__()[1][0]
-    return _c._rebuild(data, tuple(shape), dtype.name, str(self.device), False)
+    if old != new and not self.ndim:
+        raise RuntimeError(f"view: a 0-d tensor of {self.dtype} has no elements of {dtype}")
+    if old != new and self.shape[-1] * old % new:
+        raise RuntimeError(f"view: {self.shape[-1]} elements of {old} bytes are no elements of {new} bytes")
+    return self._bytes_as(dtype)
 
 
 def _type_as(self, other):
@@ -536,8 +540,6 @@ def _install():
         "T": _transposed,
         "mH": _adjoint,
         "H": _adjoint,
-        "real": _real,
-        "imag": _imag,
         "is_cuda": _is_cuda,
         "is_sparse": _is_sparse,
         "is_sparse_csr": _never,
@@ -550,6 +552,7 @@ def _install():
         "is_nested": _never,
     }.items():
         setattr(Tensor, name, property(function))
+    Tensor.real, Tensor.imag = property(_real, _set_real), property(_imag, _set_imag)
     methods = {
         "__repr__": _repr,
         "__format__": _format,

@@ -27,7 +27,17 @@ newaxis = None
 
 def broadcast_arrays(*arrays):
     """The tensors, expanded to a common shape."""
-    return list(_ops["broadcast_tensors"](list(arrays)))
+    return list(broadcast_tensors(*arrays))
+
+
+def broadcast_tensors(*tensors):
+    """The tensors, expanded to a common shape, as views."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tensors[0]
+    if not tensors:
+        return ()
+    shape = _ops["broadcast_tensors"]([x.detach() for x in tensors])[0].shape
+    return tuple(x.expand(shape) for x in tensors)
 
 
 def broadcast_shapes(*shapes):
@@ -81,7 +91,7 @@ def flip(x, /, *dims_, axis=None, dims=None):
         axis = dims_[0] if len(dims_) == 1 else dims_
     if axis is None:
         axis = tuple(range(x.ndim))
-    return _ops["flip"](x, axis) if axis != () else x
+    return _ops["flip"](x, axis) if axis != () else x.clone()
 
 
 def matrix_transpose(x, /):

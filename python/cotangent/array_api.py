@@ -24,7 +24,7 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
 
 def meshgrid(*arrays, indexing="xy"):
     """Coordinates of a grid, one tensor for each of the vectors."""
-    return _creation.meshgrid(*arrays, indexing=indexing)
+    return [x.clone() for x in _creation.meshgrid(*arrays, indexing=indexing)]
 
 
 def squeeze(x, /, axis):

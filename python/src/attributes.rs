@@ -158,6 +158,13 @@ impl PyTensor {
         PyTensor::view(slf, x, Step::Detach)
     }
 
+    /// The same bytes as elements of another dtype, as a view outside of the graph.
+    fn _bytes_as(slf: &Bound<'_, Self>, dtype: &Bound<'_, PyAny>) -> PyResult<Py<PyTensor>> {
+        let (x, step) = (slf.get().get()?, Step::Bytes(dtype::extract(dtype)?));
+        let bytes = slf.py().detach(|| step.of(&x)).or_raise()?;
+        PyTensor::view(slf, bytes, step)
+    }
+
     /// Takes this tensor out of the graph.
     fn detach_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let x = slf.get().get()?;

@@ -109,7 +109,7 @@ pub fn read(slf: &Bound<'_, PyTensor>, value: &Bound<'_, PyAny>) -> PyResult<Py<
     let Key { items, basic, whole } = key(value, Some(&x))?;
     if let Some(all) = whole {
         let kept = x.unsqueeze(0).and_then(|x| x.slice(0, ..usize::from(all))?.deep_clone());
-        return PyTensor::object(py, kept.or_raise()?);
+        return PyTensor::result(py, kept.or_raise()?);
     }
     let index = Index::new(items);
     if basic {
@@ -117,7 +117,7 @@ pub fn read(slf: &Bound<'_, PyTensor>, value: &Bound<'_, PyAny>) -> PyResult<Py<
         return PyTensor::view(slf, part, Step::Index(index));
     }
     let part = py.detach(|| x.index(index)).or_raise()?;
-    PyTensor::object(py, part)
+    PyTensor::result(py, part)
 }
 
 /// `x[at]` along the first dimension.

@@ -37,7 +37,7 @@ pub fn binary(x: &PyTensor, other: &Bound<'_, PyAny>, f: Binary) -> PyResult<Py<
     } else {
         return Ok(py.NotImplemented());
     };
-    PyTensor::object(py, result.or_raise()?).map(Py::into_any)
+    PyTensor::result(py, result.or_raise()?).map(Py::into_any)
 }
 
 /// Integers in the default dtype of floats, where the operator gives floats for them and another operand of no floats.
@@ -83,7 +83,7 @@ pub fn reflected(
     let left = beside(op, number, (x.dtype(), x.device()), rule)?;
     let run = || f(&left, Operand::Borrowed(&x));
     let result = if x.numel() > SMALL { py.detach(run) } else { run() };
-    PyTensor::object(py, result.or_raise()?).map(Py::into_any)
+    PyTensor::result(py, result.or_raise()?).map(Py::into_any)
 }
 
 /// A number as a tensor next to others of this dtype and device: it is rounded once, to the dtype that it gets.
@@ -125,7 +125,7 @@ pub fn in_place(x: &PyTensor, other: &Bound<'_, PyAny>, f: fn(&mut Tensor, Opera
 fn unary(x: &PyTensor, py: Python<'_>, f: fn(&Tensor) -> Result<Tensor>) -> PyResult<Py<PyTensor>> {
     let x = x.get()?;
     let result = if x.numel() > SMALL { py.detach(|| f(&x)) } else { f(&x) };
-    PyTensor::object(py, result.or_raise()?)
+    PyTensor::result(py, result.or_raise()?)
 }
 
 #[pymethods]
@@ -202,7 +202,7 @@ impl PyTensor {
         let Ok(other) = other.cast::<PyTensor>() else { return Ok(other.py().NotImplemented()) };
         let (py, x, other) = (other.py(), self.get()?, other.get().get()?);
         let result = py.detach(|| x.matmul(&other)).or_raise()?;
-        PyTensor::object(py, result).map(Py::into_any)
+        PyTensor::result(py, result).map(Py::into_any)
     }
 
     fn __rmatmul__(&self, other: &Bound<'_, PyAny>) -> Py<PyAny> {

@@ -5,13 +5,13 @@ use crate::convert;
 use crate::dlpack;
 use crate::dtype;
 use crate::error::OrRaise;
-use crate::views::{Step, View};
+use crate::views::{self, Step, View};
 use crate::{index, number};
 use cotangent::autograd::is_grad_enabled;
 use cotangent::{Result, Scalar, Tensor};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyTuple, PyType};
+use pyo3::types::{PyComplex, PyDict, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +47,12 @@ impl PyTensor {
         Py::new(py, PyTensor::new(value))
     }
 
+    /// The result of an operation as an object. It is a leaf only if the operation has no gradient to hand on.
+    #[inline]
+    pub fn result(py: Python<'_>, value: Tensor) -> PyResult<Py<PyTensor>> {
+        PyTensor::object(py, views::as_result(value).or_raise()?)
+    }
+
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,6 +84,7 @@ impl PyTensor {
             steps.push(step);
             (View { base, steps, recorded }, state.version)
         };
+        let value = views::as_result(value).or_raise()?;
         let state = State { value, version, view: Some(Box::new(view)), leaf: None, grad: None };
         Py::new(py, PyTensor(Mutex::new(state)))
     }

@@ -7,9 +7,9 @@
 
 use crate::ops;
 use crate::tensor::PyTensor;
-use cotangent::autograd::GradMode;
+use cotangent::autograd::{GradMode, is_grad_enabled};
 use cotangent::ops::Arg;
-use cotangent::{Index, Result, Tensor};
+use cotangent::{DType, Index, Result, Tensor};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -21,12 +21,16 @@ pub enum Step {
     Op { number: usize, args: Vec<Arg>, output: usize },
     /// A part named by an index without tensors.
     Index(Index),
+    /// What an operation of one argument computes of a complex tensor, and of its result the tensor again: the conjugate.
+    Inverse { number: usize },
     /// The same values outside of the graph.
     Detach,
+    /// The same bytes as elements of another dtype, outside of the graph.
+    Bytes(DType),
 }
 
 impl Step {
-    fn of(&self, x: &Tensor) -> Result<Tensor> {
+    pub fn of(&self, x: &Tensor) -> Result<Tensor> {
         match self {
             Step::Op { number, args, output } => {
                 let mut args = args.clone();
@@ -35,9 +39,54 @@ impl Step {
                 Ok(results.swap_remove(*output))
             }
             Step::Index(index) => x.index(index.clone()),
+            Step::Inverse { number } => Ok(ops::entry(*number).op.call(&[Arg::from(x)])?.swap_remove(0)),
             Step::Detach => Ok(x.detach()),
+            Step::Bytes(dtype) => reinterpreted(&x.detach(), *dtype),
         }
     }
+}
+
+/// The bytes of a tensor as elements of another dtype: a view where that is possible, else a copy, which cannot be changed
+/// through the view of which this is a step.
+fn reinterpreted(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    match (x.dtype(), dtype) {
+        (from, to) if from == to => Ok(x.clone()),
+        // Not every byte is a bool.
+        (DType::Bool, _) => reinterpreted(&x.to_dtype(DType::U8)?, dtype),
+        (_, DType::Bool) => reinterpreted(x, DType::U8)?.ne(0),
+        _ => x.reinterpret(dtype).or_else(|_| x.deep_clone()?.reinterpret(dtype)),
+    }
+}
+
+/// What the steps make of a tensor.
+fn shown(steps: &[Step], x: &Tensor) -> Result<Tensor> {
+    steps.iter().try_fold(x.clone(), |x, step| step.of(&x))
+}
+
+/// Puts values into the part of a tensor that the steps show.
+fn put(steps: &[Step], x: &mut Tensor, value: &Tensor) -> Result<()> {
+    let Some(at) = steps.iter().rposition(|step| matches!(step, Step::Inverse { .. })) else {
+        return x.set_view(|x| shown(steps, x), value);
+    };
+    // The conjugate shares no memory with what it is computed of: it gets the values, and then that gets its conjugate.
+    let (before, conjugate, after) = (&steps[..at], &steps[at], &steps[at + 1..]);
+    let changed = if after.is_empty() {
+        value.clone()
+    } else {
+        let mut all = conjugate.of(&shown(before, x)?)?;
+        put(after, &mut all, value)?;
+        all
+    };
+    put(before, x, &conjugate.of(&changed)?)
+}
+
+/// The result of an operation, which depends on its input even where it is the input: not another handle to the same leaf.
+#[inline]
+pub fn as_result(value: Tensor) -> Result<Tensor> {
+    if !value.requires_grad() || !value.is_leaf() {
+        return Ok(value);
+    }
+    if is_grad_enabled() { value.view(value.shape()) } else { Ok(value.detach()) }
 }
 
 /// What a view is a view of.
@@ -54,12 +103,12 @@ impl View {
     /// The view of a value of the base.
     pub fn of(&self, base: &Tensor) -> Result<Tensor> {
         let _mode = (!self.recorded).then(GradMode::disable);
-        self.steps.iter().try_fold(base.clone(), |x, step| step.of(&x))
+        as_result(shown(&self.steps, base)?)
     }
 
     /// Whether the view is outside of the graph of its base, so that a change is not recorded.
     fn is_detached(&self) -> bool {
-        !self.recorded || self.steps.iter().any(|step| matches!(step, Step::Detach))
+        !self.recorded || self.steps.iter().any(|step| matches!(step, Step::Detach | Step::Bytes(_)))
     }
 
     /// A base that has become a view itself, by `unsqueeze_` and the like, has left its values to another one.
@@ -76,6 +125,6 @@ impl View {
         if base.shape().iter().zip(base.strides()).any(|(&size, &stride)| size > 1 && stride == 0) {
             *base = base.contiguous()?.into_value();
         }
-        base.set_view(|x| self.of(x), value)
+        put(&self.steps, base, value)
     }
 }

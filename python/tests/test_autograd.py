@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cotangent as ct
+from cotangent import _cotangent as core
 
 
 def leaf(*values, dtype=ct.float64):
@@ -241,3 +242,67 @@ def test_a_function_may_have_its_context_set_up_apart():
     y = Double.apply(w, 3)
     y.sum().backward()
     assert y.tolist() == [3, 6] and w.grad.tolist() == [3, 6]
+
+
+def unchanging(name):
+    """Calls of an operation that may have nothing to do: on numbers, single elements and none, with zeros and ones."""
+    for args in core._samples(name)[:4]:
+        yield args
+        if args and isinstance(args[0], ct.Tensor) and args[0].dtype.is_floating_point:
+            for shape in ((), (1,), (1, 1), (2, 2)):
+                for number in (0, 1):
+                    def other(arg, number=number):
+                        if isinstance(arg, int) and not isinstance(arg, bool):
+                            return number
+                        return tuple(number for _ in arg) if isinstance(arg, tuple) and all(isinstance(x, int) for x in arg) else arg
+
+                    new = [ct.full(shape, 1.5, dtype=args[0].dtype), *map(other, args[1:])]
+                    yield from (new, new[:2], new[:1])
+
+
+@pytest.mark.skipif(not hasattr(core, "_samples"), reason="the extension was built without its feature samples")
+@pytest.mark.parametrize("name", [op["name"] for op in core._ops()])
+def test_a_result_is_no_second_leaf_where_an_operation_has_nothing_to_do(name):
+    def all_of(results):
+        return [y for x in results for y in all_of(x)] if isinstance(results, (tuple, list)) else [results]
+
+    for args in unchanging(name):
+        args = [arg.clone() if isinstance(arg, ct.Tensor) else arg for arg in args]
+        leaf = next((x for x in all_of(args) if isinstance(x, ct.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)), None)
+        if leaf is None:
+            continue
+        leaf.requires_grad_()
+        for mode in (ct.enable_grad, ct.no_grad):
+            try:
+                with mode():
+                    results = all_of(getattr(ct, name)(*args))
+            except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, NotImplementedError):
+                continue
+            for y in results:
+                if isinstance(y, ct.Tensor) and y is not leaf and y.requires_grad:
+                    assert mode is ct.enable_grad and not y.is_leaf and y.grad_fn is not None, args
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x.roll(0), lambda x: ct.roll(x, 0), lambda x: ct.diff(x, n=0), lambda x: x.cumsum(-1), lambda x: x[...],
+    lambda x: x.transpose(0, 0), lambda x: ct.nn.functional.pad(x, (0, 0)), lambda x: x.expand(x.shape), lambda x: x[:]])
+def test_a_result_that_equals_its_input_hands_the_gradient_on(call):
+    for shape in ((1,), (1, 1)):
+        w = ct.full(shape, 2.0, dtype=ct.float64).requires_grad_()
+        y = call(w)
+        assert not y.is_leaf and y.requires_grad
+        z = y * 3
+        z.sum().backward()
+        assert w.grad.numel() == 1 and w.grad.item() == 3 and y.grad is None
+        if y._base is None:
+            y += 1
+            assert y.item() == 3 and w.item() == 2
+
+
+def test_a_power_of_one_and_sums_of_a_number_are_results():
+    for shape, call in (((2, 2), lambda x: ct.linalg.matrix_power(x, 1)), ((), lambda x: x.cumsum(0)), ((), lambda x: x.t()),
+                        ((), lambda x: x.logcumsumexp(0)), ((), lambda x: x.cumprod(0))):
+        w = ct.ones(shape, dtype=ct.float64).requires_grad_()
+        y = call(w)
+        (y * 2).sum().backward()
+        assert not y.is_leaf and y is not w and (w.grad == 2).all() and y.grad is None

@@ -70,6 +70,11 @@ impl<'a> ViewMut<'a> {
         ViewMut { ptr: self.ptr, device: self.device, layout, dtype: self.dtype, _borrow: PhantomData }
     }
 
+    /// The same bytes as elements of another dtype, under a layout that was made for these from this one's.
+    pub fn part_as<'b>(&'b mut self, layout: &'b Layout, dtype: DType) -> ViewMut<'b> {
+        ViewMut { ptr: self.ptr, device: self.device, layout, dtype, _borrow: PhantomData }
+    }
+
     /// Where the elements are.
     pub fn device(&self) -> Device {
         self.device

@@ -196,6 +196,7 @@ impl Tensor {
     /// A contiguous copy outside the graph.
     pub(crate) fn copied(&self, op: &'static str) -> Result<Tensor> {
         if self.dtype().is_complex() {
+            // Nothing else has these bytes: the copy is no view of another tensor.
             return Ok(self.detach().view_as_real()?.copied(op)?.view_as_complex()?.into_value());
         }
         self.copied_as(op, self.dtype())

@@ -17,13 +17,16 @@ use smallvec::smallvec;
 #[ops]
 impl Tensor {
     /// A view with any shape and strides, from the element at `storage_offset` on, counted from the start of the storage
-    /// and not of this tensor. Elements may occur in it more than once, and their gradients add up.
+    /// and not of this tensor; with `None`, from this tensor's first element on. Elements may occur in it more than once, and
+    /// their gradients add up.
     ///
     /// ```
     /// # use cotangent::Tensor;
     /// let x = Tensor::arange(0, 5)?;
     /// let windows = x.as_strided([3, 3], &[1, 1], 0)?;
     /// assert_eq!(windows.to_vec::<i64>()?, [0, 1, 2, 1, 2, 3, 2, 3, 4]);
+    /// let last = x.slice(0, 2..)?.as_strided([2], &[1], None)?;
+    /// assert_eq!(last.to_vec::<i64>()?, [2, 3]);
     /// # Ok::<(), cotangent::Error>(())
     /// ```
     ///
@@ -31,7 +34,13 @@ impl Tensor {
     /// If the view would reach outside the storage or, where a gradient is required, to elements of the storage that
     /// are not this tensor's own: their gradient would be lost.
     #[op(samples = strided_samples, errors = strided_errors, view, reads_layout, aliases = ["as_strided_copy"])]
-    pub fn as_strided(&self, size: impl Into<Shape>, stride: &[isize], #[default(0)] storage_offset: usize) -> Result<Tensor> {
+    pub fn as_strided(
+        &self,
+        size: impl Into<Shape>,
+        stride: &[isize],
+        #[default(None)] storage_offset: impl Into<Option<usize>>,
+    ) -> Result<Tensor> {
+        let storage_offset = storage_offset.unwrap_or(self.offset());
         if self.is_batched() {
             bail!(Value, "as_strided", "inside vmap the memory of a tensor is not that of one example");
         }

@@ -4,7 +4,7 @@ use super::Tensor;
 use crate::autograd::is_grad_enabled;
 use crate::backend;
 use crate::error::{bail, named};
-use crate::layout::{Layout, Shape, check_shape};
+use crate::layout::{Layout, Shape, Strides, check_shape};
 use crate::storage::Storage;
 use crate::{DType, Device, Result};
 use std::any::Any;
@@ -100,6 +100,68 @@ impl Tensor {
         named(OP, make())
     }
 
+    /// The same bytes as elements of another dtype, as a view outside of the graph. The last dimension grows or shrinks with the
+    /// size of an element.
+    ///
+    /// ```
+    /// # use cotangent::{DType, tensor};
+    /// let x = tensor!([1.0, -2.0])?;
+    /// assert_eq!(x.reinterpret(DType::I32)?.to_vec::<i32>()?, [0x3f80_0000, 0xc000_0000_u32.cast_signed()]);
+    /// assert_eq!(x.reinterpret(DType::U8)?.shape(), [8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If one of the two dtypes alone is that of bools, since not every byte is one, the elements of the last dimension do not lie
+    /// side by side where sizes differ, they are no whole elements of the other dtype, or inside of a `vmap`.
+    #[track_caller]
+    pub fn reinterpret(&self, dtype: DType) -> Result<Tensor> {
+        named("reinterpret", self.with_bytes_as(dtype))
+    }
+
+    fn with_bytes_as(&self, dtype: DType) -> Result<Tensor> {
+        const OP: &str = "reinterpret";
+        if (self.dtype() == DType::Bool) != (dtype == DType::Bool) {
+            bail!(DType, OP, "the bytes of {} must not be seen as {dtype}: not every byte is a bool", self.dtype());
+        }
+        let start = self.data_ptr()?;
+        let (old, new) = (self.dtype().size(), dtype.size());
+        let (mut shape, mut strides) = (self.layout().shape().clone(), Strides::from(self.strides()));
+        let mut offset = self.offset();
+        if old != new {
+            let lies_well = match (shape.split_last(), strides.split_last()) {
+                (Some((&size, _)), Some((&step, outer))) => {
+                    let whole = |n: usize| n.saturating_mul(old).is_multiple_of(new);
+                    (step == 1 || size <= 1)
+                        && whole(size)
+                        && whole(offset)
+                        && outer.iter().zip(&shape[..]).all(|(step, &size)| size <= 1 || whole(step.unsigned_abs()))
+                }
+                _ => false,
+            };
+            if !lies_well {
+                bail!(
+                    Shape,
+                    OP,
+                    "elements of {old} bytes of shape {:?} with strides {:?} and offset {offset} must be whole elements of {new} bytes",
+                    self.shape(),
+                    self.strides()
+                );
+            }
+            let last = shape.len() - 1;
+            for stride in &mut strides[..last] {
+                *stride = stride.saturating_mul(old as isize) / new as isize;
+            }
+            (strides[last], offset) = (1, offset * old / new);
+            shape = shape.with(last, shape[last] * old / new);
+        }
+        if self.device() == Device::Cpu && self.numel() > 0 && !start.addr().is_multiple_of(dtype.to_real().size()) {
+            bail!(Value, OP, "elements of {dtype} cannot be at the address {:#x}", start.addr());
+        }
+        let layout = self.layout().as_strided(OP, shape, &strides, offset, self.storage().bytes() / new)?;
+        Ok(self.reinterpreted(layout, dtype))
+    }
+
     /// The same values, not as a view of another tensor: a change is for this one alone, and goes to a copy of what is shared.
     /// The in-place methods of a view are errors, since in Rust nobody would see the change.
     ///
@@ -152,48 +214,92 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If what `view` gives is no view of its argument, is of another dtype, or shows an element more than once; otherwise as
-    /// [`set`](Self::set). `view` may only choose and arrange elements: it is also called with their positions.
+    /// If what `view` gives is no view of its argument, or shows an element more than once; otherwise as [`set`](Self::set).
+    /// `view` may only choose and arrange elements, or the parts of complex ones: it is also called with other values.
     #[track_caller]
     pub fn set_view(&mut self, view: impl Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<()> {
-        named("set_view", self.assign_view(view, value))
+        named("set_view", self.assign_view(&view, value))
     }
 
     #[track_caller]
-    fn assign_view(&mut self, view: impl Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<()> {
+    fn assign_view(&mut self, view: &dyn Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<()> {
         const OP: &str = "set_view";
         self.check_change(OP)?;
-        let shape = {
-            let part = view(self)?;
-            if part.dtype() != self.dtype() || !part.shares_memory(self) {
-                let (from, to) = (self.dtype(), part.dtype());
-                bail!(Value, OP, "the part of {to} is no view of the tensor of {from}: nobody would see the change");
-            }
-            if !part.layout().is_non_overlapping() {
-                bail!(
-                    Value,
-                    OP,
-                    "the view of shape {:?} shows elements more than once: which value should they get?",
-                    part.shape()
-                );
-            }
-            part.layout().shape().clone()
-        };
-        let value = value.to_dtype(self.dtype())?.to_device(self.device())?.expand(&shape)?;
+        let part = view(self)?;
+        if !part.shares_memory(self) {
+            bail!(
+                Value,
+                OP,
+                "the part of shape {:?} is no view of the tensor: nobody would see the change",
+                part.shape()
+            );
+        }
+        if !part.layout().is_non_overlapping() {
+            bail!(
+                Value,
+                OP,
+                "the view of shape {:?} shows elements more than once: which value should they get?",
+                part.shape()
+            );
+        }
+        let value = value.to_dtype(part.dtype())?.to_device(self.device())?.expand(part.shape())?;
+        drop(part);
         let recorded = is_grad_enabled() && (self.requires_grad() || value.requires_grad());
-        if recorded || self.dtype().is_complex() || self.is_batched() || value.is_batched() {
-            let positions = Tensor::arange_with(0, self.numel() as i64, self.device())?.reshape(self.shape())?;
-            let changed = self.put(&view(&positions)?, &value.contiguous()?)?;
+        if recorded || self.is_batched() || value.is_batched() {
+            let changed = self.with_part(view, &value)?;
             return self.become_tensor(OP, changed);
         }
         let value = value.detach();
         // The view is taken of memory that is the tensor's own, which may lie otherwise than what was shared.
-        self.as_view_mut(OP)?;
-        let part = view(&self.detach())?.layout().clone();
-        backend::copy(OP, value.as_view()?, &mut self.as_view_mut(OP)?.part(&part))?;
+        self.as_raw_view_mut(OP)?;
+        let part = view(&self.detach())?;
+        if !part.shares_memory(self) {
+            let changed = self.with_part(view, &value)?;
+            return self.become_tensor(OP, changed);
+        }
+        let (layout, dtype, value) = if part.dtype().is_complex() {
+            (part.layout().pairs(), part.dtype().to_real(), value.view_as_real()?)
+        } else {
+            (part.layout().clone(), part.dtype(), value)
+        };
+        drop(part);
+        backend::copy(OP, value.as_view()?, &mut self.as_raw_view_mut(OP)?.part_as(&layout, dtype))?;
         self.renew_leaf();
         Ok(())
     }
+
+    /// This tensor with `value` in the part that `view` shows, as an operation that is recorded.
+    #[track_caller]
+    fn with_part(&self, view: &dyn Fn(&Tensor) -> Result<Tensor>, value: &Tensor) -> Result<Tensor> {
+        let is_complex = self.dtype().is_complex() || value.dtype().is_complex();
+        if is_complex && self.dtype().to_real() == value.dtype().to_real() {
+            // Real numbers are counted: where those of the part lie in memory of the same shape, in order.
+            let model = Tensor::zeros_with(self.shape(), (self.dtype(), self.device()))?;
+            let part = view(&model)?;
+            if part.shares_memory(&model) {
+                let layout = if part.dtype().is_complex() { part.layout().pairs() } else { part.layout().clone() };
+                let (whole, value) = (parts(self)?, parts(value)?);
+                let positions = Tensor::arange_with(0, whole.numel() as i64, self.device())?.with_layout(layout);
+                let changed = whole.put(&positions.contiguous()?, &value.contiguous()?)?;
+                return if self.dtype().is_complex() { changed.view_as_complex() } else { Ok(changed) };
+            }
+        }
+        if value.dtype() != self.dtype() {
+            let (from, to) = (self.dtype(), value.dtype());
+            bail!(
+                Value,
+                "set_view",
+                "the part of {to} is no view of the tensor of {from}: nobody would see the change"
+            );
+        }
+        let positions = Tensor::arange_with(0, self.numel() as i64, self.device())?.reshape(self.shape())?;
+        self.put(&view(&positions)?, &value.contiguous()?)
+    }
+}
+
+/// The real numbers that a tensor consists of.
+fn parts(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.view_as_real() } else { Ok(x.clone()) }
 }
 
 #[cotangent_macros::unit_tests]
@@ -248,6 +354,72 @@ mod tests {
         x.square()?.sum(..)?.backward()?;
         assert_eq!(w.grad().map(|g| g.item::<f32>()).transpose()?, Some(24.0));
         assert!(x.set_view(|x| x.exp(), &w).is_err() && x.set_view(|x| x.expand([2, 3, 4]), &w).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn the_parts_of_complex_numbers_are_written_through_with_and_without_a_graph() -> Result<()> {
+        let z = || Tensor::arange(0, 8)?.to_dtype(DType::F64)?.reshape([2, 2, 2])?.view_as_complex()?.deep_clone();
+        let numbers = |z: &Tensor| z.detach().view_as_real()?.to_vec::<f64>();
+        let mut plain = z()?;
+        plain.set_view(|z| z.t()?.imag()?.select(0, 1), &tensor!([-1.0, -2.0])?)?;
+        assert_eq!(numbers(&plain)?, [0.0, 1.0, 2.0, -1.0, 4.0, 5.0, 6.0, -2.0]);
+        let leaf = z()?.requires_grad_(true)?;
+        let w = tensor!([-1.0, -2.0])?.requires_grad_(true)?;
+        let mut recorded = leaf.mul(1.0)?;
+        recorded.set_view(|z| z.t()?.imag()?.select(0, 1), &w)?;
+        assert_eq!(numbers(&recorded)?, numbers(&plain)?);
+        recorded.view_as_real()?.square()?.sum(..)?.backward()?;
+        assert_eq!(w.grad().map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![-2.0, -4.0]));
+        let grad = leaf.grad().map(|g| numbers(&g)).transpose()?;
+        assert_eq!(grad, Some(vec![0.0, 2.0, 4.0, 0.0, 8.0, 10.0, 12.0, 0.0]));
+        // A complex view of real numbers.
+        let mut x = Tensor::zeros([3, 2])?;
+        x.set_view(|x| x.view_as_complex()?.narrow(0, 1, 2), &plain.select(0, 0)?)?;
+        assert_eq!(x.to_vec::<f32>()?, [0.0, 0.0, 0.0, 1.0, 2.0, -1.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_complex_tensor_that_was_changed_is_still_no_view() -> Result<()> {
+        let mut z = tensor!([3.0, 4.0])?.view_as_complex()?.into_value();
+        for change in [|z: &mut Tensor| z.add_(1), |z: &mut Tensor| z.copy_(&tensor!([2.0])?.to_dtype(DType::C64)?)] {
+            change(&mut z)?;
+            let parts = z.view_as_real()?;
+            z.set_view(|z| z.real(), &tensor!([9.0])?)?;
+            assert_eq!((z.real()?.to_vec::<f32>()?, parts.numel()), (vec![9.0], 2));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_are_seen_as_elements_of_another_dtype() -> Result<()> {
+        let mut x = Tensor::arange(0, 6)?.to_dtype(DType::I32)?.reshape([3, 2])?.into_value();
+        let wide = x.reinterpret(DType::I64)?;
+        assert_eq!((wide.shape(), wide.to_vec::<i64>()?), (&[3, 1][..], vec![1 << 32, 2 + (3 << 32), 4 + (5 << 32)]));
+        assert!(wide.shares_memory(&x) && x.t()?.reinterpret(DType::F32)?.shape() == [2, 3]);
+        drop(wide);
+        x.set_view(|x| x.reinterpret(DType::U8)?.select(1, 0), &tensor!([7, 8, 9])?.to_dtype(DType::U8)?)?;
+        assert_eq!(x.to_vec::<i32>()?, [7, 1, 8, 3, 9, 5]);
+        let refused = |x: Result<Tensor>, dtype: DType| x.and_then(|x| x.reinterpret(dtype)).is_err();
+        assert!(
+            refused(x.t(), DType::I64) && refused(x.narrow(1, 1, 1), DType::I64) && refused(Ok(x.clone()), DType::C128)
+        );
+        assert!(
+            refused(Ok(x.clone()), DType::Bool) && refused(x.gt(2), DType::U8) && refused(tensor!(1.0), DType::F64)
+        );
+        assert!(refused(x.reshape(6)?.narrow(0, 1, 4), DType::I64));
+        Ok(())
+    }
+
+    #[test]
+    fn a_view_that_a_copy_of_its_own_would_not_give_is_written_through() -> Result<()> {
+        // Lying transposed, it has its transpose as one row; a contiguous copy has not.
+        let base = Tensor::arange(0, 6)?.reshape([3, 2])?;
+        let mut x = base.t()?.into_value();
+        x.set_view(|x| x.t()?.reshape(6)?.narrow(0, 1, 2), &tensor!([10, 20])?)?;
+        assert_eq!(x.to_vec::<i64>()?, [0, 20, 4, 10, 3, 5]);
+        assert_eq!(base.to_vec::<i64>()?, [0, 1, 2, 3, 4, 5]);
         Ok(())
     }
 }

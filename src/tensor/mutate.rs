@@ -204,7 +204,7 @@ impl Tensor {
         source.layout().expand(op, &(&shape).into())?;
         let source = source.detach().to_device(self.device())?;
         if self.dtype().is_complex() || source.dtype().is_complex() {
-            self.data = source.to_dtype(self.dtype())?.expand(&shape)?.deep_clone()?.data;
+            self.data = source.to_dtype(self.dtype())?.expand(&shape)?.deep_clone()?.into_value().data;
             self.forget_history();
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl Tensor {
         // The right-hand side may share the buffer; keeping it makes the buffer shared, so that it is copied below.
         let rhs = rhs.detach().with_layout(layout);
         if dtype.is_complex() {
-            self.data = arithmetic.call(&[&self.detach(), &rhs], &[])?.data;
+            self.data = arithmetic.call(&[&self.detach(), &rhs], &[])?.into_value().data;
             self.renew_leaf();
             return Ok(());
         }

@@ -12,6 +12,14 @@ pub struct Entry {
     pub params: Vec<Param>,
     /// Whether a result may share the memory of the first argument, as a view that is seen through.
     pub shows: bool,
+    /// Whether a result is a copy for the caller, even where the operation gives a view.
+    pub copies: bool,
+    /// Whether it is its own inverse of complex tensors, which it shows as a view that is computed.
+    pub inverts: bool,
+    /// Whether its result may be the first argument itself, as an object.
+    pub returns: bool,
+    /// The only name, of an entry for one of an operation's other names.
+    pub alias: Option<&'static str>,
     /// Whether it makes a tensor of its own, which may be asked to require a gradient.
     pub makes: bool,
     /// The name of its in-place form, if it has one.
@@ -29,8 +37,19 @@ pub struct Param {
 }
 
 /// Operations that give their argument itself, or a view of it, where that is possible.
-const SOMETIMES_VIEWS: [&str; 7] =
-    ["reshape", "reshape_as", "flatten", "contiguous", "to_dtype", "to_device", "positive"];
+const SOMETIMES_VIEWS: &str =
+    "reshape reshape_as flatten contiguous to_dtype to_device positive conj adjoint view_as_complex";
+
+/// Operations that are views in the crate, and copies in PyTorch.
+const COPIES: &str = "flip fliplr flipud rot90";
+
+/// Operations that are their own inverses.
+const INVERSES: &str = "conj adjoint";
+
+/// Operations that give their argument itself where there is nothing to do.
+const RETURNS: &str = "\
+    contiguous positive conj real sum_to_size atleast_1d atleast_2d atleast_3d dropout dropout1d dropout2d dropout3d \
+    alpha_dropout feature_dropout feature_alpha_dropout";
 
 /// Operations with an in-place form, `add_` of `add`: those that PyTorch has one of.
 const IN_PLACE: &str = "\
@@ -44,7 +63,7 @@ const IN_PLACE: &str = "\
     scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan tanh tril triu trunc uniform xlogy";
 
 /// The other names under which some parameters are known.
-const ALSO: [(&str, &[&str]); 14] = [
+const ALSO: &[(&str, &[&str])] = &[
     ("axis", &["dim", "dims"]),
     ("axes", &["dims", "dim"]),
     ("keepdims", &["keepdim"]),
@@ -59,6 +78,31 @@ const ALSO: [(&str, &[&str]); 14] = [
     ("stop", &["end"]),
     ("condition", &["self"]),
     ("sorted_sequence", &["self"]),
+    ("axis0", &["dim0"]),
+    ("axis1", &["dim1"]),
+    ("split_size_or_sections", &["split_size", "split_sizes"]),
+    ("LU_pivots", &["pivots"]),
+    ("tensor", &["other", "self"]),
+    // What PyTorch calls the first argument of some functions.
+    ("A", &["self"]),
+    ("B", &["self"]),
+    ("L", &["self"]),
+    ("LD", &["self"]),
+    ("LU", &["self"]),
+    ("LU_data", &["self"]),
+    ("a", &["self"]),
+    ("abs", &["self"]),
+    ("anchor", &["self"]),
+    ("b", &["self"]),
+    ("elements", &["self"]),
+    ("indices", &["self"]),
+    ("input1", &["self"]),
+    ("log_probs", &["self"]),
+    ("logits", &["self"]),
+    ("real", &["self"]),
+    ("theta", &["self"]),
+    ("x1", &["self"]),
+    ("y", &["self"]),
 ];
 
 /// Functions that are the array API standard's as they are, and show its names of parameters.
@@ -72,7 +116,19 @@ fn is_in(list: &str, name: &str) -> bool {
     list.split(' ').any(|word| word == name)
 }
 
-pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| ops::list().iter().map(|op| Entry::new(op)).collect());
+/// The operations of the list in its order, and then those of their other names that promise a copy.
+pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let copies = ops::list().iter().flat_map(|op| {
+        let aliases = op.aliases.iter().copied().filter(|alias| is_copy(alias));
+        aliases.map(|alias| Entry { copies: true, shows: false, inverts: false, alias: Some(alias), ..Entry::new(op) })
+    });
+    ops::list().iter().map(|op| Entry::new(op)).chain(copies).collect()
+});
+
+/// Whether another name of an operation that may give a view promises a copy.
+pub fn is_copy(alias: &str) -> bool {
+    alias.ends_with("_copy") || alias == "conj_physical"
+}
 
 /// The operation of this number in the list.
 #[inline]
@@ -103,11 +159,23 @@ impl Entry {
             let spread = (list && last_ints) || param.kind == ArgKind::Tensors;
             Param { name: param.name, kind: param.kind, default: param.default, spread }
         });
-        let shows = op.view || SOMETIMES_VIEWS.contains(&op.name);
+        let copies = is_in(COPIES, op.name);
+        let shows = !copies && (op.view || is_in(SOMETIMES_VIEWS, op.name));
         let in_place = is_in(IN_PLACE, op.name).then(|| &*format!("{}_", op.name).leak());
         let named = |name: &str| given.iter().any(|param| param.name == name);
         let makes = named("dtype") && (!named("self") || op.name.ends_with("_like"));
-        Entry { op, params: params.collect(), shows, makes, in_place, class: PyOnceLock::new() }
+        Entry {
+            op,
+            params: params.collect(),
+            shows,
+            copies,
+            inverts: is_in(INVERSES, op.name),
+            returns: is_in(RETURNS, op.name),
+            alias: None,
+            makes,
+            in_place,
+            class: PyOnceLock::new(),
+        }
     }
 
     /// Whether it is a method of tensors.

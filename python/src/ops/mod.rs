@@ -113,7 +113,7 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
         results = run(py, entry, &args)?;
     }
     let single = !matches!(entry.op.outputs, [name] if *name == "tensors") && entry.op.outputs.len() == 1;
-    let base = first.filter(|_| entry.shows).zip(match args.first() {
+    let base = first.filter(|_| entry.shows || entry.returns).zip(match args.first() {
         Some(Arg::Tensor(x)) => Some(x.clone()),
         _ => None,
     });
@@ -121,15 +121,17 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
         args[0] = Arg::None;
     }
     let mut object = |output: usize, result: Tensor| match &base {
-        Some((first, x)) if result.is_same(x) && result.is_contiguous() && entry.op.name == "contiguous" => {
-            Ok(first.clone().unbind())
-        }
-        Some((first, x)) if result.shares_memory(x) => {
+        Some((first, x)) if entry.returns && result.is_same(x) => Ok(first.clone().unbind()),
+        Some((first, x)) if entry.shows && result.shares_memory(x) => {
             // A single result takes the arguments along.
             let args = if single { std::mem::take(&mut args) } else { args.clone() };
             PyTensor::view(first, result, Step::Op { number, args, output })
         }
-        _ => PyTensor::object(py, result),
+        Some((first, x)) if entry.inverts && x.dtype().is_complex() => {
+            PyTensor::view(first, result, Step::Inverse { number })
+        }
+        _ if entry.copies && !result.is_contiguous() => PyTensor::result(py, result.contiguous().or_raise()?),
+        _ => PyTensor::result(py, result),
     };
     if single {
         let Some(result) = results.pop() else { return Ok(py.None()) };
@@ -155,9 +157,27 @@ fn call_plain(py: Python<'_>, number: usize, given: &Given<'_>) -> PyResult<Py<P
     Ok(class.bind(py).call1(objects)?.unbind())
 }
 
+/// The name that PyTorch has for a result: matrices are capitals.
+fn field(name: &str) -> &str {
+    const MATRICES: [(&str, &str); 11] = [
+        ("p", "P"),
+        ("l", "L"),
+        ("u", "U"),
+        ("lu", "LU"),
+        ("ld", "LD"),
+        ("q", "Q"),
+        ("r", "R"),
+        ("s", "S"),
+        ("v", "V"),
+        ("vh", "Vh"),
+        ("h", "H"),
+    ];
+    MATRICES.iter().find(|(own, _)| *own == name).map_or(name, |(_, matrix)| matrix)
+}
+
 /// The class of several results, by their names.
 pub fn named_tuple(py: Python<'_>, name: &str, fields: &[&str]) -> PyResult<Py<PyAny>> {
-    let fields = PyList::new(py, fields)?;
+    let fields = PyList::new(py, fields.iter().map(|name| field(name)))?;
     let options = PyDict::new(py);
     options.set_item("module", "cotangent")?;
     Ok(py.import("collections")?.getattr("namedtuple")?.call((name, fields), Some(&options))?.unbind())
@@ -197,8 +217,13 @@ fn definition(name: &str, text: &str, function: Function) -> PyResult<*mut ffi::
 }
 
 /// The names of an operation that Python can have.
-fn names(op: &'static Op) -> impl Iterator<Item = &'static str> {
-    std::iter::once(op.name).chain(op.aliases.iter().copied()).filter(|name| !name.starts_with("__"))
+fn names(entry: &'static Entry) -> impl Iterator<Item = &'static str> {
+    let names = std::iter::once(entry.op.name).chain(entry.op.aliases.iter().copied());
+    let own = move |name: &&str| match entry.alias {
+        Some(alias) => *name == alias,
+        None => *name == entry.op.name || !(entry::is_copy(name) || name.starts_with("__")),
+    };
+    names.filter(own)
 }
 
 /// Attributes that the class has by itself: properties, and what differs from the operation.
@@ -214,7 +239,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for (number, entry) in ENTRIES.iter().enumerate() {
         let docs = entry.docs();
         let (row, column) = (number / 16, number % 16);
-        for name in names(entry.op) {
+        for name in names(entry) {
             let text = format!("{name}{}\n--\n\n{docs}", entry.signature(false));
             let made = definition(name, &text, FUNCTIONS[row][column])?;
             // SAFETY: the definition lives as long as the process; the name of the module is kept by the function.
@@ -254,12 +279,12 @@ fn add_method(class: &Bound<'_, pyo3::types::PyType>, name: &str, text: &str, fu
 #[pyfunction]
 fn _ops(py: Python<'_>) -> PyResult<Py<PyList>> {
     let all = PyList::empty(py);
-    for entry in ENTRIES.iter() {
+    for entry in ENTRIES.iter().filter(|entry| entry.alias.is_none()) {
         let op = PyDict::new(py);
         op.set_item("name", entry.op.name)?;
         op.set_item("aliases", entry.op.aliases)?;
         op.set_item("docs", entry.docs())?;
-        op.set_item("outputs", entry.op.outputs)?;
+        op.set_item("outputs", PyList::new(py, entry.op.outputs.iter().map(|name| field(name)))?)?;
         op.set_item("view", entry.op.view)?;
         op.set_item("random", entry.op.random)?;
         op.set_item("derivative", format!("{:?}", entry.op.derivative).to_lowercase())?;
