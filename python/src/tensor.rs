@@ -215,6 +215,12 @@ impl PyTensor {
     }
 }
 
+/// What `copy.deepcopy` makes of a tensor.
+fn copied<'py>(x: &Bound<'py, PyTensor>, memo: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyTensor>> {
+    let copy = x.py().import("copy")?.call_method1("deepcopy", (x, memo))?;
+    Ok(copy.cast_into::<PyTensor>()?)
+}
+
 /// A variable that nobody else reads or changes meanwhile.
 pub struct Held<'a>(MutexGuard<'a, State>);
 
@@ -415,15 +421,58 @@ impl PyTensor {
         PyTensor::object(py, self.get()?)
     }
 
-    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> PyResult<Py<PyTensor>> {
-        let x = self.get()?;
+    /// A copy with its gradient. Copies that are made with one `memo` show the same memory where the originals do.
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyTensor>> {
+        let (py, x) = (slf.py(), slf.get().get()?);
         if !x.is_leaf() {
             return Err(pyo3::exceptions::PyRuntimeError::new_err(
                 "deepcopy: the tensor is the result of a recorded operation: detach it, or copy leaves",
             ));
         }
-        let copy = x.detach().deep_clone().or_raise()?;
-        PyTensor::object(py, copy.requires_grad_(x.requires_grad()).or_raise()?)
+        let view = {
+            let mut state = slf.get().lock();
+            state.view.as_mut().map(|view| {
+                view.follow();
+                (view.base.clone_ref(py), view.steps.clone(), view.recorded)
+            })
+        };
+        let Some((base, steps, recorded)) = view else {
+            let copy = py.detach(|| x.detach().deep_clone()).or_raise()?;
+            let copy = PyTensor::object(py, copy.requires_grad_(x.requires_grad()).or_raise()?)?.into_bound(py);
+            if let Some(grad) = PyTensor::grad_object(slf)? {
+                let grad = copied(grad.bind(py), memo)?;
+                if x.requires_grad() {
+                    copy.get().get()?.set_grad(&grad.get().get()?.detach()).or_raise()?;
+                } else {
+                    copy.get().keep_grad(grad.unbind())?;
+                }
+            }
+            return Ok(copy);
+        };
+        let base = base.bind(py);
+        let whole = base.get().get()?;
+        let base = if whole.is_leaf() {
+            copied(base, memo)?
+        } else {
+            // Its values alone, which all detached views of it share.
+            let key = format!("cotangent {}", base.as_ptr().addr());
+            match memo.get_item(&key)? {
+                Some(made) => made.cast_into::<PyTensor>()?,
+                None => {
+                    let made = py.detach(|| whole.detach().deep_clone()).or_raise()?;
+                    let made = PyTensor::object(py, made)?.into_bound(py);
+                    memo.set_item(key, &made)?;
+                    made
+                }
+            }
+        };
+        let view = View { base: Arc::new(base.clone().unbind()), steps, recorded };
+        let (value, version) = {
+            let state = base.get().lock();
+            (view.of(&state.value).or_raise()?, state.version)
+        };
+        let state = State { value, version, view: Some(Box::new(view)), leaf: None, grad: None };
+        Bound::new(py, PyTensor(Mutex::new(state)))
     }
 
     #[classmethod]

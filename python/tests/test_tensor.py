@@ -411,3 +411,34 @@ def test_a_number_in_the_place_of_a_tensor_is_what_a_tensor_of_it_would_be():
                     compared.add((name, side))
     arithmetic = itertools.product(("add", "sub", "mul", "div", "rsub", "pow", "remainder", "floor_divide", "atan2", "hypot", "fmax"), (0, 1))
     assert compared >= set(arithmetic) and len(compared) > 60, compared
+
+
+def test_deepcopy_takes_gradients_along_and_keeps_what_shares_memory():
+    w = ct.tensor([1.0, 2.0], requires_grad=True)
+    (w * w).sum().backward()
+    other = copy.deepcopy(w)
+    assert other.grad.tolist() == [2, 4] and other.is_leaf and other.requires_grad
+    other.grad.zero_()
+    (other * 3).sum().backward()
+    assert (w.grad.tolist(), other.grad.tolist()) == ([2, 4], [3, 3])
+    frozen = ct.tensor([1.0], requires_grad=True)
+    frozen.sum().backward()
+    assert copy.deepcopy(frozen.requires_grad_(False)).grad.tolist() == [1]
+
+    x = ct.zeros(2, 3)
+    pair = {"row": x[0], "x": x, "again": x, "turned": x.T}
+    made = copy.deepcopy(pair)
+    assert made["x"] is made["again"] and made["row"]._base is made["x"]
+    made["row"] += 1
+    assert made["x"].tolist() == [[1, 1, 1], [0, 0, 0]] and made["turned"][:, 0].tolist() == [1, 1, 1]
+    assert x.tolist() == [[0] * 3] * 2
+    # Without the base they still share what they shared, and the values of a result that depends on a leaf are copied.
+    one, two = copy.deepcopy([x[0], x[:, 0]])
+    one[0] = 7
+    assert two.tolist() == [7, 0] and x.sum().item() == 0
+    y = w * 2
+    a, b = copy.deepcopy([y.detach(), y.detach()[1:]])
+    a += 1
+    assert b.tolist() == [5] and y.tolist() == [2, 4] and not a.requires_grad
+    with pytest.raises(RuntimeError, match="deepcopy"):
+        copy.deepcopy([y.detach(), y])
