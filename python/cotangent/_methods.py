@@ -211,24 +211,25 @@ _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def _array(self, dtype=None, copy=None):
-    """The elements as NumPy's array, which shares the memory, read-only, unless it is a copy."""
+    """The elements as NumPy's array: a copy, which may be changed, or with ``copy=False`` the same memory, read-only."""
     import numpy
 
     if self.dtype is _c.bfloat16:
         raise TypeError("NumPy has no bfloat16: use to(float32) first")
-    array = numpy.asarray(memoryview(self))
-    if dtype is not None and array.dtype != dtype:
-        if copy is False:
+    if copy is False:
+        array = numpy.asarray(_c._Memory(self))
+        if dtype is not None and array.dtype != dtype:
             raise ValueError(f"a tensor of {self.dtype} as {dtype} is a copy")
-        return array.astype(dtype)
-    return array.copy() if copy else array
+        return array
+    array = numpy.asarray(memoryview(self))
+    return array if dtype is None else array.astype(dtype, copy=False)
 
 
 def _numpy(self, *, force=False):
     """The elements as NumPy's array: read-only and sharing the memory, where that is possible. Copy it to change it."""
     if force:
         self = self.detach().cpu()
-    return _array(self)
+    return _array(self, copy=False)
 
 
 def _to_device(self, device, /, *, stream=None):

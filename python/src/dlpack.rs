@@ -1,8 +1,9 @@
 //! Memory shared with other libraries: DLPack 1.x in both directions, and Python's buffers.
 //!
-//! What others get of us is read-only, and stays as it is: whoever changes the tensor changes a copy, as long as the memory is
-//! shared. What we get of others is never written. A consumer that cannot be told that memory is read-only (DLPack before 1.0)
-//! gets a copy.
+//! What others get of us stays as it is. Memory that is shared is read-only for them, and who changes the tensor changes a copy. A
+//! consumer may not understand that, or not heed it, as PyTorch: so DLPack gives a copy, unless `copy=False` asks for our memory.
+//! NumPy and Cython want memory that can be written, and get a copy, too, by Python's buffers. What we get of others is never
+//! written.
 
 use crate::error::OrRaise;
 use crate::tensor::PyTensor;
@@ -175,7 +176,8 @@ fn no_graph(op: &str, x: &Tensor) -> PyResult<()> {
 
 #[pymethods]
 impl PyTensor {
-    /// A capsule with this tensor's memory, read-only, for `from_dlpack` of another library.
+    /// A capsule with the elements, for `from_dlpack` of another library: a copy, or with `copy=False` the tensor's own memory,
+    /// read-only.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         &self,
@@ -190,7 +192,8 @@ impl PyTensor {
         if x.device() == Device::Cpu && stream.is_some() {
             return Err(PyValueError::new_err("__dlpack__: the CPU has no streams: stream should be None"));
         }
-        let mut copied = copy == Some(true);
+        // What is read-only only by a flag is not safe from a consumer that does not look at it.
+        let copied = copy != Some(false);
         if let Some((kind, index)) = dl_device {
             let own = place(x.device());
             if (kind, index) != (own.device_type, own.device_id) {
@@ -199,17 +202,13 @@ impl PyTensor {
                     return Err(PyBufferError::new_err(text));
                 }
                 x = py.detach(|| x.to_device(Device::Cpu)).or_raise()?;
-                copied = true;
             }
         }
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
         if !versioned && !copied {
-            if copy == Some(false) {
-                return Err(PyBufferError::new_err(
-                    "__dlpack__: without a copy memory is shared read-only, which DLPack can say since 1.0: ask for max_version=(1, 0)",
-                ));
-            }
-            copied = true;
+            return Err(PyBufferError::new_err(
+                "__dlpack__: without a copy memory is shared read-only, which DLPack can say since 1.0: ask for max_version=(1, 0)",
+            ));
         }
         if copied {
             x = py.detach(|| x.deep_clone()).or_raise()?;
@@ -243,60 +242,124 @@ impl PyTensor {
         Ok((device_type, device_id))
     }
 
+    /// NumPy and memoryviews get a copy that they may write. Who asks for bytes alone reads the tensor's own.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("there is no view to fill"));
-        }
-        // SAFETY: the interpreter passes a struct to fill.
-        let view = unsafe { &mut *view };
-        view.obj = ptr::null_mut();
+        let access = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { Access::Copied } else { Access::Shared };
         let x = slf.get().get()?;
-        no_graph("buffer", &x)?;
-        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("the memory of a tensor is read-only for others"));
-        }
-        let Some(format) = format(x.dtype()) else {
-            let name = dtype::name(x.dtype());
-            return Err(PyBufferError::new_err(format!(
-                "Python's buffers have no elements of {name}: cast the tensor first"
-            )));
-        };
-        let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
-        let prepared = slf.py().detach(|| {
-            let x = x.to_device(Device::Cpu)?;
-            let x = if strided { x } else { x.contiguous()? };
-            x.compute()?;
-            Ok(x)
-        });
-        let x: Tensor = prepared.or_raise()?;
-        let size = x.dtype().size();
-        let shape = x.shape().iter().map(|&size| size.cast_signed()).collect();
-        let strides = x.strides().iter().map(|&stride| stride * size.cast_signed()).collect();
-        let start =
-            if x.numel() == 0 { NonNull::<u64>::dangling().as_ptr().cast() } else { x.data_ptr().or_raise()? };
-        let mut held = Box::new(Held { shape, strides, tensor: x });
-        view.buf = start.cast_mut().cast();
-        view.len = (held.tensor.numel() * size).cast_signed();
-        view.readonly = 1;
-        view.itemsize = size.cast_signed();
-        view.format =
-            if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { format.as_ptr().cast_mut() } else { ptr::null_mut() };
-        view.ndim = held.shape.len() as c_int;
-        view.shape = if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { held.shape.as_mut_ptr() } else { ptr::null_mut() };
-        view.strides = if strided { held.strides.as_mut_ptr() } else { ptr::null_mut() };
-        view.suboffsets = ptr::null_mut();
-        view.internal = Box::into_raw(held).cast();
-        view.obj = slf.into_any().into_ptr();
-        Ok(())
+        // SAFETY: as the interpreter's promise.
+        unsafe { fill_buffer(slf.into_any(), x, access, view, flags) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: the interpreter passes a struct that `__getbuffer__` has filled, once.
-        unsafe {
-            if !view.is_null() && !(*view).internal.is_null() {
-                drop(Box::from_raw((*view).internal.cast::<Held>()));
-                (*view).internal = ptr::null_mut();
-            }
+        unsafe { release_buffer(view) }
+    }
+}
+
+/// The memory that a tensor has now, for readers.
+#[pyclass(name = "_Memory", module = "cotangent._cotangent", frozen)]
+pub struct PyMemory(Tensor);
+
+#[pymethods]
+impl PyMemory {
+    #[new]
+    fn py_new(x: &Bound<'_, PyTensor>) -> PyResult<PyMemory> {
+        Ok(PyMemory(x.get().get()?))
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let x = slf.get().0.clone();
+        // SAFETY: as the interpreter's promise.
+        unsafe { fill_buffer(slf.into_any(), x, Access::Shared, view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: the interpreter passes a struct that `__getbuffer__` has filled, once.
+        unsafe { release_buffer(view) }
+    }
+}
+
+/// What memory a buffer shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// The tensor's own, read-only.
+    Shared,
+    /// A copy, which may be written.
+    Copied,
+}
+
+/// Describes the elements of a tensor as the interpreter asks for them.
+///
+/// # Safety
+/// `view` points to a struct to fill, or is null.
+unsafe fn fill_buffer(
+    owner: Bound<'_, PyAny>,
+    x: Tensor,
+    access: Access,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("there is no view to fill"));
+    }
+    // SAFETY: the caller's promise.
+    let view = unsafe { &mut *view };
+    view.obj = ptr::null_mut();
+    no_graph("buffer", &x)?;
+    if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+        return Err(PyBufferError::new_err(
+            "the memory of a tensor is read-only for others, which would not be seen to change it: take a copy by numpy.asarray",
+        ));
+    }
+    let Some(format) = format(x.dtype()) else {
+        let name = dtype::name(x.dtype());
+        return Err(PyBufferError::new_err(format!(
+            "Python's buffers have no elements of {name}: cast the tensor first"
+        )));
+    };
+    let strided = flags & ffi::PyBUF_STRIDES == ffi::PyBUF_STRIDES;
+    let prepared = owner.py().detach(|| {
+        let on_cpu = x.to_device(Device::Cpu)?;
+        let x = match access {
+            // What came from another device is a copy already.
+            Access::Copied if x.device() == Device::Cpu => on_cpu.deep_clone()?,
+            _ if strided => on_cpu,
+            _ => on_cpu.contiguous()?,
+        };
+        x.compute()?;
+        Ok(x)
+    });
+    let x: Tensor = prepared.or_raise()?;
+    let size = x.dtype().size();
+    let shape = x.shape().iter().map(|&size| size.cast_signed()).collect();
+    let strides = x.strides().iter().map(|&stride| stride * size.cast_signed()).collect();
+    let start = if x.numel() == 0 { NonNull::<u64>::dangling().as_ptr().cast() } else { x.data_ptr().or_raise()? };
+    let mut held = Box::new(Held { shape, strides, tensor: x });
+    view.buf = start.cast_mut().cast();
+    view.len = (held.tensor.numel() * size).cast_signed();
+    view.readonly = c_int::from(access == Access::Shared);
+    view.itemsize = size.cast_signed();
+    view.format =
+        if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { format.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.ndim = held.shape.len() as c_int;
+    view.shape = if flags & ffi::PyBUF_ND == ffi::PyBUF_ND { held.shape.as_mut_ptr() } else { ptr::null_mut() };
+    view.strides = if strided { held.strides.as_mut_ptr() } else { ptr::null_mut() };
+    view.suboffsets = ptr::null_mut();
+    view.internal = Box::into_raw(held).cast();
+    view.obj = owner.into_ptr();
+    Ok(())
+}
+
+/// Frees what a buffer held.
+///
+/// # Safety
+/// `view` was filled by [`fill_buffer`], and this is called once for it.
+unsafe fn release_buffer(view: *mut ffi::Py_buffer) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !view.is_null() && !(*view).internal.is_null() {
+            drop(Box::from_raw((*view).internal.cast::<Held>()));
+            (*view).internal = ptr::null_mut();
         }
     }
 }
@@ -517,11 +580,17 @@ fn from_numpy(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 /// A tensor that shares the memory of another library's array, and whether that is read-only for both.
 #[pyfunction]
 fn _from_dlpack(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<(Py<PyTensor>, bool)> {
+    if let Ok(own) = value.cast::<PyTensor>() {
+        let x = own.get().get()?;
+        no_graph("from_dlpack", &x)?;
+        return Ok((PyTensor::object(py, x.detach())?, false));
+    }
     let taken = if value.is_instance_of::<PyCapsule>() { take(value) } else { capsule(value).and_then(|c| take(&c)) };
     let (tensor, read_only) = taken?;
     Ok((PyTensor::object(py, tensor)?, read_only))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyMemory>()?;
     module.add_function(wrap_pyfunction!(_from_dlpack, module)?)
 }

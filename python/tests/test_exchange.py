@@ -1,5 +1,6 @@
 """Memory shared with NumPy and others: nobody's values change behind their back."""
 
+import ctypes
 import gc
 
 import numpy as np
@@ -27,18 +28,61 @@ def test_every_dtype_goes_both_ways(name):
 
 def test_numpy_shares_our_memory_read_only_and_keeps_its_values():
     x = ct.arange(6).reshape(2, 3).clone()
-    for array in (np.asarray(x), np.from_dlpack(x), np.asarray(memoryview(x))):
+    for array in (x.numpy(), np.from_dlpack(x, copy=False), x.__array__(copy=False)):
         assert array.ctypes.data == x.data_ptr() and not array.flags.writeable
-    array = np.asarray(x)
+    array = x.numpy()
     x += 100
     assert array.tolist() == [[0, 1, 2], [3, 4, 5]] and x[0, 0].item() == 100
     del x
     gc.collect()
     assert array.sum() == 15
     y = ct.arange(3)
-    assert np.array(y, copy=True).flags.writeable
-    with pytest.raises(TypeError, match="read-only"):
-        memoryview(y)[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        y.numpy()[0] = 1
+    assert bytes(ct.tensor([1, 2], dtype=ct.uint8)) == b"\1\2"
+
+
+def test_other_libraries_get_memory_that_they_may_write():
+    w = ct.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = ct.ones(3)
+    loss = (w * y).sum()
+    for array in (np.asarray(y), np.array(y), np.from_dlpack(y), np.asarray(memoryview(y)), np.asarray(y, dtype=np.float64)):
+        assert array.flags.writeable
+        array += 100
+    memoryview(y)[0] = 7
+    loss.backward()
+    assert y.tolist() == [1, 1, 1] and w.grad.tolist() == [1, 1, 1]
+    turned = np.asarray(ct.arange(6).reshape(2, 3).T)
+    assert turned.tolist() == [[0, 3], [1, 4], [2, 5]] and turned.flags.writeable
+
+
+def as_pytorch_does(x, **options):
+    """What `torch.from_dlpack` does: it asks for a version that can say that memory is read-only, and does not look."""
+    capsule = x.__dlpack__(max_version=(1, 0), **options)
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    managed = ctypes.cast(get(capsule, b"dltensor_versioned"), ctypes.POINTER(ctypes.c_uint64))
+    # Version, context, deleter, flags; then the data, the device, the rank and the dtype, shape and strides.
+    rank = managed[6] & 0xFFFFFFFF
+    strides = ctypes.cast(managed[8], ctypes.POINTER(ctypes.c_int64))
+    return capsule, managed[3], managed[4], [strides[k] for k in range(rank)]
+
+
+def test_a_consumer_of_dlpack_that_does_not_heed_flags_changes_nothing():
+    w = ct.tensor([1.0, 2.0], requires_grad=True)
+    y = ct.ones(2)
+    loss = (w * y).sum()
+    capsule, flags, address, _ = as_pytorch_does(y)
+    (ctypes.c_float * 2).from_address(address)[:] = [100.0, 100.0]
+    loss.backward()
+    assert w.grad.tolist() == [1, 1] and y.tolist() == [1, 1] and flags == 2
+    assert as_pytorch_does(y, copy=False)[1:3] == (1, y.data_ptr())
+    # Nor are there strides that it does not know.
+    x = ct.arange(6.0).reshape(2, 3)
+    for part in (x.flip(0), x[::-1], x.T, x[:, 1:]):
+        kept, _, address, strides = as_pytorch_does(part)
+        assert strides == [part.shape[1], 1]
+        assert list((ctypes.c_float * part.numel()).from_address(address)) == part.flatten().tolist()
 
 
 def test_we_share_numpys_memory_and_never_write_it():
@@ -68,7 +112,9 @@ def test_capsules():
     assert x.__dlpack_device__() == (1, 0)
     capsule = x.__dlpack__(max_version=(1, 1))
     y = ct.from_dlpack(capsule)
-    assert y.data_ptr() == x.data_ptr()
+    assert y.data_ptr() != x.data_ptr() and ct.from_dlpack(x).data_ptr() == x.data_ptr()
+    shared = x.__dlpack__(max_version=(1, 1), copy=False)
+    assert ct.from_dlpack(shared).data_ptr() == x.data_ptr()
     with pytest.raises(BufferError, match="used"):
         ct.from_dlpack(capsule)
     copied = ct.from_dlpack(x.__dlpack__(copy=True, max_version=(1, 0)))
