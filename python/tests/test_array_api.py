@@ -248,3 +248,34 @@ def test_a_remainder_of_zero_has_the_sign_of_the_divisor():
     w = ct.tensor([3.0, 2.0], requires_grad=True)
     ct.remainder(w, -1.0).sum().backward()
     assert w.grad.tolist() == [1, 1]
+
+
+def test_what_means_something_else_in_numpy_is_left_out():
+    """Programs look for names that the standard does not have, and expect what NumPy gives."""
+    for name in "median nanmedian split pad put select transpose unique histogram gradient tril_indices triu_indices".split():
+        assert not hasattr(ct.array_api, name) and hasattr(ct, name)
+
+
+REAL, WHOLE = np.array([[0.5, -1.5, 2.25], [3.0, -0.25, 1.0]]), np.array([[3, 0, 2], [1, 1, 4]])
+EXTRA = {name: call for name, call in inspect.getmembers(ct.array_api) if callable(call) and not inspect.isclass(call)
+         and hasattr(np, name) and not hasattr(strict, name) and not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", EXTRA)
+def test_names_beyond_the_standard_give_what_numpys_do(name):
+    """Of one and two arrays, and along an axis; what is not taken is an error, and not something else."""
+    calls = [(REAL,), (WHOLE,), (REAL[0],), (REAL, REAL), (WHOLE, WHOLE), (REAL[0], REAL[1]), (REAL, 0), (WHOLE, 1)]
+    for args in [([REAL, REAL],), ([WHOLE, WHOLE],)] if "stack" in name or name == "concatenate" else calls:
+        try:
+            with np.errstate(all="ignore"):
+                # Some of NumPy's write into their second argument.
+                wanted = getattr(np, name)(*(x.copy() if isinstance(x, np.ndarray) else x for x in args))
+            own = [[ct.asarray(x) for x in a] if isinstance(a, list) else ct.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
+            found = EXTRA[name](*own)
+        except Exception:
+            continue
+        found, wanted = flat(found), flat(wanted)
+        assert len(found) == len(wanted), args
+        for a, b in zip(found, wanted):
+            assert np.shape(a) == np.shape(b), args
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-6, atol=1e-6, err_msg=str(args))
