@@ -49,7 +49,7 @@ class _histogram(NamedTuple):
     bin_edges: Tensor
 
 class _linalg_cholesky_ex(NamedTuple):
-    l: Tensor
+    L: Tensor
     info: Tensor
 
 class _slogdet(NamedTuple):
@@ -61,50 +61,50 @@ class _linalg_eig(NamedTuple):
     eigenvectors: Tensor
 
 class _linalg_polar(NamedTuple):
-    u: Tensor
-    h: Tensor
+    U: Tensor
+    H: Tensor
 
 class _linalg_ldl_factor(NamedTuple):
-    ld: Tensor
+    LD: Tensor
     pivots: Tensor
 
 class _linalg_ldl_factor_ex(NamedTuple):
-    ld: Tensor
+    LD: Tensor
     pivots: Tensor
     info: Tensor
 
 class _svd_lowrank(NamedTuple):
-    u: Tensor
-    s: Tensor
-    v: Tensor
+    U: Tensor
+    S: Tensor
+    V: Tensor
 
 class _pca_lowrank(NamedTuple):
-    u: Tensor
-    s: Tensor
-    v: Tensor
+    U: Tensor
+    S: Tensor
+    V: Tensor
 
 class _linalg_lu(NamedTuple):
-    p: Tensor
-    l: Tensor
-    u: Tensor
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 class _linalg_lu_factor(NamedTuple):
-    lu: Tensor
+    LU: Tensor
     pivots: Tensor
 
 class _linalg_lu_factor_ex(NamedTuple):
-    lu: Tensor
+    LU: Tensor
     pivots: Tensor
     info: Tensor
 
 class _lu_unpack(NamedTuple):
-    p: Tensor
-    l: Tensor
-    u: Tensor
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 class _linalg_qr(NamedTuple):
-    q: Tensor
-    r: Tensor
+    Q: Tensor
+    R: Tensor
 
 class _geqrf(NamedTuple):
     a: Tensor
@@ -129,14 +129,14 @@ class _linalg_eigh(NamedTuple):
     eigenvectors: Tensor
 
 class _linalg_svd(NamedTuple):
-    u: Tensor
-    s: Tensor
-    vh: Tensor
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 class _svd(NamedTuple):
-    u: Tensor
-    s: Tensor
-    v: Tensor
+    U: Tensor
+    S: Tensor
+    V: Tensor
 
 class _topk(NamedTuple):
     values: Tensor
@@ -282,7 +282,7 @@ class Tensor:
     def __complex__(self, /) -> builtins.complex: ...
     def __contains__(self, key: Any, /) -> builtins.bool: ...
     def __copy__(self, /) -> Any: ...
-    def __deepcopy__(self, /, _memo: Any) -> Any: ...
+    def __deepcopy__(self, /, memo: Any) -> Any: ...
     def __delitem__(self, key: Any, /) -> Any: ...
     def __dlpack__(self, /, *, stream: Any = ..., max_version: Any = ..., dl_device: Any = ..., copy: Any = ...) -> Any: ...
     def __dlpack_device__(self, /) -> Any: ...
@@ -346,6 +346,7 @@ class Tensor:
     @property
     def _base(self) -> Tensor | None: ...
     def _become(self, /, name: Any, *args: Any) -> Any: ...
+    def _bytes_as(self, /, dtype: Any) -> Any: ...
     def abs(self) -> Tensor: ...
     def abs_(self) -> Tensor: ...
     def absolute(self) -> Tensor: ...
@@ -903,7 +904,7 @@ class Tensor:
     def lstsq(self, B: Tensor, rcond: builtins.float | None = ..., driver: Literal["gelsy", "gels", "gelsd", "gelss"] | None = ...) -> _linalg_lstsq: ...
     def lt(self, other: Tensor | Number) -> Tensor: ...
     def lt_(self, other: Tensor | Number) -> Tensor: ...
-    def lu(self, pivot: builtins.bool | None = ...) -> _linalg_lu: ...
+    def lu(self, pivot: Any = ..., get_infos: Any = ...) -> Any: ...
     def lu_factor(self, pivot: builtins.bool | None = ...) -> _linalg_lu_factor: ...
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
     def lu_unpack(self, pivots: Tensor, unpack_data: builtins.bool | None = ..., unpack_pivots: builtins.bool | None = ...) -> _lu_unpack: ...
@@ -1486,7 +1487,7 @@ def block_diag(*args: Any, **kwargs: Any) -> Tensor: ...
 def bmm(input: Tensor | Number, mat2: Tensor) -> Tensor: ...
 def broadcast_arrays(*arrays: Any) -> list[Tensor]: ...
 def broadcast_shapes(*shapes: Any) -> tuple[builtins.int, ...]: ...
-def broadcast_tensors(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]: ...
+def broadcast_tensors(*tensors: Any) -> Any: ...
 def broadcast_to(input: Tensor | Number, *args: Any, **kwargs: Any) -> Tensor: ...
 def bucketize(input: Tensor | Number, boundaries: Tensor, out_int32: builtins.bool | None = ..., right: builtins.bool | None = ...) -> Tensor: ...
 def can_cast(from_: Any, to: Any, /) -> builtins.bool: ...
@@ -1839,7 +1840,7 @@ def lstm(input: Tensor | Number, *args: Any, **kwargs: Any) -> _lstm: ...
 def lstm_cell(input: Tensor | Number, *args: Any, **kwargs: Any) -> _lstm_cell: ...
 def lstsq(input: Tensor | Number, B: Tensor, rcond: builtins.float | None = ..., driver: Literal["gelsy", "gels", "gelsd", "gelss"] | None = ...) -> _linalg_lstsq: ...
 def lt(input: Tensor | Number, other: Tensor | Number) -> Tensor: ...
-def lu(input: Tensor | Number, pivot: builtins.bool | None = ...) -> _linalg_lu: ...
+def lu(A: Any, pivot: Any = ..., get_infos: Any = ...) -> Any: ...
 def lu_factor(input: Tensor | Number, pivot: builtins.bool | None = ...) -> _linalg_lu_factor: ...
 def lu_solve(input: Tensor | Number, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
 def lu_unpack(input: Tensor | Number, pivots: Tensor, unpack_data: builtins.bool | None = ..., unpack_pivots: builtins.bool | None = ...) -> _lu_unpack: ...

@@ -7,7 +7,7 @@ import collections
 from . import _cotangent as _c
 from ._cotangent import Tensor
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "cdist", "ctc_loss", "histogramdd"]
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "cdist", "ctc_loss", "histogramdd", "lu"]
 _ops = _c._functions
 _Histogramdd = collections.namedtuple("_Histogramdd", "hist bin_edges")
 
@@ -47,6 +47,13 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     """The loss of connectionist temporal classification; lengths are tensors or sequences of ints."""
     lengths = (x if isinstance(x, Tensor) else _c._tensor(x, dtype=_c.int64) for x in (input_lengths, target_lengths))
     return _ops["ctc_loss"](log_probs, targets, *lengths, blank, reduction, zero_infinity)
+
+
+def lu(A, pivot=True, get_infos=False):
+    """The LU factorization in one tensor, and the pivots, as ``linalg.lu_factor``; with ``get_infos`` also how it went."""
+    if get_infos:
+        return tuple(_ops["linalg_lu_factor_ex"](A, pivot))
+    return tuple(_ops["linalg_lu_factor"](A, pivot))
 
 
 def histogramdd(input, bins, *, range=None, weight=None, density=False):

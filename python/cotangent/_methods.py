@@ -279,6 +279,13 @@ def _extreme(self, dim, keepdim, axis, keepdims, name):
     return _ops[name + "_with_indices"](self, dim, keepdim)
 
 
+def _lu(self, pivot=True, get_infos=False):
+    """The LU factorization in one tensor, and the pivots; with ``get_infos`` also how it went."""
+    from . import _forms
+
+    return _forms.lu(self, pivot, get_infos)
+
+
 def _norm(self, p="fro", dim=None, keepdim=False, dtype=None, *, axis=None, keepdims=None):
     """The norm of order ``p`` of the elements along dimensions, or of all of them, as PyTorch's ``norm``.
 
@@ -567,6 +574,7 @@ def _install():
         "median": _median,
         "nanmedian": _nanmedian,
         "norm": _norm,
+        "lu": _lu,
         "std": std,
         "var": var,
         "nonzero": _nonzero,

@@ -153,3 +153,44 @@ def test_windows_of_signals_have_their_namespace_and_their_own_options():
 def test_unique_consecutive_takes_its_arguments_in_the_order_of_pytorch():
     values, inverse, counts = ct.unique_consecutive(ct.tensor([1, 1, 3, 1]), True, True)
     assert (values.tolist(), inverse.tolist(), counts.tolist()) == ([1, 3, 1], [0, 0, 1, 2], [2, 1, 1])
+
+
+def test_functions_take_arguments_in_pytorchs_order():
+    x = ct.tensor([1.0, 2.0], dtype=ct.float64)
+    for polygamma in (ct.polygamma, ct.special.polygamma):
+        # mpmath.polygamma(1, x)
+        assert polygamma(1, x).tolist() == pytest.approx([1.6449340668482264, 0.6449340668482264])
+        assert polygamma(n=1, input=x).tolist() == polygamma(1, x).tolist()
+    assert x.polygamma(1).tolist() == ct.polygamma(1, x).tolist()
+    table = ct.arange(8.0).reshape(4, 2)
+    bags, starts = ct.tensor([0, 1, 3]), ct.tensor([0, 2])
+    assert ct.nn.functional.embedding_bag(bags, table, starts, None, 2.0, False, "sum").tolist() == [[2, 4], [6, 7]]
+    with pytest.raises(NotImplementedError, match="max_norm"):
+        ct.nn.functional.embedding_bag(bags, table, starts, 1.0)
+    ct.manual_seed(0)
+    rows = ct.nn.functional.gumbel_softmax(ct.zeros(3, 4), 1.0, True, 1e-10, 0)
+    assert rows.sum(0).tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("call", [
+    lambda a: ct.nn.functional.triplet_margin_loss(anchor=a, positive=a, negative=a),
+    lambda a: ct.nn.functional.cosine_similarity(x1=a, x2=a), lambda a: ct.linalg.det(A=a), lambda a: ct.linalg.cond(A=a, p=2),
+    lambda a: ct.nn.functional.pairwise_distance(x1=a, x2=a), lambda a: ct.linalg.eigh(A=a, UPLO="U"), lambda a: ct.trapezoid(y=a),
+    lambda a: ct.complex(real=a, imag=a), lambda a: ct.nn.functional.one_hot(tensor=a.long(), num_classes=3),
+    lambda a: ct.dot(input=a[0], tensor=a[1]), lambda a: ct.isin(elements=a, test_elements=a), lambda a: ct.cholesky_inverse(L=a),
+    lambda a: ct.swapaxes(a, axis0=0, axis1=1), lambda a: ct.cholesky_solve(B=a, L=a), lambda a: ct.polar(abs=a, angle=a)])
+def test_functions_take_pytorchs_names(call):
+    assert call(ct.eye(2, dtype=ct.float64)) is not None
+
+
+def test_an_lu_factorization_is_pytorchs():
+    a = ct.tensor([[0.0, 2.0], [4.0, 6.0]], dtype=ct.float64)
+    made = ct.linalg.lu(a)
+    assert made._fields == ("P", "L", "U")
+    assert made.P.tolist() == [[0, 1], [1, 0]] and made.L.tolist() == [[1, 0], [0, 1]] and made.U.tolist() == [[4, 6], [0, 2]]
+    for lu, pivots in (ct.lu(a), a.lu(), ct.linalg.lu_factor(a)):
+        assert lu.tolist() == [[4, 6], [0, 2]] and pivots.tolist() == [2, 2] and pivots.dtype == ct.int32
+    assert [x.tolist() for x in a.lu(get_infos=True)][1:] == [[2, 2], 0]
+    assert ct.lu_unpack(*ct.lu(a))._fields == ("P", "L", "U")
+    assert ct.linalg.lu_factor(a)._fields == ("LU", "pivots") and ct.linalg.ldl_factor(a)._fields == ("LD", "pivots")
+    assert ct.linalg.cholesky_ex(a)._fields == ("L", "info") and ct.svd(a)._fields == ("U", "S", "V")

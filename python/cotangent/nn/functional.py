@@ -15,13 +15,30 @@ _ops = _c._functions
 _SAME = """affine_grid avg_pool1d avg_pool2d avg_pool3d bilinear
 binary_cross_entropy binary_cross_entropy_with_logits channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d
 conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy fold
-gaussian_nll_loss gelu glu grid_sample group_norm gumbel_softmax hardshrink hinge_embedding_loss huber_loss interpolate
+gaussian_nll_loss gelu glu grid_sample group_norm hardshrink hinge_embedding_loss huber_loss interpolate
 kl_div l1_loss layer_norm linear local_response_norm logsigmoid lp_pool1d lp_pool2d lp_pool3d
 margin_ranking_loss max_unpool1d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
 multilabel_soft_margin_loss nll_loss one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
 poisson_nll_loss prelu rms_norm sigmoid smooth_l1_loss soft_margin_loss softplus softshrink softsign
 tanh tanhshrink triplet_margin_loss"""
 globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
+
+
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
+                  per_sample_weights=None, include_last_offset=False, padding_idx=None):
+    """Sums, means or maxima of rows of a table, one for each bag of indices.
+
+    ``max_norm`` and ``scale_grad_by_freq`` are not here; gradients are dense, whatever ``sparse`` says.
+    """
+    if max_norm is not None or scale_grad_by_freq:
+        raise NotImplementedError("embedding_bag: max_norm and scale_grad_by_freq are not here: scale the table, or its gradient")
+    return _ops["embedding_bag"](input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """Samples of classes by their logits, softened by the temperature ``tau``. ``eps`` changes nothing, as in PyTorch."""
+    return _ops["gumbel_softmax"](logits, tau, hard, dim)
+
 
 # Those that PyTorch can let change their input.
 _IN_PLACE = "celu elu hardsigmoid hardswish hardtanh leaky_relu mish relu relu6 selu silu threshold"
