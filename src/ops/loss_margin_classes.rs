@@ -149,8 +149,11 @@ impl Tensor {
         let target = classes(OP, target, &self.shape()[..self.rank() - 1])?;
         let x = self.to_dtype(loss_dtype(OP, &[self])?)?;
         let right = target.unsqueeze(-1)?;
-        let above = x.sub(&x.gather(-1, &right)?)?.add(margin)?.clamp_min(0.0)?;
-        let above = if p == 2 { above.square()? } else { above };
+        let above = x.sub(&x.gather(-1, &right)?)?.add(margin)?;
+        let positive = above.detach().gt(0.0)?;
+        let above = positive.where_(&above, 0.0)?;
+        // Chosen after the square as well: the derivative of that, where it is not taken, is 0 times the cotangent.
+        let above = if p == 2 { positive.where_(above.square()?, 0.0)? } else { above };
         let own = Tensor::arange_with(0, count, self.device())?.eq(&right)?;
         let mut losses = above.masked_fill(&own, 0.0)?.sum(-1)?.div(count as f64)?;
         if let Some(weight) = weight {

@@ -11,6 +11,7 @@ mod call;
 #[allow(dead_code)]
 mod json;
 
+mod choices;
 mod complex;
 mod conv;
 mod harness;

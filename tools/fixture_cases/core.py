@@ -147,6 +147,7 @@ class Book:
         self.cases = {}
         self.drawn = {}
         self.undefined = []
+        self.infinite = {}
 
     def define(self, functions, names=None):
         """PyTorch's form of ops: each takes the tensors by position and everything else by name. `names` are the
@@ -229,11 +230,51 @@ class Book:
         pairs = [(o, c) for o, c in zip(outs, cotangents) if c is not None]
         assert pairs, f"{key}: no output depends on the inputs marked for gradients"
         wanted = [leaf for leaf, g in zip(leaves, grad) if g]
-        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs])
+        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True)
         found = iter(found)
+        self.differentiate_infinite(case, key.partition("/")[0], leaves, grad, out, cotangents)
         encoded = [encode_input(c) if c is not None else None for c in cotangents]
         case["cotangent"] = encoded[0] if isinstance(out, torch.Tensor) else encoded
         case["grads"] = [encode(next(found)) if g else None for g in grad]
+
+    def differentiate_infinite(self, case, op, leaves, grad, out, cotangents):
+        """The gradients of the first small cases of an op where every other element of the cotangent is infinite: where PyTorch's
+        are numbers, nothing multiplies infinity by 0."""
+        outs = [out] if isinstance(out, torch.Tensor) else list(out)
+        wanted = [leaf for leaf, g in zip(leaves, grad) if g]
+        tensors = [*outs, *leaves]
+        cases = self.infinite.setdefault(op, [])
+        small = sum(t.numel() for t in tensors) <= 64 and all(t.numel() > 0 for t in tensors)
+        floats = all(t.dtype in (torch.float64, torch.int64, torch.bool) and t.isfinite().all() for t in tensors)
+        if len(cases) == 3 or not (small and floats):
+            return
+        filled = []
+        for c in cotangents:
+            if c is not None:
+                c = c.clone().reshape(-1)
+                c[::2] = INF
+            filled.append(c)
+        filled = [None if c is None else c.reshape(o.shape) for c, o in zip(filled, outs)]
+        pairs = [(o, c) for o, c in zip(outs, filled) if c is not None]
+        found = torch.autograd.grad([o for o, _ in pairs], wanted, [c for _, c in pairs], retain_graph=True)
+        if any(not g.isnan().all() for g in found):
+            found = iter(found)
+            encoded = [encode_input(c) if c is not None else None for c in filled]
+            cotangent = encoded[0] if isinstance(out, torch.Tensor) else encoded
+            grads = [encode(next(found)) if g else None for g in grad]
+            cases.append({"op": op, "args": case["args"], "grad": grad, "cotangent": cotangent, "grads": grads})
+            # The tolerances of the case, which are not known yet.
+            cases[-1]["of"] = case
+
+    def write_infinite(self, folder, without):
+        cases = [case for op, cases in sorted(self.infinite.items()) if op not in without for case in cases]
+        for case in cases:
+            of = case.pop("of", {})
+            case.update({key: of[key] for key in ("rtol", "atol") if key in of})
+        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+        path = folder / "infinite_cotangents.json"
+        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+        return path
 
     def write(self, folder):
         (folder / "ops").mkdir(exist_ok=True)

@@ -1,7 +1,8 @@
 //! The derivative of a formula, as a formula: to any order, from the derivatives of the functions it is made of.
 //!
 //! Derivatives are carried forward from an input to the result. So a selection has that of the branch it takes, and what
-//! the other one would have been does not enter: `0 · ∞` cannot arise from a branch that was not taken.
+//! the other one would have been does not enter. A product with a selection is a selection of products, and one with a comparison
+//! selects the other factor or 0. So `0 · ∞` cannot arise from a branch that was not taken, whichever factor is infinite.
 
 use super::formula::{Cotangent, Formula, Inst, Sym, build};
 use super::functions::{self, Function, Meaning};
@@ -20,13 +21,10 @@ impl Formula {
             let g = Sym::add_step(Inst::Input(0));
             let (values, tangents) = trace(&self.steps, |k| Sym::add_step(Inst::Input(k + 1)), wrt);
             let _ = values;
-            match tangents.last().copied().flatten() {
-                Some(tangent) => times(g, tangent),
-                None => {
-                    depends = false;
-                    g
-                }
-            }
+            let tangent = tangents.last().copied().flatten();
+            let cotangent = tangent.map(|tangent| times(g, tangent)).filter(|cotangent| cotangent.value() != Some(0.0));
+            depends = cotangent.is_some();
+            cotangent.unwrap_or(g)
         });
         let name = if self.name.ends_with("_backward") {
             self.name.clone()
@@ -97,13 +95,56 @@ fn apply(function: &'static Function, args: &[Sym], along: &[Option<Sym>]) -> (S
     }
 }
 
-/// A product, without factors of 1.
+/// A product, without factors of 1 and without products of 0.
 fn times(a: Sym, b: Sym) -> Sym {
     match (a.value(), b.value()) {
-        (Some(1.0), _) => b,
-        (_, Some(1.0)) => a,
+        (Some(0.0), _) | (_, Some(1.0)) => a,
+        (_, Some(0.0)) | (Some(1.0), _) => b,
         (Some(-1.0), _) => -b,
         (_, Some(-1.0)) => -a,
+        _ if has_choice(b) => spread(a, b),
+        _ if has_choice(a) => spread(b, a),
         _ => a * b,
+    }
+}
+
+/// Whether a derivative is a choice, or a sum of such, in which a branch is a constant: of the others the factor may as well be
+/// multiplied with the whole.
+fn has_choice(slope: Sym) -> bool {
+    let Inst::Call(function, [a, b, c]) = slope.step() else { return false };
+    let is = |other: &'static Function| std::ptr::eq(function, other);
+    let known = |k: usize| Sym::at(k).value().is_some() || has_choice(Sym::at(k));
+    if is(&functions::SELECT) {
+        known(b) || known(c)
+    } else if is(&functions::ADD) || is(&functions::SUB) {
+        has_choice(Sym::at(a)) || has_choice(Sym::at(b))
+    } else if is(&functions::NEG) {
+        has_choice(Sym::at(a))
+    } else {
+        functions::is_truth(function)
+    }
+}
+
+/// The product of a factor and what [`has_choice`], taken in each branch.
+fn spread(factor: Sym, slope: Sym) -> Sym {
+    let Inst::Call(function, args) = slope.step() else { return factor * slope };
+    let [a, b, c] = args.map(Sym::at);
+    let is = |other: &'static Function| std::ptr::eq(function, other);
+    let zero = Sym::constant(0.0);
+    if is(&functions::SELECT) {
+        let (then, otherwise) = (times(factor, b), times(factor, c));
+        if then == otherwise { then } else { Sym::call(function, &[a, then, otherwise]) }
+    } else if is(&functions::NEG) {
+        -times(factor, a)
+    } else if functions::is_truth(function) {
+        Sym::call(&functions::SELECT, &[slope, factor, zero])
+    } else {
+        // A sum or a difference.
+        let (left, right) = (times(factor, a), times(factor, b));
+        match (left.value(), right.value()) {
+            (_, Some(0.0)) => left,
+            (Some(0.0), _) if is(&functions::ADD) => right,
+            _ => Sym::call(function, &[left, right]),
+        }
     }
 }

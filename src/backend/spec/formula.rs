@@ -236,6 +236,18 @@ impl Sym {
         })
     }
 
+    /// The step that it is.
+    pub(super) fn step(self) -> Inst {
+        BUILDERS
+            .with_borrow(|all| all.last().and_then(|steps| steps.get(self.0)).copied())
+            .unwrap_or(Inst::Const(f64::NAN))
+    }
+
+    /// A step of the formula under construction by its number.
+    pub(super) fn at(number: usize) -> Sym {
+        Sym(number)
+    }
+
     /// The value, if it is a constant.
     pub(super) fn value(self) -> Option<f64> {
         BUILDERS.with_borrow(|all| match all.last()?.get(self.0)? {

@@ -423,6 +423,12 @@ numbers! {
     MINIMUM minimum(a, b) = select(a.lt(b) | a.ne(a), a, b), "smaller({0}, {1})", |y| [half_where_equal(b, a), half_where_equal(a, b)];
 }
 
+/// Whether a function answers 1 or 0.
+pub(super) fn is_truth(function: &'static Function) -> bool {
+    let all: [&'static Function; 9] = [&LT, &LE, &GT, &GE, &EQ, &NE, &LOGICAL_AND, &LOGICAL_OR, &LOGICAL_NOT];
+    all.iter().any(|truth| std::ptr::eq(*truth, function))
+}
+
 /// 1 where `a` is the greater or one is NaN, 1/2 where both are equal, else 0.
 fn half_where_equal(a: Sym, b: Sym) -> Sym {
     select(a.eq(b), Sym::constant(0.5), Sym::from_mask(!a.lt(b)))
