@@ -1,7 +1,7 @@
 //! Bessel and Airy functions, and orthogonal polynomials.
 
 use super::binary::pair_errors;
-use super::elementwise::{Domain, Elementwise, elementwise, zero};
+use super::elementwise::{Domain, Elementwise, elementwise, infinity, zero};
 use super::ops;
 use super::sample::{Sample, ints, sample, spread};
 use super::unary::unary;
@@ -405,9 +405,9 @@ const fn polynomial(name: &'static str, value: fn(&[Sym], &[Sym]) -> Sym) -> Ele
     Elementwise::new(name, Domain::Float, 2, 0, value)
 }
 
-/// sin(x) / x.
+/// sin(x) / x, with the limits at 0 and at infinity.
 fn spherical(x: Sym) -> Sym {
-    select(x.eq(zero()), zero() + 1.0, x.sin() / x)
+    select(x.eq(zero()), zero() + 1.0, select(x.abs().eq(infinity()), zero(), x.sin() / x))
 }
 
 /// Its derivative: a series near 0, where the quotient loses its digits.

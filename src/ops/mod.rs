@@ -9,6 +9,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! How far the results of elementwise functions are from the true values says the [last section](#accuracy-of-the-elementwise-functions).
+//!
 //! # Table of operations
 //! The parameters are written as Python would call them. In Rust those with a default are options, or belong to the
 //! dimensions of a reduction: see [the rules of the API](crate#the-rules-of-the-api). A derivative is given by a rule, is
@@ -16,6 +18,7 @@
 //!
 // For the documentation alone, so that a new table is no reason to compile anew.
 #![cfg_attr(doc, doc = include_str!("TABLE.md"))]
+#![cfg_attr(doc, doc = include_str!("ACCURACY.md"))]
 #![forbid(unsafe_code)]
 
 mod arg;

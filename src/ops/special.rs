@@ -298,7 +298,9 @@ impl Tensor {
             if self.dtype().is_complex() {
                 return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln());
             }
-            return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln(),
+            // Around 1/2 by what the quotient is above 1, which it loses.
+            return elementwise!(Float logit(self)
+                |x| select((x - 0.5).abs().lt(zero() + 0.25), ((2.0 * x - 1.0) / (1.0 - x)).log1p(), (x / (1.0 - x)).ln()),
                 |g, _y| [select(x.lt(zero()) | x.gt(zero() + 1.0), zero() / 0.0, g / (x * (1.0 - x)))]);
         };
         elementwise!(Float logit(self; eps) |x; eps| {
@@ -336,7 +338,7 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || unary(-2.0, 2.1), aliases = ["special_ndtr"])]
     pub fn ndtr(&self) -> Result<Tensor> {
-        elementwise!(Float ndtr(self) |x| 0.5 * (x * -FRAC_1_SQRT_2).erfc())
+        elementwise!(Float ndtr(self) |x| x.ndtr())
     }
 
     /// The quantiles of the normal distribution: the inverse of [`ndtr`](Self::ndtr).
@@ -366,7 +368,7 @@ impl Tensor {
     /// If memory runs out.
     #[op(samples = || unary(-3.0, 3.1), aliases = ["special_log_ndtr"])]
     pub fn log_ndtr(&self) -> Result<Tensor> {
-        elementwise!(Float log_ndtr(self) |x| select(x.lt(zero() - 1.0), (0.5 * (x * -FRAC_1_SQRT_2).erfcx()).ln() - 0.5 * (x * x), (-0.5 * (x * FRAC_1_SQRT_2).erfc()).log1p()),
+        elementwise!(Float log_ndtr(self) |x| select(x.lt(zero() - 1.0), (0.5 * (x * -FRAC_1_SQRT_2).erfcx()).ln() - 0.5 * x * x, (-((-x).ndtr())).log1p()),
             |g, _y| [g * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2) / (x * -FRAC_1_SQRT_2).erfcx()])
     }
 }

@@ -3,7 +3,7 @@
 use super::elementwise::{elementwise, zero};
 use super::ops;
 use super::unary::unary;
-use crate::backend::spec::{Ordered, Real, select, sinc_slope};
+use crate::backend::spec::{Ordered, Real, select, sinc, sinc_slope};
 use crate::{Result, Tensor};
 use std::f64::consts::PI;
 
@@ -167,7 +167,7 @@ impl Tensor {
             return elementwise!(Float sinc(self) |x| select(x.eq(zero()), zero() + 1.0, (PI * x).sin() / (PI * x)),
                 |g, y| [g * select(x.eq(zero()), zero(), ((PI * x).cos() - y) / x)]);
         }
-        elementwise!(Float sinc(self) |x| select(x.eq(zero()), zero() + 1.0, (PI * x).sin() / (PI * x)), |g, _y| [g * sinc_slope(x)])
+        elementwise!(Float sinc(self) |x| sinc(x), |g, _y| [g * sinc_slope(x)])
     }
 
     /// Angles in degrees as radians.

@@ -11,6 +11,7 @@ mod call;
 #[allow(dead_code)]
 mod json;
 
+mod accuracy;
 mod choices;
 mod complex;
 mod conv;

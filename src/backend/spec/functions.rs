@@ -389,7 +389,7 @@ macro_rules! fused {
 
 mod bessel;
 pub(crate) mod special;
-pub(crate) use special::sinc_slope;
+pub(crate) use special::{sinc, sinc_slope};
 
 numbers! {
     ADD add(a, b) = a + b, "({0} + {1})", |y| [1.0, 1.0];

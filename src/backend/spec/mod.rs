@@ -26,7 +26,7 @@ pub(crate) use formula::Inst;
 pub(crate) use formula::{Cotangent, Formula, MOST_INPUTS, Params, Sym, SymMask};
 #[cfg(feature = "cuda")]
 pub(crate) use functions::Meaning;
-pub(crate) use functions::{Real, sinc_slope};
+pub(crate) use functions::{Real, sinc, sinc_slope};
 pub(crate) use index::IndexFold;
 pub(crate) use kernel::Kernel;
 pub(crate) use nn::{AttentionInputs, SoftmaxKind, Targets};

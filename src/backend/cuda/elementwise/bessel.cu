@@ -11,7 +11,13 @@ __device__ __noinline__ double2 small_k(double x) {
     }
     return make_double2(zero, 1 / x + 0.5 * x * one);
 }
+__device__ __noinline__ double far_k(double x, double mu) {
+    double term = 1, sum = 1;
+    for (int k = 1; k < 8; ++k) { term *= (mu - (2.0 * k - 1) * (2.0 * k - 1)) / (8.0 * k * x); sum += term; }
+    return sqrt(1.57079632679489661923 / x) * sum;
+}
 __device__ __noinline__ double2 large_k(double x, double m) {
+    if (x > 1000) return make_double2(far_k(x, 4 * m * m), far_k(x, 4 * (m + 1) * (m + 1)));
     const double first = 0.25 - m * m;
     double b = 2 * (1 + x), q_before = 0, q_now = 1, a = -first, c = first, d = 1 / b, h = d, step = d, q = first;
     double s = 1 + q * step;
@@ -69,7 +75,7 @@ __device__ __noinline__ double2 airy64(double x) {
         return make_double2((sin(angle) * even - cos(angle) * odd) * scale / root,
             -(cos(angle) * even_slope + sin(angle) * odd_slope) * scale * root);
     }
-    const double at = round(x), h = x - at;
+    const double at = fmin(fmax(round(x), -9.0), 3.0), h = x - at;
     const int place = (int)(at + 9);
     double a = values[place], b = slopes[place], c = 0.5 * at * a, y = a + b * h, dy = b, power = h;
     for (int n = 2; n < 60; ++n) {

@@ -26,6 +26,7 @@ __device__ __noinline__ double positive_zeta(double s, double q) {
         1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0};
     const double power = pow(w, -s);
     sum += pow(w, 1 - s) / (s - 1) + 0.5 * power;
+    if (power == 0) return sum;
     double rising = s, over = power / w;
     for (int k = 0; k < 9; ++k) {
         sum += terms[k] * rising * over;

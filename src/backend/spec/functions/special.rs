@@ -42,6 +42,8 @@ specials! {
     /// exp(x²) erfc(x).
     scalar ERFCX erfcx(x) = math::erfcx_f32, math::erfcx_f64, "erfcx({0})", |y| [2.0 * (x * y) - FRAC_2_SQRT_PI];
     scalar ERFINV erfinv(x) = math::erfinv_f32, math::erfinv_f64, "erfinv({0})", |y| [(1.0 / FRAC_2_SQRT_PI) * (y * y).exp()];
+    /// The part of the normal distribution below a number.
+    scalar NDTR ndtr(x) = math::ndtr_f32, math::ndtr_f64, "normcdf({0})", |y| [(-0.5 * (x * x)).exp() * (1.0 / SQRT_2PI)];
     /// The quantiles of the normal distribution.
     scalar NDTRI ndtri(x) = math::ndtri_f32, math::ndtri_f64, "normcdfinv({0})", |y| [SQRT_2PI * (0.5 * (y * y)).exp()];
     scalar LGAMMA lgamma(x) = math::lgamma_f32, math::lgamma_f64, "lgamma({0})", |y| [x.digamma()];
@@ -90,11 +92,26 @@ by_type! {
     f64 next_f64 exponent_f64 libm::frexp;
 }
 
+/// The sine and the cosine of πx: of the part beyond the nearest whole number, which is exact, and their sign from the whole part.
+fn half_turns(x: Sym) -> (Sym, Sym) {
+    let whole = x.rint();
+    let angle = PI * (x - whole);
+    let odd = ((whole * 0.5).floor() * 2.0).ne(whole);
+    let (sin, cos) = (angle.sin(), angle.cos());
+    (select(odd, -sin, sin), select(odd, -cos, cos))
+}
+
+/// The sine of πx over πx, and 1 at 0.
+pub(crate) fn sinc(x: Sym) -> Sym {
+    select(x.eq(Sym::constant(0.0)), Sym::constant(1.0), half_turns(x).0 / (PI * x))
+}
+
 /// Of the sine of πx over πx: `-t/3 + t³/30 - ..` near 0, where the quotient loses its digits.
 pub(crate) fn sinc_slope(x: Sym) -> Sym {
     let t = PI * x;
+    let (sin, cos) = half_turns(x);
     let square = t * t;
     let near = t * (-1.0 / 3.0 + square * (1.0 / 30.0 + square * (-1.0 / 840.0 + square * (1.0 / 45_360.0))));
-    let far = (t.cos() - t.sin() / t) / t;
+    let far = (cos - sin / t) / t;
     PI * select(square.lt(Sym::constant(0.01)), near, far)
 }

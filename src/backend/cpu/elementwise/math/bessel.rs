@@ -59,8 +59,22 @@ fn small_k(x: f64) -> (f64, f64) {
     (zero, 1.0 / x + 0.5 * x * one)
 }
 
-/// exp(x) times those of orders m and m + 1 for x ≥ 2 and |m| < 1/2: Steed's continued fraction.
+/// exp(x) times that of an order whose square times 4 is `mu`, by the asymptotic series, for x > 1000.
+fn far_k(x: f64, mu: f64) -> f64 {
+    let (mut term, mut sum) = (1.0, 1.0);
+    for k in 1..8 {
+        let (k, odd) = (f64::from(k), f64::from(2 * k - 1));
+        term *= (mu - odd * odd) / (8.0 * k * x);
+        sum += term;
+    }
+    (0.5 * PI / x).sqrt() * sum
+}
+
+/// exp(x) times those of orders m and m + 1 for x ≥ 2 and |m| < 1/2: Steed's continued fraction, whose terms overflow far out.
 fn large_k(x: f64, m: f64) -> (f64, f64) {
+    if x > 1000.0 {
+        return (far_k(x, 4.0 * m * m), far_k(x, 4.0 * (m + 1.0) * (m + 1.0)));
+    }
     let first = 0.25 - m * m;
     let (mut b, mut q_before, mut q_now, mut a, mut c) = (2.0 * (1.0 + x), 0.0, 1.0, -first, first);
     let mut d = 1.0 / b;
@@ -158,7 +172,8 @@ fn airy(x: f64) -> (f64, f64) {
         return oscillating_airy(size, phase);
     }
     // The Taylor series around the nearest whole number, by the equation y'' = x y.
-    let at = x.round();
+    // Half way, at the ends, the next one is not in the table.
+    let at = x.round().clamp(-9.0, 3.0);
     let (value, slope) = AIRY[(at + 9.0) as usize];
     let h = x - at;
     let (mut a, mut b, mut c) = (value, slope, 0.5 * at * value);
@@ -357,6 +372,30 @@ mod tests {
         close(legendre_p_f64(0.2, 40.0), -0.037628423706462537);
         close(legendre_p_f64(1.75, 5.0), 85.6397705078125);
         close(legendre_p_f64(-2.0, 3.0), -17.0);
+    }
+
+    #[test]
+    fn far_from_zero() {
+        close(k0e_f64(1000.0), 0.03962832160075422);
+        close(k0e_f64(4.5e16), 5.908179503018386e-09);
+        close(k1e_f64(4.5e16), 5.908179503018386e-09);
+        assert_eq!((k0_f64(4.5e16), k1_f64(1e308)), (0.0, 0.0));
+        assert!(k0e_f64(1e308) > 0.0);
+    }
+
+    /// Half way to a whole number that the table does not have.
+    #[test]
+    fn the_ends_of_the_table() {
+        close(airy_ai_f64(3.5), 0.002584098786989635);
+        close(airy_ai_prime_f64(3.5), -0.005004413967952583);
+        close(airy_ai_f64(-9.5), 0.3191032477191282);
+        close(airy_ai_prime_f64(-9.5), -0.10809531881187124);
+        for bits in (0..=u64::MAX).step_by(0x7fff_ffff_ffff_ff) {
+            airy(f64::from_bits(bits));
+        }
+        for step in -2000..2000 {
+            assert!(airy_ai_f64(f64::from(step) / 128.0).abs() < 0.6);
+        }
     }
 
     #[test]

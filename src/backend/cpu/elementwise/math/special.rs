@@ -2,7 +2,7 @@
 //! argument needs. Those of f32 are computed in f64 and rounded.
 
 use super::{NEGLIGIBLE, singles};
-use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2, TAU};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI, SQRT_2, TAU};
 
 const SQRT_PI: f64 = 1.772_453_850_905_516;
 /// More terms than any series here needs: a bound for loops.
@@ -12,6 +12,7 @@ singles! {
     erfc_f32 erfc_f64(x);
     erfcx_f32 erfcx_f64(x);
     erfinv_f32 erfinv_f64(x);
+    ndtr_f32 ndtr_f64(x);
     ndtri_f32 ndtri_f64(x);
     lgamma_f32 lgamma_f64(x);
     digamma_f32 digamma_f64(x);
@@ -43,7 +44,8 @@ pub(crate) fn asinh_f64(x: f64) -> f64 {
 }
 
 pub(crate) fn acosh_f64(x: f64) -> f64 {
-    libm::acosh(x)
+    // Which has values for large negative numbers.
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
 pub(crate) fn atanh_f64(x: f64) -> f64 {
@@ -116,8 +118,23 @@ pub(crate) fn erfinv_f64(x: f64) -> f64 {
     if x.abs() < 1e-9 { x / FRAC_2_SQRT_PI } else { y }
 }
 
+/// The part of the normal distribution below a number.
+pub(crate) fn ndtr_f64(x: f64) -> f64 {
+    /// What 1/√2 has beyond its digits in f64.
+    const REST: f64 = -4.833_646_656_726_457e-17;
+    let z = x * -FRAC_1_SQRT_2;
+    // The rounding error of z, which the tail of the function enlarges.
+    let lack = x.mul_add(-FRAC_1_SQRT_2, -z) - x * REST;
+    let slope = if z.abs() < 30.0 { FRAC_2_SQRT_PI * (-z * z).exp() * lack } else { 0.0 };
+    0.5 * (libm::erfc(z) - slope)
+}
+
 /// The quantiles of the normal distribution.
 pub(crate) fn ndtri_f64(p: f64) -> f64 {
+    if (p - 0.5).abs() < 0.25 {
+        // By the distance from the middle, which is exact.
+        return SQRT_2 * erfinv_f64(2.0 * p - 1.0);
+    }
     -SQRT_2 * erfc_inverse(2.0 * p)
 }
 
@@ -134,10 +151,19 @@ pub(crate) fn digamma_f64(x: f64) -> f64 {
         let fraction = x - x.round();
         return digamma_f64(1.0 - x) - PI / (PI * fraction).tan();
     }
-    let (mut x, mut sum) = (x, 0.0);
+    // Up to 12 by the recurrence. What sums and quotients lose is kept, and so is the logarithm's: around the root the result is
+    // much smaller than both.
+    let (mut x, mut lack, mut sum, mut lost) = (x, 0.0, 0.0, 0.0);
+    let below = x < 12.0;
     while x < 12.0 {
-        sum -= 1.0 / x;
-        x += 1.0;
+        let term = -1.0 / x;
+        lost -= (term.mul_add(x, 1.0) + term * lack) / x;
+        let rest;
+        (sum, rest) = sum_and_rest(sum, term);
+        lost += rest;
+        let rest;
+        (x, rest) = sum_and_rest(x, 1.0);
+        lack += rest;
     }
     // Of the asymptotic series, B(2k) / 2k.
     const TERMS: [f64; 8] = [
@@ -152,7 +178,20 @@ pub(crate) fn digamma_f64(x: f64) -> f64 {
     ];
     let square = 1.0 / (x * x);
     let series = TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * square);
-    sum + x.ln() - 0.5 / x - series
+    if !below {
+        return x.ln() - 0.5 / x - series;
+    }
+    // ln 12 and what it has beyond its digits.
+    const LN_12: [f64; 2] = [2.484_906_649_788_000_4, -4.433_203_607_308_931e-17];
+    let (sum, rest) = sum_and_rest(sum, LN_12[0]);
+    sum + (rest + lost + LN_12[1] + ((x - 12.0 + lack) / 12.0).ln_1p() - 0.5 / x - series)
+}
+
+/// A sum and its rounding error.
+fn sum_and_rest(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
 }
 
 /// The Hurwitz zeta function, the sum of `(q + k)^-s` over all `k` from 0 on.
@@ -200,6 +239,10 @@ pub(crate) fn zeta_f64(s: f64, q: f64) -> f64 {
     let power = w.powf(-s);
     // The power by itself: of a large number it does not underflow before it is multiplied.
     sum += w.powf(1.0 - s) / (s - 1.0) + 0.5 * power;
+    if power == 0.0 {
+        // What is left is 0, and its factors may overflow.
+        return sum;
+    }
     let (mut rising, mut over) = (s, power / w);
     for (k, term) in TERMS.iter().enumerate() {
         let next = term * rising * over;
@@ -381,11 +424,15 @@ mod tests {
         close(ndtri_f64(1e-200), -30.20559417957964);
         close(ndtri_f64(1e-05), -4.264890793922825);
         close(ndtri_f64(0.01), -2.326347874040841);
+        close(ndtri_f64(0.5001), 0.000_250_662_830_088_007_5);
         close(ndtri_f64(0.4), -0.2533471031357997);
+        close(ndtr_f64(-37.3), 8.205494844930773e-305);
+        close(ndtr_f64(-13.1), 1.646288306950874e-39);
         close(digamma_f64(-3.7), -0.8450768588704194);
         close(digamma_f64(-0.2), 4.034991433293861);
         close(digamma_f64(1e-05), -100000.57719921567);
         close(digamma_f64(0.5), -1.9635100260214235);
+        close(digamma_f64(1.47), 0.008_066_489_011_364_868);
         close(digamma_f64(3.0), 0.9227843350984671);
         close(digamma_f64(11.5), 2.3982391295357814);
         close(digamma_f64(100.0), 4.600161852738087);
@@ -438,6 +485,14 @@ mod tests {
         close(i1_f64(600.0), 6.141181345066892e+258);
         close(i1e_f64(600.0), 0.016276565868339667);
         close(zeta_f64(2.0, -1e6 - 0.5), PI * PI - zeta_f64(2.0, 1e6 + 1.5));
+    }
+
+    #[test]
+    fn below_one_there_is_no_inverse_of_the_hyperbolic_cosine() {
+        for x in [0.999, 0.0, -1.0, -8192.0, -1e10, -1e300, f64::MIN, f64::NEG_INFINITY, f64::NAN] {
+            assert!(acosh_f64(x).is_nan() && acosh_f32(x as f32).is_nan(), "{x}");
+        }
+        assert_eq!((acosh_f64(1.0), acosh_f64(f64::INFINITY)), (0.0, f64::INFINITY));
     }
 
     #[test]
