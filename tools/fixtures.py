@@ -29,6 +29,8 @@ ops/NAME.json, one for each op: {"header": {"torch", "generator"}, "cases": [..]
 infinite_cotangents.json: cases as in ops/NAME.json, with "op", where every other element of the cotangent is infinite. A gradient of
     NaN there is PyTorch's infinity times zero, or a difference of infinities, and nothing to compare with.
 
+special_values.json: cases as in ops/NAME.json, with "op".
+
 chains.json: the same, where "steps" are several views one after the other: a list of [op, args].
 
 promotion.json: rows [left, right, result]: "types" of two tensors with dims, "number" of a tensor with dims
@@ -63,7 +65,7 @@ from pathlib import Path
 import torch
 
 sys.dont_write_bytecode = True  # No __pycache__ left in the repository.
-from fixture_cases import bessel, complex, conv, creation, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, losses, networks, nn, options, pool, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, transformer, variants, views
+from fixture_cases import bessel, complex, conv, creation, edges, elementwise, fft, functions, indexing, layers, linalg, linalg_complex, losses, networks, nn, options, pool, promotion, recurrent, reductions, scatter, second_order, sequences, shape, spectral, statistics, train, transformer, variants, views
 from fixture_cases.core import Book
 
 # Of these the gradient of an infinite cotangent depends on the order of the sums and products in it, or is made of other ones.
@@ -85,7 +87,7 @@ def write_all(folder, verbose):
     paths += [book.write_infinite(folder, MIXED)]
     paths += layers.write(folder)
     paths += [views.write_chains(folder)]
-    paths += [module.write(folder) for module in (promotion, second_order, train, transformer)]
+    paths += [module.write(folder) for module in (edges, promotion, second_order, train, transformer)]
     return paths
 
 

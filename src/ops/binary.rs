@@ -195,6 +195,11 @@ impl Tensor {
         {
             bail!(Value, "pow", "integers cannot be raised to {number}: cast to a float with to_dtype first");
         }
+        if let (true, Operand::Scalar(number)) = (self.dtype().is_complex(), &exponent)
+            && let Some(power) = known_power(self, *number)?
+        {
+            return Ok(power);
+        }
         elementwise!(Number pow(self, exponent) |a, b| a.pow(b))
     }
 
@@ -259,6 +264,37 @@ impl Tensor {
     pub fn minimum<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         elementwise!(Any minimum(self, other) |a, b| a.minimum(b))
     }
+}
+
+/// The powers of complex numbers that are products, quotients or roots: these keep the digits, and the infinities, that the exponential
+/// of a logarithm loses.
+#[track_caller]
+fn known_power(x: &Tensor, exponent: Scalar) -> Result<Option<Tensor>> {
+    let exponent = match exponent {
+        Scalar::F64(number) => number,
+        Scalar::I64(number) if number.abs() <= 3 => number as f64,
+        _ => return Ok(None),
+    };
+    let power = if exponent == 0.0 {
+        x.fill(1.0)?
+    } else if exponent == 1.0 {
+        x.clone()
+    } else if exponent == 2.0 {
+        x.square()?
+    } else if exponent == 3.0 {
+        x.square()?.mul(x)?
+    } else if exponent == 0.5 {
+        x.sqrt()?
+    } else if exponent == -0.5 {
+        x.rsqrt()?
+    } else if exponent == -1.0 {
+        x.reciprocal()?
+    } else if exponent == -2.0 {
+        x.square()?.reciprocal()?
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(power))
 }
 
 /// Quotients rounded to whole numbers, which have a derivative of zero; of integers they are integers.

@@ -77,7 +77,8 @@ static BETWEEN: Elementwise =
 #[ops]
 impl Tensor {
     /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
-    /// passes where the element lies between the bounds, numbers excluded. At a bound that is a tensor both take half of it.
+    /// passes where the element lies between the bounds, numbers excluded. At a bound that is a tensor both take half of it. A
+    /// bound of NaN gives NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -112,6 +113,11 @@ impl Tensor {
         if self.dtype() == DType::Bool && bools(&min.0) && bools(&max.0) && (min.0.is_some() || max.0.is_some()) {
             let least = min.0.map_or_else(|| Ok(self.clone()), |min| self.logical_or(min))?;
             return max.0.map_or_else(|| Ok(least.clone()), |max| least.logical_and(max));
+        }
+        let is_nan = |bound: &Option<Operand<'_>>| matches!(bound, Some(Number(Scalar::F64(number))) if number.is_nan());
+        if self.dtype().is_float() && (is_nan(&min.0) || is_nan(&max.0)) {
+            // No number lies within such bounds.
+            return self.fill(f64::NAN);
         }
         match (bound(min.0, Scalar::lower_bound_in), bound(max.0, Scalar::upper_bound_in)) {
             (None, None) => bail!(Value, "clamp", "there is neither a least nor a greatest value"),

@@ -86,7 +86,12 @@ struct Resize {
 }
 
 /// Which elements are added up for each new one, `[terms, new size]`, and with which weights; `None` for one with 1.
-type Terms = (Tensor, Option<Tensor>);
+struct Terms {
+    index: Tensor,
+    weights: Option<Tensor>,
+    /// Whether weights of 0 stand for elements that do not count, not even if they are infinite.
+    padded: bool,
+}
 
 /// Keys' cubic kernel for a distance up to 1, and for one up to 2.
 fn cubic(x: &Tensor, a: f64) -> Result<[Tensor; 2]> {
@@ -125,7 +130,7 @@ impl Resize {
                 let numbers = self.numbers(DType::F32, device)?;
                 let numbers = if mode == InterpolateMode::Nearest { numbers } else { numbers.add(0.5)? };
                 let index = numbers.mul(self.step)?.floor()?;
-                Ok((self.bounded(&index)?.unsqueeze(0)?, None))
+                Ok(Terms { index: self.bounded(&index)?.unsqueeze(0)?, weights: None, padded: false })
             }
             InterpolateMode::Area => {
                 let (from, to) = (self.from as f64, self.to as f64);
@@ -158,14 +163,14 @@ impl Resize {
                 let weights = cubic_weights(&place.sub(&first)?)?;
                 let index = |by: f64| self.bounded(&first.add(by)?);
                 let indices = [index(-1.0)?, index(0.0)?, index(1.0)?, index(2.0)?];
-                Ok((Tensor::stack(&indices, 0)?, Some(Tensor::stack(&weights, 0)?)))
+                Terms::of(&indices, &weights.each_ref())
             }
             _ => {
                 let place = place()?.maximum(0.0)?;
                 let first = place.floor()?.minimum(self.from as f64 - 1.0)?;
                 let share = place.sub(&first)?.clamp(0.0, 1.0)?;
                 let indices = [self.bounded(&first)?, self.bounded(&first.add(1.0)?)?];
-                Ok((Tensor::stack(&indices, 0)?, Some(Tensor::stack(&[share.rsub(1.0)?, share], 0)?)))
+                Terms::of(&indices, &[&share.rsub(1.0)?, &share])
             }
         }
     }
@@ -184,19 +189,26 @@ impl Resize {
         let inside = at.lt(end)?;
         let given = weights(&at)?.map_or_else(|| inside.to_dtype(DType::F64), |given| inside.where_(&given, 0.0))?;
         let given = given.div(&given.sum(keepdim(0))?)?;
-        Ok((self.bounded(&at)?, Some(given)))
+        Ok(Terms { index: self.bounded(&at)?, weights: Some(given), padded: true })
+    }
+}
+
+impl Terms {
+    fn of(indices: &[Tensor], weights: &[&Tensor]) -> Result<Terms> {
+        Ok(Terms { index: Tensor::stack(indices, 0)?, weights: Some(Tensor::stack(weights, 0)?), padded: false })
     }
 }
 
 /// One dimension resized.
-fn resized(x: &Tensor, dim: usize, (index, weights): &Terms) -> Result<Tensor> {
+fn resized(x: &Tensor, dim: usize, Terms { index, weights, padded }: &Terms) -> Result<Tensor> {
     let all = x.index_select(dim, &index.flatten(0, -1)?)?;
     let Some(weights) = weights else { return Ok(all) };
     let (terms, to) = (index.shape()[0], index.shape()[1]);
     let mut shape = vec![1; x.rank() - dim + 1];
     (shape[0], shape[1]) = (terms, to);
     let weights = weights.to_dtype(x.dtype())?.reshape(Shape::from(shape))?;
-    all.unflatten(dim, [terms, to])?.mul(&weights)?.sum(dim)
+    let parts = all.unflatten(dim, [terms, to])?.mul(&weights)?;
+    if *padded { weights.ne(0.0)?.where_(&parts, 0.0)?.sum(dim) } else { parts.sum(dim) }
 }
 
 /// # Images
@@ -247,7 +259,12 @@ impl Tensor {
             let growth = |d: usize| plan[d].to as f64 / plan[d].from as f64;
             growth(a).total_cmp(&growth(b))
         });
+        let linear = matches!(mode, InterpolateMode::Linear | InterpolateMode::Bilinear | InterpolateMode::Trilinear);
         for dim in order {
+            if linear && !antialias && plan[dim].from == plan[dim].to {
+                // As it is, whatever the factor.
+                continue;
+            }
             x = resized(&x, dim + 2, &plan[dim].terms(mode, antialias, self.device())?)?;
         }
         x.to_dtype(self.dtype())

@@ -73,9 +73,9 @@ options! {
 
 from_reduction!(HingeEmbeddingLossOptions, MarginOptions, TripletMarginLossOptions);
 
-/// At least 0, with the derivative of `x` at 0 itself, as a bound has it.
+/// At least 0, with a derivative of 0 at 0 itself, as a bound has it. NaN stays NaN, with a derivative of 0.
 fn positive(x: Sym) -> Sym {
-    select(x.ge(zero()), x, zero())
+    select(x.gt(zero()), x, select(x.le(zero()), zero(), constant(f64::NAN)))
 }
 
 static HINGE: Elementwise = Elementwise::new("hinge_embedding_loss", Domain::Float, 2, 1, |x, p| {

@@ -183,7 +183,10 @@ impl Tensor {
     /// If there is no such dimension.
     #[op(autocast_cuda = f32, samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_sum(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
-        let sums = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumsum(dim)?;
+        let sums = match options.dtype {
+            Some(dtype) => self.cumsum_with(dim, dtype)?,
+            None => self.cumsum(dim)?,
+        };
         if options.include_initial { with_initial(&sums, dim, 0.0) } else { Ok(sums) }
     }
 
@@ -203,7 +206,10 @@ impl Tensor {
     /// If there is no such dimension.
     #[op(autocast_cuda = f32, samples = cumulative_samples, errors = scan_errors, batch)]
     pub fn cumulative_prod(&self, dim: impl Into<Dim>, options: impl Into<CumulativeOptions>) -> Result<Tensor> {
-        let products = self.to_dtype(options.dtype.unwrap_or(self.dtype()))?.cumprod(dim)?;
+        let products = match options.dtype {
+            Some(dtype) => self.cumprod_with(dim, dtype)?,
+            None => self.cumprod(dim)?,
+        };
         if options.include_initial { with_initial(&products, dim, 1.0) } else { Ok(products) }
     }
 }

@@ -95,7 +95,9 @@ impl Tensor {
     #[op(autocast_cuda = own, samples = nan_samples, errors = dim_errors)]
     pub fn nansum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
-            return self.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
+            // An integer has no NaN: they go before they are cast.
+            let numbers = if dtype.is_float() || dtype.is_complex() { self.clone() } else { self.ne(self)?.where_(0, self)? };
+            return numbers.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
         }
         if self.dtype().is_complex() {
             return self.isnan()?.where_(0, self)?.sum(over);

@@ -281,6 +281,18 @@ fn gradients_of_infinite_cotangents_are_those_of_pytorch() -> Fault {
     Ok(())
 }
 
+/// Infinities, NaN and numbers at the ends of a domain, with their gradients.
+#[test]
+fn special_values_are_those_of_pytorch() -> Fault {
+    let mut all = Vec::new();
+    for (op, case) in &named_cases("special_values.json")? {
+        let of_one = serde_json::json!({ "cases": [case] });
+        all.extend(faults(op.name, &of_one, Arrangement::Plain, |case| check(op, case, Arrangement::Plain)));
+    }
+    none_of(&all);
+    Ok(())
+}
+
 #[test]
 fn views_of_views_agree_with_pytorch() -> Fault {
     none_of(&faults("chain", &read(&fixtures().join("chains.json"))?, Arrangement::Plain, check_chain));

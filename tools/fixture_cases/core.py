@@ -180,7 +180,8 @@ class Book:
         case = {}
         if note:
             case["note"] = note
-        case["args"] = {**self.tensor_args(op, inputs), **args}
+        written = {name: number(value) if isinstance(value, float) else value for name, value in args.items()}
+        case["args"] = {**self.tensor_args(op, inputs), **written}
         case["grad"] = grad
         case["output"] = encode_all(out, layout)
         cases = self.cases.setdefault(op, [])
@@ -273,6 +274,12 @@ class Book:
             case.update({key: of[key] for key in ("rtol", "atol") if key in of})
         lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
         path = folder / "infinite_cotangents.json"
+        path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
+        return path
+
+    def write_together(self, path):
+        """All cases in one file."""
+        lines = ",\n".join(json.dumps({"op": op, **c}, separators=(",", ":")) for op, cases in self.cases.items() for c in cases)
         path.write_text(f'{{"header":{json.dumps(header())},\n"cases":[\n{lines}\n]}}\n')
         return path
 

@@ -334,7 +334,8 @@ impl Pair {
     fn tanh(self) -> Pair {
         let zero = Sym::constant(0.0);
         let (t, s, c, cosh) = (self.re.tanh(), self.im.sin(), self.im.cos(), self.re.cosh());
-        let size = c * c + t * t * s * s;
+        // Away from 0 by what the square of t lacks of 1, so that a large real part gives 1 exactly.
+        let size = select(self.re.abs().lt(Sym::constant(1.0)), c * c + t * t * s * s, 1.0 - s / cosh * (s / cosh));
         let known = !self.im.is_finite() & (self.re.eq(zero) | self.re.is_infinite());
         // 1 - t² would cancel.
         let im = s * c / size / cosh / cosh;
