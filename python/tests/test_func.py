@@ -143,3 +143,12 @@ def test_a_copied_layer_is_made_inside_of_a_vmap():
     x = ct.arange(12.0).reshape(4, 3)
     found = ct.vmap(net.eval())(x)
     assert ct.get_rng_state() == state and ct.allclose(found, net(x))
+
+
+@pytest.mark.parametrize("kind", ["Dropout", "Dropout1d", "AlphaDropout", "FeatureAlphaDropout", "RReLU"])
+def test_layers_that_draw_in_training_alone_are_called_inside_of_vmap(kind):
+    layer = getattr(ct.nn, kind)().eval()
+    x = ct.linspace(-1, 1, 24).reshape(2, 3, 4)
+    assert ct.allclose(ct.vmap(layer)(x), layer(x))
+    with pytest.raises(ValueError, match="random numbers inside vmap"):
+        ct.vmap(layer.train())(x)

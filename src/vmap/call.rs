@@ -188,7 +188,12 @@ fn random(op: &Op, args: &[Arg], inside: Running) -> Result<Vec<Tensor>> {
         let _back = Back(taken);
         f()
     };
-    match inside.randomness {
+    // Dropout in evaluation mode draws nothing.
+    let evaluates = op
+        .params()
+        .zip(args)
+        .any(|(param, arg)| param.name == "training" && matches!(arg, Arg::Scalar(Scalar::Bool(false))));
+    match if evaluates { VmapRandomness::Same } else { inside.randomness } {
         VmapRandomness::Refuse => bail!(
             Value,
             op.name,
