@@ -302,8 +302,7 @@ def allowed():
 
 
 SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
-              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint "
-              "utils.benchmark autograd.forward_ad")
+              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint")
 ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 # Modules that are others by PyTorch's names.
 OTHER_NAMES = {
@@ -326,7 +325,7 @@ def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
     files |= {f"{name}.pyi": HIDDEN for name in
               "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text _aliases _pytree utils/_pytree "
-              "multiprocessing nn/common_types sparse types".split()}
+              "autograd/forward_ad multiprocessing nn/common_types sparse types utils/benchmark".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()
