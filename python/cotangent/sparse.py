@@ -526,6 +526,18 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
     return SparseTensor(places, values, size, bool(is_coalesced))
 
 
+def _legacy(dtype):
+    def make(indices=None, values=None, size=None):
+        return sparse_coo_tensor(indices, values, size, dtype=dtype)
+
+    make.__doc__ = f"A sparse tensor of {dtype.name}, by PyTorch's old name."
+    return make
+
+
+FloatTensor, DoubleTensor, HalfTensor = map(_legacy, (_c.float32, _c.float64, _c.float16))
+LongTensor, IntTensor = map(_legacy, (_c.int64, _c.int32))
+
+
 def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=None, device=None, requires_grad=False,
                       check_invariants=None):
     """A sparse matrix of the columns and values of each row, and of where the rows begin."""
