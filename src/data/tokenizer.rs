@@ -1,10 +1,11 @@
 //! Tokens of words and their parts, through the crate `tokenizers`.
 
 use crate::error::{bail, err};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Error, ErrorKind, Result, Tensor};
 use cotangent_macros::named;
 use std::fmt;
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 /// A tokenizer as Hugging Face publishes it, in a file `tokenizer.json`: BPE, WordPiece or Unigram, with what belongs to it.
 ///
@@ -17,7 +18,29 @@ use std::path::Path;
 /// # Ok::<(), cotangent::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Tokenizer(tokenizers::Tokenizer);
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+}
+
+/// The most tokens that a file may have a text padded to. What it asks for is allocated without a look at how much there is, and
+/// a failed allocation ends the process.
+const MOST_PADDING: usize = 1 << 24;
+
+/// What the crate `tokenizers` says. It panics at some files, such as one whose decoder it cannot read, and at some texts where a
+/// file has numbers that do not fit each other. A file is not ours, so that this is an error like any other. What a panic has
+/// left unfinished are caches of words, which are read and written under locks that do not mind.
+fn guarded<T>(kind: ErrorKind, op: &'static str, path: &Path, f: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+    let refused = |what: &dyn fmt::Display| Error::made(kind, op.into(), format!("{}: {what}", path.display()));
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(outcome) => outcome.map_err(|error| refused(&error)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
+            Err(refused(&format_args!("the tokenizer failed: {text}")))
+        }
+    }
+}
 
 impl Tokenizer {
     /// Reads a file `tokenizer.json`.
@@ -28,18 +51,33 @@ impl Tokenizer {
     pub fn open(path: impl AsRef<Path>) -> Result<Tokenizer> {
         let path = path.as_ref();
         let text = std::fs::read(path).map_err(|e| crate::Error::io("Tokenizer::open", path, e))?;
-        let made = tokenizers::Tokenizer::from_bytes(text);
-        Ok(Tokenizer(made.map_err(|e| err!(Format, "Tokenizer::open", "{}: {e}", path.display()))?))
+        // What is no JSON is refused here, with its line: the crate would panic within a decoder.
+        serde_json::from_slice::<serde_json::Value>(&text)
+            .map_err(|e| err!(Format, "Tokenizer::open", "{}: {e}", path.display()))?;
+        let inner = guarded(ErrorKind::Format, "Tokenizer::open", path, || tokenizers::Tokenizer::from_bytes(text))?;
+        if let Some(padding) = inner.get_padding() {
+            let fixed = if let tokenizers::PaddingStrategy::Fixed(size) = padding.strategy { size } else { 0 };
+            let padded = fixed.max(padding.pad_to_multiple_of.unwrap_or(0));
+            if padded > MOST_PADDING {
+                bail!(
+                    Format,
+                    "Tokenizer::open",
+                    "{}: padding must be at most {MOST_PADDING} tokens, got {padded}",
+                    path.display()
+                );
+            }
+        }
+        Ok(Tokenizer { inner, path: path.to_path_buf() })
     }
 
     /// The number of different tokens, with those that were added.
     pub fn vocab_size(&self) -> usize {
-        self.0.get_vocab_size(true)
+        self.inner.get_vocab_size(true)
     }
 
     /// The number of a token, if there is such a one.
     pub fn token_id(&self, token: &str) -> Option<i64> {
-        self.0.token_to_id(token).map(i64::from)
+        self.inner.token_to_id(token).map(i64::from)
     }
 
     /// The tokens of a text: `[tokens]`, as `i64`. No special tokens are added: see
@@ -62,7 +100,8 @@ impl Tokenizer {
     }
 
     fn encoded(&self, text: &str, special: bool) -> Result<Tensor> {
-        let encoding = self.0.encode_fast(text, special).map_err(|e| err!(Value, "Tokenizer::encode", "{e}"))?;
+        let encode = || self.inner.encode_fast(text, special);
+        let encoding = guarded(ErrorKind::Value, "Tokenizer::encode", &self.path, encode)?;
         let ids: Vec<i64> = encoding.get_ids().iter().map(|&id| i64::from(id)).collect();
         let n = ids.len();
         Tensor::from_vec(ids, [n])
@@ -76,14 +115,14 @@ impl Tokenizer {
     pub fn decode(&self, tokens: &Tensor) -> Result<String> {
         let mut ids = Vec::with_capacity(tokens.numel());
         for id in tokens.to_dtype(DType::I64)?.to_vec::<i64>()? {
-            match u32::try_from(id).ok().filter(|&id| self.0.id_to_token(id).is_some()) {
+            match u32::try_from(id).ok().filter(|&id| self.inner.id_to_token(id).is_some()) {
                 Some(id) => ids.push(id),
                 None => {
                     bail!(Index, "Tokenizer::decode", "{id} is not the number of one of {} tokens", self.vocab_size())
                 }
             }
         }
-        self.0.decode(&ids, true).map_err(|e| err!(Value, "Tokenizer::decode", "{e}"))
+        guarded(ErrorKind::Value, "Tokenizer::decode", &self.path, || self.inner.decode(&ids, true))
     }
 }
 

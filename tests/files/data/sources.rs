@@ -249,3 +249,135 @@ fn tokens_of_a_bpe() -> Result<()> {
     assert_fails_with(Tokenizer::open(folder.file("other.json", "{}")), &["Tokenizer::open", "other.json"]);
     Ok(())
 }
+
+/// Small changes of a file: some bytes, a number in place of another, a value in place of another, an end.
+#[cfg(feature = "tokenizers")]
+fn changed(text: &str, dice: &mut crate::dice::Dice) -> Vec<u8> {
+    fn values(value: &mut serde_json::Value) -> Vec<&mut serde_json::Value> {
+        let has_parts =
+            value.as_array().is_some_and(|all| !all.is_empty()) || value.as_object().is_some_and(|all| !all.is_empty());
+        if !has_parts {
+            return vec![value];
+        }
+        match value {
+            serde_json::Value::Array(all) => all.iter_mut().flat_map(values).collect(),
+            // Words and merges are many, and much alike.
+            serde_json::Value::Object(all) => all
+                .iter_mut()
+                .filter(|(key, _)| *key != "vocab" && *key != "merges")
+                .flat_map(|(_, x)| values(x))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+    if dice.percent(20) {
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..1 + dice.below(3) {
+            let at = dice.below(bytes.len());
+            bytes[at] = if dice.percent(50) { dice.choose(b"{}[],:\"0-.e") } else { dice.next() as u8 };
+        }
+        return bytes;
+    }
+    if dice.percent(15) {
+        return text.as_bytes()[..dice.below(text.len())].to_vec();
+    }
+    let mut whole: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let parts = [
+        r#"null"#,
+        r#"true"#,
+        r#"18446744073709551615"#,
+        r#"4294967295"#,
+        r#"-1"#,
+        r#"0"#,
+        r#"1e300"#,
+        r#""""#,
+        r#""Ġa""#,
+        r#"[]"#,
+        r#"{}"#,
+        r#"{"type":"BPE"}"#,
+        r#"{"type":"ByteLevel"}"#,
+        r#"{"type":"Sequence","decoders":[]}"#,
+        r#"{"type":"Strip","content":"a","start":9,"stop":18446744073709551615}"#,
+        r#"{"type":"CTC","pad_token":"","word_delimiter_token":"","cleanup":true}"#,
+        r#"{"type":"WordPiece","prefix":"","cleanup":true}"#,
+        r#"{"type":"Replace","pattern":{"String":""},"content":"aa"}"#,
+        r#"{"type":"Replace","pattern":{"Regex":"("},"content":""}"#,
+        r#"{"type":"FixedLength","length":0}"#,
+        r#"{"type":"Metaspace","replacement":"ab","prepend_scheme":"always","split":true}"#,
+        r#"{"type":"Precompiled","precompiled_charsmap":"/////w=="}"#,
+        r#"{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x","type_id":9}}],"pair":[],"special_tokens":{}}"#,
+        r#"{"type":"RobertaProcessing","sep":["",4294967295],"cls":["",0],"trim_offsets":true,"add_prefix_space":true}"#,
+        r#"{"strategy":{"Fixed":18446744073709551615},"direction":"Left","pad_to_multiple_of":0,"pad_id":0,"pad_type_id":0,"pad_token":""}"#,
+        r#"{"strategy":"BatchLongest","direction":"Left","pad_to_multiple_of":18446744073709551615,"pad_id":0,"pad_type_id":0,"pad_token":""}"#,
+        r#"{"direction":"Right","max_length":0,"strategy":"LongestFirst","stride":18446744073709551615}"#,
+        r#"{"direction":"Right","max_length":3,"strategy":"OnlySecond","stride":2}"#,
+        r#"{"type":"Unigram","unk_id":0,"vocab":[["a",-1e308],["",0.0]],"byte_fallback":true}"#,
+        r#"{"type":"WordPiece","unk_token":"","continuing_subword_prefix":"","max_input_chars_per_word":0,"vocab":{"":1}}"#,
+        r#"{"type":"WordLevel","vocab":{"a":4294967295},"unk_token":"b"}"#,
+    ];
+    for _ in 0..1 + dice.below(3) {
+        let part = serde_json::from_str(dice.choose(&parts)).unwrap_or_default();
+        if dice.percent(60)
+            && let Some(all) = whole.as_object_mut()
+        {
+            let key = dice.choose(&[
+                "truncation",
+                "padding",
+                "normalizer",
+                "pre_tokenizer",
+                "post_processor",
+                "decoder",
+                "model",
+            ]);
+            all.insert(key.to_string(), part);
+        } else {
+            let mut all = values(&mut whole);
+            let at = dice.below(all.len());
+            if let Some(value) = all.get_mut(at) {
+                **value = part;
+            }
+        }
+    }
+    whole.to_string().into_bytes()
+}
+
+/// The crate that reads them panics at some, and at some texts with others.
+#[cfg(feature = "tokenizers")]
+#[test]
+fn hostile_tokenizers_are_errors() -> Result<()> {
+    use cotangent::data::Tokenizer;
+    let folder = Folder::new("hostile-tokenizers");
+    let whole = include_str!("../../fixtures/data/tokenizer.json");
+    let at = whole.find("\"decoder\":").unwrap_or_default() + 20;
+    assert_fails_with(Tokenizer::open(folder.file("cut.json", &whole[..at])), &["Tokenizer::open", "cut.json"]);
+    let padded = whole.replace(
+        "\"padding\":null",
+        r#""padding":{"strategy":{"Fixed":1099511627776},"direction":"Left","pad_to_multiple_of":null,"pad_id":0,"pad_type_id":0,"pad_token":""}"#,
+    );
+    assert_fails_with(
+        Tokenizer::open(folder.file("padded.json", &padded)),
+        &["Tokenizer::open", "padded.json", "1099511627776"],
+    );
+    let (mut opened, mut refused) = (0, 0);
+    for round in 0..crate::dice::setting("COTANGENT_FUZZ_ROUNDS", 2000) {
+        let mut dice = crate::dice::Dice::new(crate::dice::setting("COTANGENT_FUZZ_SEED", 7), round, 0);
+        let path = folder.file("changed.json", "");
+        std::fs::write(&path, changed(whole, &mut dice))
+            .map_err(|e| cotangent::Error::new(cotangent::ErrorKind::Io, "test", e.to_string()))?;
+        let Ok(tokenizer) = Tokenizer::open(&path) else {
+            refused += 1;
+            continue;
+        };
+        opened += 1;
+        tokenizer.token_id("a");
+        for text in ["", "Hello, world! aa", "<|end|> ☃\u{0}  "] {
+            // Whatever they answer.
+            let _ = tokenizer.encode(text);
+            let _ = tokenizer.encode_special(text).map(|tokens| tokenizer.decode(&tokens));
+        }
+        let count = tokenizer.vocab_size().min(300) as i64;
+        let _ = tokenizer.decode(&Tensor::arange(0, count)?);
+    }
+    assert!(opened > 30 && refused > 100, "{opened} opened, {refused} refused");
+    Ok(())
+}
