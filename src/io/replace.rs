@@ -1,9 +1,11 @@
 //! Files that are replaced whole or not at all.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Writes a file so that at any time the old or the new one is at `path`. A symbolic link stays, and the file it leads to is
 /// replaced; on Unix the new file has the old one's mode and, where the system allows it, owner and group.
@@ -30,7 +32,26 @@ pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<&File>) -> 
     // Before the renaming, which may otherwise reach the disk first.
     temporary.file.sync_all()?;
     temporary.rename(&target)?;
-    sync_folder(folder_of(&target))
+    let folder = folder_of(&target);
+    if is_due(folder) {
+        // The file is saved. What others left is not its business.
+        let _ = remove_leftovers(folder);
+    }
+    sync_folder(folder)
+}
+
+/// Whether a folder has not been looked through for a minute: there may be many files in it, and many that are saved.
+fn is_due(folder: &Path) -> bool {
+    const OFTEN: Duration = Duration::from_secs(60);
+    const MOST: usize = 64;
+    static SEEN: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.retain(|(_, time)| time.elapsed() < OFTEN);
+    if seen.len() >= MOST || seen.iter().any(|(known, _)| known == folder) {
+        return false;
+    }
+    seen.push((folder.to_path_buf(), Instant::now()));
+    true
 }
 
 /// The file that a path leads to, which need not be there yet.
@@ -68,13 +89,18 @@ impl Temporary {
         let mut taken = ErrorKind::AlreadyExists.into();
         for _ in 0..100 {
             // Random, since processes in containers may have the same id; short, since the target's name may be as long
-            // as names can be. Only a file that this call has created is ever removed.
-            let name = format!(".cotangent-{:016x}.tmp", RandomState::new().build_hasher().finish());
+            // as names can be.
+            let random = RandomState::new().build_hasher().finish();
+            let name = format!(".cotangent-{:016x}-{}-{random:016x}.tmp", running_system(), std::process::id());
             let path = folder_of(target).join(name);
             match options.open(&path) {
                 Ok(file) => {
-                    // Held until the file is closed, by which leftovers are known. Not every file system has locks.
-                    let _ = file.try_lock();
+                    // Held until the file is closed, by which leftovers are known. Who removes these may have been faster. Not
+                    // every file system has locks.
+                    let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+                    if taken || !path.exists() {
+                        continue;
+                    }
                     return Ok(Temporary { file, path: Some(path) });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => taken = error,
@@ -102,19 +128,54 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes temporary files of processes that were killed while they wrote: nobody holds a lock on them, and they are an hour
-/// old at least.
+/// The number of this run of the system, as good as unique among all machines; 0 where it is not known.
+fn running_system() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        // FNV-1a, the same in all processes.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        if id.is_empty() { 0 } else { id.trim().bytes().fold(0xcbf2_9ce4_8422_2325, mix) }
+    })
+}
+
+/// Whether a name is one of [`Temporary::beside`], and its process is known to be gone. One of the same id as this may be: the
+/// first process of a container always has the same.
+fn writer_is_gone(name: &str) -> Option<bool> {
+    let is_hex = |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let mut parts = name.strip_prefix(".cotangent-")?.strip_suffix(".tmp")?.split('-');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        // As earlier versions wrote them.
+        (Some(random), None, ..) if is_hex(random) => Some(false),
+        (Some(system), Some(process), Some(random), None) if is_hex(system) && is_hex(random) => {
+            let (system, process) = (u64::from_str_radix(system, 16).ok()?, process.parse::<u32>().ok()?);
+            let here = system != 0 && system == running_system();
+            Some(here && (process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists()))
+        }
+        _ => None,
+    }
+}
+
+/// Removes temporary files of processes that were killed while they wrote: nobody holds a lock on them, and their process is
+/// gone or, where that is not known, they are an hour old at least.
 pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
-    const OLD: std::time::Duration = std::time::Duration::from_secs(3600);
+    const OLD: Duration = Duration::from_secs(3600);
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let digits = name.to_str().and_then(|name| name.strip_prefix(".cotangent-")?.strip_suffix(".tmp"));
-        if digits.is_none_or(|digits| digits.len() != 16 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())) {
+        let Some(gone) = name.to_str().and_then(writer_is_gone) else { continue };
+        let age = || entry.metadata().and_then(|file| file.modified()).ok().and_then(|time| time.elapsed().ok());
+        if !gone && age().is_none_or(|age| age <= OLD) {
             continue;
         }
-        let age = entry.metadata().and_then(|file| file.modified()).ok().and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > OLD) && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+        // A pipe of this name would be waited for.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        // The lock is held until the file is gone, so that a process that has just made it sees one of the two.
+        if let Ok(file) = File::open(entry.path())
+            && file.try_lock().is_ok()
+        {
             // Someone else may have been faster.
             let _ = fs::remove_file(entry.path());
         }

@@ -518,6 +518,61 @@ fn leftovers_are_removed_when_nobody_can_be_writing_them() -> Outcome {
     Ok(())
 }
 
+/// A process that saves until it is killed, which one test starts by running another one.
+#[cfg(target_os = "linux")]
+#[test]
+fn saves_until_it_is_killed() -> Outcome {
+    let Some(folder) = std::env::var_os("COTANGENT_TEST_SAVES_IN") else { return Ok(()) };
+    let values = Tensor::ones([1 << 20])?;
+    loop {
+        safetensors::save(PathBuf::from(&folder).join("values"), &StateDict::from_iter([("x", values.clone())]))?;
+    }
+}
+
+/// The next one that saves in the folder removes what a killed process left, at once, and nothing else.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_process_left_goes_with_the_next_save() -> Outcome {
+    let folder = Folder::new("killed")?;
+    let temporaries = || -> std::io::Result<Vec<PathBuf>> {
+        let all = fs::read_dir(&folder.0)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+        Ok(all.into_iter().filter(|path| path.extension().is_some_and(|end| end == "tmp")).collect())
+    };
+    let mut killed = 0;
+    while temporaries()?.is_empty() {
+        killed += 1;
+        assert!(killed < 200, "no process was killed while it wrote");
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "checkpoint::saves_until_it_is_killed"])
+            .env("COTANGENT_TEST_SAVES_IN", &folder.0)
+            .stdout(Stdio::null())
+            .spawn()?;
+        let start = std::time::Instant::now();
+        while !folder.file("values").exists() && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(killed % 7));
+        child.kill()?;
+        child.wait()?;
+    }
+    // Of a living process, of another system, and of somebody else.
+    let left = temporaries()?.swap_remove(0);
+    let name = left.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+    let parts: Vec<&str> = name.split('-').collect();
+    let others =
+        [name.replace(parts[2], "1"), name.replace(parts[1], "0123456789abcdef"), ".cotangent-1-2-3.tmp".to_string()];
+    for other in &others {
+        fs::write(folder.file(other), "")?;
+    }
+    safetensors::save(folder.file("other"), &StateDict::from_iter([("x", Tensor::ones([2])?)]))?;
+    let mut stays: Vec<PathBuf> = others.iter().map(|name| folder.file(name)).collect();
+    stays.sort();
+    let mut all = temporaries()?;
+    all.sort();
+    assert_eq!(all, stays);
+    Ok(())
+}
+
 /// A path that is not a folder, and one that cannot be made.
 #[test]
 fn a_folder_that_cannot_be_is_an_error() -> Outcome {
