@@ -357,6 +357,13 @@ impl Storage {
         !matches!(self.buffer.origin, Origin::Foreign { .. }) && self.pending().is_none() && is_sole(&self.buffer)
     }
 
+    /// Whether the memory is someone else's, who may write to it at any time, whatever was promised: what is read of it once may
+    /// be something else when it is read again.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.buffer.origin, Origin::Foreign { .. })
+    }
+
     /// Whether two handles share one buffer.
     pub(crate) fn ptr_eq(&self, other: &Storage) -> bool {
         Arc::ptr_eq(&self.buffer, &other.buffer)

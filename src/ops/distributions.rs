@@ -133,7 +133,7 @@ impl Tensor {
         if !matches!(self.rank(), 1 | 2) || num_samples == 0 {
             bail!(Shape, OP, "{num_samples} samples cannot be drawn from a tensor of shape {:?}", self.shape());
         }
-        let weights = self.detach().to_dtype(DType::F64)?.contiguous()?;
+        let weights = self.private()?.detach().to_dtype(DType::F64)?.contiguous()?;
         let categories = self.shape()[self.rank() - 1];
         let rows: Shape = self.shape()[..self.rank() - 1].into();
         let positive = if self.numel() == 0 { 0 } else { weights.gt(0.0)?.sum(-1)?.min(..)?.item::<i64>()? as usize };

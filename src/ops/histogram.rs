@@ -162,9 +162,9 @@ impl Tensor {
         if self.rank() != 1 || !self.dtype().is_int() {
             bail!(Shape, "bincount", "not a vector of integers, but {} of shape {:?}", self.dtype(), self.shape());
         }
-        let mut count = minlength;
+        let (own, mut count) = (&*self.private()?, minlength);
         if self.numel() > 0 {
-            let (min, max) = self.aminmax(crate::Dims::ALL)?;
+            let (min, max) = own.aminmax(crate::Dims::ALL)?;
             let ends = [min.to_dtype(DType::I64)?.item::<i64>()?, max.to_dtype(DType::I64)?.item::<i64>()?];
             if ends[0] < 0 || ends[1] < 0 || ends[1] == i64::MAX {
                 bail!(Value, "bincount", "numbers from {} to {} cannot be counted", ends[0], ends[1]);
@@ -173,13 +173,13 @@ impl Tensor {
         }
         let Some(weights) = weights else {
             let zeros = Tensor::zeros_with([count], (DType::I64, self.device()))?;
-            return zeros.scatter_add(0, self, &self.ones_like_with(DType::I64)?);
+            return zeros.scatter_add(0, own, &own.ones_like_with(DType::I64)?);
         };
         if weights.shape() != self.shape() {
             bail!(Shape, "bincount", "weights of shape {:?} for {:?}", weights.shape(), self.shape());
         }
         let dtype = if weights.dtype().is_float() { weights.dtype() } else { DType::F64 };
-        Tensor::zeros_with([count], (dtype, self.device()))?.scatter_add(0, self, &weights.to_dtype(dtype)?)
+        Tensor::zeros_with([count], (dtype, self.device()))?.scatter_add(0, own, &weights.to_dtype(dtype)?)
     }
 
     /// How many elements are in each of some bins of equal width: 100 bins, from the smallest element to the largest, unless the
@@ -201,7 +201,7 @@ impl Tensor {
         float_only("histc", self)?;
         // Before all elements are looked at.
         check_shape("histc", &[bins])?;
-        let x = self.detach();
+        let x = self.private()?.detach();
         let [mut low, mut high] = if min == max { extent(&x)? } else { [min, max] };
         if bins == 0 || !(low.is_finite() && high.is_finite() && low <= high) {
             bail!(Value, "histc", "there are no {bins} bins from {low} to {high}");
@@ -246,7 +246,7 @@ impl Tensor {
         options: impl Into<HistogramOptions<'a>>,
     ) -> Result<(Tensor, Tensor)> {
         float_only("histogram", self)?;
-        let x = self.detach();
+        let x = self.private()?.detach();
         let range = options.range_of("histogram", 0, 1)?;
         let edges = match bins {
             Operand::Scalar(Scalar::I64(bins)) => even_edges("histogram", &x, usize::try_from(bins).unwrap_or(0), range)?,
@@ -254,8 +254,8 @@ impl Tensor {
                 even_edges("histogram", &x, usize::try_from(bins).unwrap_or(usize::MAX), range)?
             }
             Operand::Scalar(other) => bail!(Value, "histogram", "{other} is no number of bins"),
-            Operand::Borrowed(edges) => checked_edges("histogram", edges, &x)?.detach(),
-            Operand::Owned(edges) => checked_edges("histogram", &edges, &x)?.detach(),
+            Operand::Borrowed(edges) => checked_edges("histogram", &*edges.private()?, &x)?.detach(),
+            Operand::Owned(edges) => checked_edges("histogram", &*edges.private()?, &x)?.detach(),
         };
         let hist = counts_between("histogram", &[bins_of(&x, &edges)?], std::slice::from_ref(&edges), &x, &options)?;
         Ok((hist.record_barrier("histogram", &[self]), edges))
@@ -287,7 +287,7 @@ impl Tensor {
         if (bins.len() != dims && bins.len() != 1) || dims == 0 {
             bail!(Value, "histogramdd", "{bins:?} bins for {dims} coordinates");
         }
-        let points = self.detach().reshape([self.numel() / dims, dims])?;
+        let points = self.private()?.detach().reshape([self.numel() / dims, dims])?;
         let (mut numbers, mut edges) = (Vec::new(), Vec::new());
         for dim in 0..dims {
             let own = points.select(1, dim)?;

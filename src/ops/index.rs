@@ -17,11 +17,12 @@ use crate::{DType, Device, Dim, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
-/// Indices as `i64`, outside the graph. The values are looked at by [`Indices::check`].
+/// Indices as `i64`, outside the graph, in memory that nobody else writes to. The values are looked at by [`Indices::check`].
 pub(super) fn as_indices(op: &'static str, index: &Tensor) -> Result<Tensor> {
     if !index.dtype().is_int() {
         bail!(DType, op, "indices must be integers, not {}", index.dtype());
     }
+    let index = &*index.private()?;
     // On a GPU such an index becomes a negative one, which the kernel refuses.
     if index.dtype() == DType::U64
         && index.device() == Device::Cpu

@@ -116,7 +116,7 @@ fn classes(op: &'static str, target: &Tensor, wanted: &[usize]) -> Result<Tensor
     if !target.dtype().is_int() {
         bail!(DType, op, "the target must be classes as integers, not {}", target.dtype());
     }
-    target.detach().to_dtype(DType::I64)
+    target.private()?.detach().to_dtype(DType::I64)
 }
 
 /// # Losses with a margin, of classes

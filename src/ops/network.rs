@@ -178,7 +178,7 @@ impl Tensor {
         match (self.shape(), offsets) {
             ([bags, len], None) => Ok((*bags, numbers(*bags)?.unsqueeze(1)?.expand([*bags, *len])?.flatten(0, -1)?)),
             ([n], Some(offsets)) if offsets.rank() == 1 && offsets.dtype().is_int() => {
-                let offsets = offsets.detach().to_dtype(DType::I64)?.contiguous()?;
+                let offsets = offsets.private()?.detach().to_dtype(DType::I64)?.contiguous()?;
                 if self.device() == Device::Cpu {
                     let all = offsets.to_vec::<i64>()?;
                     let rises = all.windows(2).all(|pair| pair[0] <= pair[1]);

@@ -102,7 +102,7 @@ pub(super) fn chosen(op: &'static str, x: &Tensor, dim: usize, rank: Rank) -> Re
     if x.shape()[dim] == 0 {
         bail!(Shape, op, "there is nothing to choose from in {:?} along dimension {dim}", x.shape());
     }
-    let indices = x.along_dim(dim, &|x, dim| {
+    let indices = x.private()?.along_dim(dim, &|x, dim| {
         Tensor::build(op, x.layout().shape().with(dim, 1), DType::I64, x.device(), |out| {
             let x = x.as_view()?;
             kernel!("kthvalue" on [x, out]: index::select::kth(x, dim, rank, out))
@@ -183,7 +183,7 @@ impl Tensor {
             bail!(Value, "topk", "{k} of {} elements: shape {:?} along dimension {dim}", x.shape()[dim], self.shape());
         }
         let shape = x.layout().shape().with(dim, k);
-        let indices = x.along_dim(dim, &|x, dim| {
+        let indices = x.private()?.along_dim(dim, &|x, dim| {
             Tensor::build("topk", x.layout().shape().with(dim, k), DType::I64, x.device(), |out| {
                 let x = x.as_view()?;
                 kernel!("topk" on [x, out]: index::select::first_in_order(x, dim, options.largest, out))

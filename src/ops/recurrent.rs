@@ -428,7 +428,7 @@ fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: 
     if *lengths.shape() != [batch] || lengths.dtype().is_differentiable() || lengths.dtype() == DType::Bool {
         bail!(Shape, op, "lengths of shape {:?} and dtype {}: they must be {batch} integers", lengths.shape(), lengths.dtype());
     }
-    let lengths = lengths.to_device(Device::Cpu)?.to_dtype(DType::I64)?;
+    let lengths = lengths.private()?.to_device(Device::Cpu)?.to_dtype(DType::I64)?;
     if let Some(bad) = lengths.all_examples()?.to_vec::<i64>()?.iter().find(|&&length| length < 1 || length > steps as i64) {
         bail!(Value, op, "a sequence of length {bad}, where there are {steps} steps");
     }

@@ -73,7 +73,7 @@ impl Tensor {
     /// If there is no such element, or the index is not of integers.
     #[op(samples = take_samples, errors = take_errors)]
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
-        as_indices("take", index)?;
+        let index = &as_indices("take", index)?;
         let flat = self.flatten(0, -1)?;
         let index = integers("take", &flat, 0, index)?.swap_remove(0);
         let numbers = index.flatten(0, -1)?;
@@ -124,7 +124,7 @@ impl Tensor {
     /// If there is no such element, the index is not of integers, or there are not as many elements in the source.
     #[op(samples = put_samples, errors = put_errors)]
     pub fn put(&self, index: &Tensor, source: &Tensor, options: impl Into<PutOptions>) -> Result<Tensor> {
-        as_indices("put", index)?;
+        let index = &as_indices("put", index)?;
         if index.numel() != source.numel() {
             bail!(Shape, "put", "{} elements for {} indices", source.numel(), index.numel());
         }

@@ -154,7 +154,7 @@ impl Tensor {
         if !self.dtype().is_int() {
             bail!(DType, "one_hot", "classes are integers, not {}", self.dtype());
         }
-        let wide = self.to_dtype(DType::I64)?.contiguous()?;
+        let wide = self.private()?.to_dtype(DType::I64)?.contiguous()?;
         let mut classes = num_classes;
         if self.numel() == 0 {
             if num_classes <= 0 {

@@ -120,7 +120,7 @@ struct Groups {
 impl Groups {
     /// Groups of those that are equal, in ascending order; or only of neighbours that are, as they lie.
     fn new(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool) -> Result<Groups> {
-        let x = x.detach();
+        let x = x.private()?.detach();
         let Some(dim) = dim else {
             let flat = x.flatten(0, -1)?;
             let (parts, order) = if sorted {
@@ -157,7 +157,7 @@ impl Groups {
         if dim.is_some() || x.dtype() != DType::I64 || x.device() != Device::Cpu || u32::try_from(x.numel()).is_err() {
             return Groups::new(op, x, dim, true)?.values();
         }
-        let flat = x.detach().flatten(0, -1)?.contiguous()?;
+        let flat = x.private()?.detach().flatten(0, -1)?.contiguous()?;
         let sorted = Tensor::build(op, flat.layout().shape().clone(), DType::I64, Device::Cpu, |out| {
             sort_integers(op, flat.as_view()?, out)
         })?;

@@ -55,7 +55,8 @@ impl Tensor {
         let shape = self.layout().shape().clone();
         let mut values = Tensor::empty("sort", shape.clone(), self.dtype(), self.device())?;
         let mut indices = Tensor::empty("sort", shape.clone(), DType::I64, self.device())?;
-        let (x, to, at) = (self.as_view()?, &mut values.as_view_mut("sort")?, &mut indices.as_view_mut("sort")?);
+        let own = self.private()?;
+        let (x, to, at) = (own.as_view()?, &mut values.as_view_mut("sort")?, &mut indices.as_view_mut("sort")?);
         kernel!("sort" on [x, to, at]: index::sort::sort(x, dim, options.descending, Some(to), at))?;
         let order = indices.clone();
         let [values, indices] = Tensor::record_joint([values, indices], "sort", &[self], |save| {
@@ -87,8 +88,9 @@ impl Tensor {
         if self.rank() == 0 {
             return Tensor::filled("argsort", ().into(), 0.into(), DType::I64, self.device());
         }
+        let own = self.private()?;
         let indices = Tensor::build("argsort", self.layout().shape().clone(), DType::I64, self.device(), |at| {
-            let x = self.as_view()?;
+            let x = own.as_view()?;
             kernel!("argsort" on [x, at]: index::sort::sort(x, dim, options.descending, None, at))
         })?;
         Ok(indices.record_barrier("argsort", &[self]))

@@ -254,7 +254,7 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
         bail!(DType, op, "indices are integers or bools, not {}", tensor.dtype());
     }
     let size = x.shape()[dim];
-    let wide = tensor.detach().to_dtype(DType::I64)?;
+    let wide = tensor.private()?.detach().to_dtype(DType::I64)?;
     // Most indices count from the start, and are what they should be. Those on a GPU are looked at by the kernel.
     let here = x.device() == Device::Cpu;
     if here && Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
@@ -309,7 +309,7 @@ pub(crate) fn where_true(op: &'static str, mask: &Tensor) -> Result<Vec<Tensor>>
 /// The indices of the true elements of a mask, as rows in row-major order. `shape` has as many elements as the mask, and need
 /// not be its own.
 pub(crate) fn true_indices(op: &'static str, mask: &Tensor, shape: &Shape) -> Result<Tensor> {
-    let mask = mask.detach().contiguous()?;
+    let mask = mask.private()?.detach().contiguous()?;
     let (storage, count) = backend::nonzero(op, mask.as_view()?, shape)?;
     Ok(Tensor::from_parts(storage, Layout::contiguous([count, shape.len()].into()), DType::I64))
 }

@@ -7,6 +7,7 @@ use crate::error::{bail, err};
 use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::vmap::BatchDims;
+use std::borrow::Cow;
 
 impl Tensor {
     /// What kernels read. What was deferred is computed first, which can fail for want of memory. No kernel knows complex
@@ -124,6 +125,31 @@ impl Tensor {
     pub(super) fn own_view_mut(&mut self, op: &'static str) -> Result<ViewMut<'_>> {
         let data = self.data.get_mut().ok_or_else(|| err!(Backend, op, "shared memory cannot be written to"))?;
         ViewMut::new(op, &mut data.storage, &data.layout, data.dtype)
+    }
+
+    /// This tensor, or a copy outside the graph where the memory is someone else's, such as NumPy's, who may write to it at any
+    /// time: for values that are looked at more than once, as indices are that are checked before they are used, masks that are
+    /// counted before they are gone through, and elements that are compared before they are moved.
+    pub(crate) fn private(&self) -> Result<Cow<'_, Tensor>> {
+        if !self.data.storage.is_foreign() {
+            return Ok(Cow::Borrowed(self));
+        }
+        self.detach().private_copy().map(Cow::Owned)
+    }
+
+    /// A copy of what is in memory: what is repeated is copied once.
+    #[cold]
+    fn private_copy(&self) -> Result<Tensor> {
+        if self.is_batched() {
+            return Tensor::over_batch(&[self], |_, all| all[0].private_copy());
+        }
+        let mut once = self.clone();
+        for (dim, &stride) in self.strides().iter().enumerate() {
+            if stride == 0 && self.shape()[dim] > 1 {
+                once = once.narrow(dim, 0, 1)?;
+            }
+        }
+        once.copied("private")?.expand(self.layout().shape())
     }
 
     /// Whether this is the only handle to these values and their bytes.

@@ -15,6 +15,7 @@ mod accuracy;
 mod choices;
 mod complex;
 mod conv;
+mod foreign;
 mod harness;
 mod linalg;
 mod torch_fixtures;

@@ -120,8 +120,8 @@ impl Count {
 impl LossCall {
     pub fn new(op: &'static str, x: &Tensor, target: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<LossCall> {
         let classes = check_classes(op, x, target, options)?;
-        let target = target.detach().to_dtype(DType::I64)?.contiguous()?.reshape(target.numel())?;
-        let weight = options.weight.map(|w| w.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
+        let target = target.private()?.detach().to_dtype(DType::I64)?.contiguous()?.reshape(target.numel())?;
+        let weight = options.weight.map(|w| w.private()?.detach().to_dtype(DType::F64)?.contiguous()).transpose()?;
         let (ignore, smoothing) = (options.ignore_index, options.label_smoothing);
         let mut problem = LossCall { target, weight, ignore, smoothing, classes, count: Count::Number(0.0) };
         backend::common_device(op, x.device(), [problem.target.device()])?;

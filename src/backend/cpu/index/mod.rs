@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Indices into a dimension, made only by [`Indices::check`] and [`Indices::from_end`].
 ///
 /// Invariant: the elements are `i64` and lie in `0..size`, as long as the view is borrowed. Those on a GPU may lie elsewhere.
+/// Memory that someone else may write to cannot promise that: the caller takes `Tensor::private` of it.
 pub(crate) struct Indices<'a> {
     pub view: View<'a>,
     pub size: usize,
@@ -43,6 +44,9 @@ impl<'a> Indices<'a> {
         }
         if view.device() != Device::Cpu {
             return Ok(Indices { view, size, from_end: false });
+        }
+        if view.storage.is_foreign() {
+            bail!(Backend, op, "indices in memory that others write to have to be copied before they are checked");
         }
         // What is repeated is looked at once: an expanded tensor may have more elements than anyone can go through.
         let sizes = view.layout.shape().iter().zip(view.layout.strides());

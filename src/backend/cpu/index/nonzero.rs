@@ -16,6 +16,10 @@ const TILE: usize = 256;
 /// The indices of the true elements of a contiguous mask, as a tensor of `(how many, dimensions)` in row-major order, and how
 /// many there are. `shape` has as many elements as the mask, and need not be its own.
 pub(crate) fn nonzero(op: &'static str, mask: View<'_>, shape: &Shape) -> Result<(Storage, usize)> {
+    // It is gone through twice, and there is room for what was counted.
+    if mask.storage.is_foreign() {
+        bail!(Backend, op, "a mask in memory that others write to has to be copied first");
+    }
     let Some(mask) = mask.as_slice::<bool>().filter(|mask| mask.len() == shape.numel()) else {
         bail!(Backend, op, "a mask of {} elements for shape {shape:?}", mask.layout.numel());
     };

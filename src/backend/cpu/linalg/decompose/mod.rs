@@ -153,6 +153,9 @@ pub(crate) fn lu_solve(
     if columns == 0 || n == 0 {
         return Ok(());
     }
+    if pivots.storage.is_foreign() {
+        bail!(Backend, op, "pivots in memory that others write to are none that a factorization made");
+    }
     let Some(pivots) = pivots.as_slice::<i32>() else { bail!(Backend, op, "pivots should be i32 in order") };
     scalar!(op, b.dtype, T => {
         let (a, b) = (Batch::<T>::read(op, &a)?, Batch::<T>::new(op, b)?);
