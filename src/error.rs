@@ -78,6 +78,8 @@ pub enum ErrorKind {
     OutOfMemory,
     /// Reading or writing a file failed.
     Io,
+    /// The operation was ended before it was done: see [`interrupt`](crate::interrupt).
+    Interrupted,
 }
 
 /// The figures of an error of [`ErrorKind::OutOfMemory`], in bytes.

@@ -157,6 +157,7 @@ mod device;
 mod dtype;
 mod error;
 mod hooks;
+pub mod interrupt;
 pub mod io;
 mod json;
 mod layout;

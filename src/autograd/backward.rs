@@ -150,7 +150,9 @@ impl Tensor {
         })?;
         let scope = profile::enter_pass("accumulate_grad");
         // What was deferred would keep the saved values alive.
-        let stored = Tensor::materialize(found.iter().map(|(_, grad)| grad)).and_then(|()| store(found));
+        let stored = Tensor::materialize(found.iter().map(|(_, grad)| grad));
+        // All of them or none.
+        let stored = stored.and_then(|()| crate::interrupt::whole(|| store(found)));
         profile::leave(scope);
         stored
     }

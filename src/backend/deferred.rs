@@ -22,7 +22,7 @@ use super::cpu::runtime::threads::GRAIN;
 use super::spec::Kernel;
 use crate::layout::Layout;
 use crate::storage::Storage;
-use crate::{DType, Device, Result, Scalar, profile};
+use crate::{DType, Device, Result, Scalar, interrupt, profile};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -446,10 +446,10 @@ fn run_chain(
 
 fn evaluate(last: &Step, parts: &[ChainPart<'_>]) -> Result<()> {
     match last.device {
-        Device::Cpu => {
+        Device::Cpu => interrupt::caught(last.op, || {
             chain::compute(last.compute, last.numel, parts);
             Ok(())
-        }
+        }),
         #[cfg(feature = "cuda")]
         Device::Cuda(n) => super::cuda::elementwise::chain::compute(last.op, n, last.compute, last.numel, parts),
         #[cfg(not(feature = "cuda"))]

@@ -7,7 +7,7 @@ use super::no_cuda;
 use super::spec::{AttentionInputs, Draw, MatmulPrecision, Targets};
 use super::{View, ViewMut, common_device, cpu, dispatch};
 use crate::error::err;
-use crate::{DType, Device, Result};
+use crate::{DType, Device, Result, interrupt};
 
 /// `out = a · b`, plus `row` in every row. `a` is `[batch.., m, k]`, `b` `[batch.., k, n]`, of one dtype. `out` is contiguous
 /// and of the same dtype; on the CPU it is of a compute dtype, that of `a` and `b` or, for products of bf16, f32.
@@ -85,7 +85,7 @@ pub(crate) fn cross_entropy(
     let others = targets.devices().chain([stats.device(), loss.device()]);
     let device = common_device(op, logits.device(), others)?;
     match (device, counted) {
-        (Device::Cpu, _) => cpu::nn::cross_entropy::forward(op, logits, targets, stats, loss),
+        (Device::Cpu, _) => interrupt::caught(op, || cpu::nn::cross_entropy::forward(op, logits, targets, stats, loss)),
         #[cfg(feature = "cuda")]
         (Device::Cuda(n), Some(counted)) => cuda::nn::rows::cross_entropy(op, n, logits, targets, stats, loss, counted),
         (device, _) => Err(err!(Backend, op, "there is nowhere on {device} to put the rows' weights")),

@@ -34,7 +34,7 @@ use spec::{CenteredReduce, Extreme, Formula, IndexFold, Reduce, SoftmaxKind};
 macro_rules! dispatch {
     ($op:expr, $device:expr, cpu => $cpu:expr, cuda($ordinal:ident) => $cuda:expr) => {
         match $device {
-            Device::Cpu => $cpu,
+            Device::Cpu => $crate::interrupt::caught($op, || $cpu),
             #[cfg(feature = "cuda")]
             Device::Cuda($ordinal) => $cuda,
             #[cfg(not(feature = "cuda"))]
@@ -50,7 +50,7 @@ use dispatch;
 macro_rules! kernel {
     ($op:literal on [$first:ident $(, $other:ident)*]: $($kernel:ident)::+($($arg:expr),* $(,)?)) => {
         match $crate::backend::common_device($op, $first.device(), [$($other.device()),*])? {
-            $crate::Device::Cpu => $crate::backend::cpu::$($kernel)::+($op, $($arg),*),
+            $crate::Device::Cpu => $crate::interrupt::caught($op, || $crate::backend::cpu::$($kernel)::+($op, $($arg),*)),
             #[cfg(feature = "cuda")]
             $crate::Device::Cuda(ordinal) => $crate::backend::cuda::$($kernel)::+($op, ordinal, $($arg),*),
             #[cfg(not(feature = "cuda"))]
@@ -202,7 +202,7 @@ pub(crate) fn reduce(
 /// if they are not pending or the device has no way to do so.
 pub(crate) fn reduce_deferred(by: Reduce, input: View<'_>, dims: &[usize], out: &mut ViewMut<'_>) -> Result<bool> {
     match input.device() {
-        Device::Cpu => cpu::reduce::reduce_deferred(by, input, dims, out),
+        Device::Cpu => crate::interrupt::caught("reduce", || cpu::reduce::reduce_deferred(by, input, dims, out)),
         Device::Cuda(_) => Ok(false),
     }
 }

@@ -159,7 +159,8 @@ impl Groups {
         }
         let flat = x.private()?.detach().flatten(0, -1)?.contiguous()?;
         let sorted = Tensor::build(op, flat.layout().shape().clone(), DType::I64, Device::Cpu, |out| {
-            sort_integers(op, flat.as_view()?, out)
+            let x = flat.as_view()?;
+            crate::interrupt::caught(op, || sort_integers(op, x, out))
         })?;
         Groups { new: different(&sorted.reshape([-1, 1])?)?, parts: sorted, dim: 0, order: None }.values()
     }

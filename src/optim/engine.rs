@@ -217,7 +217,8 @@ impl<A: Algorithm> Engine<A> {
     #[track_caller]
     pub fn step(&mut self, model: &mut dyn Module) -> Result<()> {
         let scope = crate::profile::enter(A::OP);
-        let done = self.run(Some(model));
+        // Parameters and states belong together: a step that was begun is made.
+        let done = crate::interrupt::whole(|| self.run(Some(model)));
         crate::profile::leave(scope);
         named("step", done.map_err(|error| error.context(A::OP)))
     }

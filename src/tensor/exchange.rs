@@ -6,7 +6,7 @@ use crate::backend;
 use crate::error::{bail, named};
 use crate::layout::{Layout, Shape, Strides, check_shape};
 use crate::storage::Storage;
-use crate::{DType, Device, Result};
+use crate::{DType, Device, Result, interrupt};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -263,7 +263,8 @@ impl Tensor {
             (part.layout().clone(), part.dtype(), value)
         };
         drop(part);
-        backend::copy(OP, value.as_view()?, &mut self.as_raw_view_mut(OP)?.part_as(&layout, dtype))?;
+        let (from, to) = (value.as_view()?, &mut self.as_raw_view_mut(OP)?);
+        interrupt::whole(|| backend::copy(OP, from, &mut to.part_as(&layout, dtype)))?;
         self.renew_leaf();
         Ok(())
     }

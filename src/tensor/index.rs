@@ -9,7 +9,7 @@ use crate::error::bail;
 use crate::layout::{Layout, Shape, Slice, ToSigned, broadcast};
 use crate::ops::index::{lined_up, put_rows};
 use crate::ops::scatter::fold_at;
-use crate::{DType, Device, Result, Scalar};
+use crate::{DType, Device, ErrorKind, Result, Scalar, interrupt};
 use smallvec::smallvec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -257,8 +257,12 @@ pub(crate) fn integers(op: &'static str, x: &Tensor, dim: usize, tensor: &Tensor
     let wide = tensor.private()?.detach().to_dtype(DType::I64)?;
     // Most indices count from the start, and are what they should be. Those on a GPU are looked at by the kernel.
     let here = x.device() == Device::Cpu;
-    if here && Indices::check(op, wide.all_examples()?.as_view()?, size).is_ok() {
-        return Ok(vec![wide]);
+    if here {
+        match Indices::check(op, wide.all_examples()?.as_view()?, size) {
+            Ok(_) => return Ok(vec![wide]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+            Err(_) => {}
+        }
     }
     let wrapped = wrapped(op, &wide, size)?;
     if here {
@@ -357,7 +361,8 @@ impl Tensor {
             let value = value.detach();
             let mut target = self.as_view_mut(OP)?;
             let part = basic.iter().try_fold(target.layout.clone(), |layout, basic| basic.of(OP, &layout))?;
-            backend::copy(OP, value.as_view()?, &mut target.part(&part))?;
+            let (from, to) = (value.as_view()?, &mut target.part(&part));
+            interrupt::whole(|| backend::copy(OP, from, to))?;
             self.renew_leaf();
             return Ok(());
         }

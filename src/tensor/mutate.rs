@@ -12,7 +12,7 @@ use crate::error::{bail, named};
 use crate::ops::binary::{ADD, DIV, MUL, SUB};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::map::map_alike;
-use crate::{Result, Scalar};
+use crate::{Result, Scalar, interrupt};
 
 /// # Changing in place
 impl Tensor {
@@ -112,7 +112,8 @@ impl Tensor {
                 return self.take_values("fill_", &Tensor::scalar(value, self.dtype(), self.device())?);
             }
             value.check_put("fill_", self.dtype())?;
-            backend::fill("fill_", &mut self.as_view_mut("fill_")?, value)?;
+            let to = &mut self.as_view_mut("fill_")?;
+            interrupt::whole(|| backend::fill("fill_", to, value))?;
             self.forget_history();
             Ok(())
         };
@@ -209,7 +210,8 @@ impl Tensor {
             return Ok(());
         }
         let source = source.with_layout(source.layout().broadcast_to(&shape));
-        backend::copy(op, source.as_view()?, &mut self.as_view_mut(op)?)?;
+        let (from, to) = (source.as_view()?, &mut self.as_view_mut(op)?);
+        interrupt::whole(|| backend::copy(op, from, to))?;
         self.forget_history();
         Ok(())
     }
@@ -244,7 +246,8 @@ impl Tensor {
             self.renew_leaf();
             return Ok(());
         }
-        backend::zip_in_place(op, arithmetic.formula(), &mut self.as_view_mut(op)?, rhs.as_view()?)?;
+        let (to, rhs) = (&mut self.as_view_mut(op)?, rhs.as_view()?);
+        interrupt::whole(|| backend::zip_in_place(op, arithmetic.formula(), to, rhs))?;
         self.renew_leaf();
         Ok(())
     }
@@ -273,7 +276,8 @@ impl Tensor {
             std::mem::swap(self, &mut other);
             self.node = None;
         }
-        backend::zip_in_place("backward", ADD.formula(), &mut self.as_view_mut("backward")?, other.as_view()?)
+        let (to, other) = (&mut self.as_view_mut("backward")?, other.as_view()?);
+        interrupt::whole(|| backend::zip_in_place("backward", ADD.formula(), to, other))
     }
 
     /// Refuses changes that would go astray: of a leaf under a graph, and of a view.

@@ -17,5 +17,6 @@ mod complex;
 mod conv;
 mod foreign;
 mod harness;
+mod interrupt;
 mod linalg;
 mod torch_fixtures;

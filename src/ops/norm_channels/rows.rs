@@ -6,7 +6,7 @@ use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::nn::group_norm;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::ops::elementwise::common_dtype;
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Device, Result, Tensor, interrupt};
 use smallvec::{SmallVec, smallvec};
 
 /// The elements as rows, each with statistics of its own.
@@ -70,7 +70,8 @@ impl Norm {
         let mut stats = Tensor::empty(op, [rows.count, 2].into(), wide, Device::Cpu)?;
         let y = Tensor::build(op, x.layout().shape().clone(), dtype, Device::Cpu, |out| {
             let affine = [w.as_ref().map(Tensor::as_view).transpose()?, b.as_ref().map(Tensor::as_view).transpose()?];
-            group_norm::forward(op, input.as_view()?, rows.each, affine, self.eps, &mut stats.as_view_mut(op)?, out)
+            let (input, stats) = (input.as_view()?, &mut stats.as_view_mut(op)?);
+            interrupt::caught(op, || group_norm::forward(op, input, rows.each, affine, self.eps, stats, out))
         })?;
         let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
         y.record(op, &inputs, |save| {
@@ -93,7 +94,8 @@ impl Norm {
                 let mut to_x = x_grad.as_mut().map(|t| t.as_view_mut(op)).transpose()?;
                 let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
                 let w = w.as_ref().map(Tensor::as_view).transpose()?;
-                group_norm::backward(op, views, rows.each, w, to_x.as_mut(), &mut sums.as_view_mut(op)?)?;
+                let to = &mut sums.as_view_mut(op)?;
+                interrupt::caught(op, || group_norm::backward(op, views, rows.each, w, to_x.as_mut(), to))?;
                 let mut grads: Grads = smallvec![x_grad];
                 // Of each example: the engine sums these to the shapes of the weight and the bias.
                 let of_example = |which: isize| {

@@ -10,7 +10,7 @@ use crate::backend::spec::IndexFold;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
-use crate::{DType, Result};
+use crate::{DType, Result, interrupt};
 use std::ops::Range;
 
 /// How an element and a new one become one.
@@ -134,6 +134,8 @@ struct Folding<C> {
 const SHORT: usize = 16;
 /// Indices that are looked at before what they are for is done.
 const TILE: usize = 256;
+/// Indices after which a thread looks up, whose share of the work may be any number of them.
+const SOME: isize = 1 << 12;
 /// The fewest lanes that a thread takes, so that threads do not write to the same cache lines all the time.
 const FEWEST: usize = 64;
 
@@ -186,6 +188,9 @@ impl<C: Copy> Folding<C> {
     fn rows<F: Fold<C>>(&self, mine: Range<usize>, shares: i64) {
         let [source_step, _, out_step] = self.walk.inner();
         for j in 0..self.count {
+            if j % SOME == 0 {
+                interrupt::poll();
+            }
             // SAFETY: an index at a position of its layout (L2).
             let index = unsafe { self.index.get().offset(self.index_first + j * self.index_along).read() };
             if shares > 1 && !mine.contains(&((index % shares) as usize)) {
@@ -219,6 +224,7 @@ impl<C: Copy> Folding<C> {
                     let to = self.out.get().offset(to + i * out_step);
                     // Which of a tile's indices are meant is noted first: a branch would be guessed wrong.
                     for start in (0..self.count).step_by(TILE) {
+                        interrupt::poll();
                         let (mut found, mut n) = ([(0_isize, 0_isize); TILE], 0);
                         for j in start..self.count.min(start + TILE as isize) {
                             let at = index.offset(j * self.index_along).read();
@@ -252,10 +258,18 @@ impl<C: Copy> Folding<C> {
         self.walk.runs(mine.start, mine.end.min(mine.start + 2 * SHORT), |_, len| longest = len.max(longest));
         if longest < SHORT {
             self.walk.runs(mine.start, mine.end, |at, len| {
-                (0..len as isize).for_each(|i| (0..self.count).for_each(|j| fold(at, i, j)));
+                for i in 0..len as isize {
+                    for start in (0..self.count).step_by(SOME as usize) {
+                        interrupt::poll();
+                        (start..self.count.min(start + SOME)).for_each(|j| fold(at, i, j));
+                    }
+                }
             });
         } else {
             for j in 0..self.count {
+                if j % SOME == 0 {
+                    interrupt::poll();
+                }
                 self.walk.runs(mine.start, mine.end, |at, len| (0..len as isize).for_each(|i| fold(at, i, j)));
             }
         }

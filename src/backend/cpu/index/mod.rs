@@ -11,7 +11,7 @@ use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Shape, Walk};
 use crate::tensor::unravel;
-use crate::{DType, Device, Result};
+use crate::{DType, Device, Result, interrupt};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,15 +58,19 @@ impl<'a> Indices<'a> {
         // As an unsigned number a negative one is too large as well.
         let is_inside = |index: i64| (index as u64) < size as u64;
         let all_inside = AtomicBool::new(true);
-        parallel(walk.numel(), GRAIN, |range| {
-            let mut inside = true;
-            walk.runs(range.start, range.end, |[at], len| {
-                (0..len as isize).for_each(|i| inside &= is_inside(read(at + i * step)));
+        // Operations look at indices before they call a kernel.
+        interrupt::caught(op, || {
+            parallel(walk.numel(), GRAIN, |range| {
+                let mut inside = true;
+                walk.runs(range.start, range.end, |[at], len| {
+                    (0..len as isize).for_each(|i| inside &= is_inside(read(at + i * step)));
+                });
+                if !inside {
+                    all_inside.store(false, Ordering::Relaxed);
+                }
             });
-            if !inside {
-                all_inside.store(false, Ordering::Relaxed);
-            }
-        });
+            Ok(())
+        })?;
         if all_inside.into_inner() {
             return Ok(Indices { view, size, from_end: false });
         }

@@ -7,7 +7,7 @@ use crate::backend::{View, ViewMut};
 use crate::dtype::with_dtype;
 use crate::error::bail;
 use crate::layout::{Layout, Walk};
-use crate::{DType, Result};
+use crate::{DType, Result, interrupt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The key of an element and its place in the lane, as one number that is in order of both: no two are equal.
@@ -265,6 +265,7 @@ pub(super) fn sort_entries<E: Entry>(entries: &mut Vec<E>, other: &mut Vec<E>, b
         }
     }
     for (byte, counts) in counts[..bytes].iter_mut().enumerate() {
+        interrupt::poll();
         // Where all have the same digit there is nothing to do.
         if counts.iter().any(|&count| count as usize == entries.len()) {
             continue;

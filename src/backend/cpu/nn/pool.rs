@@ -8,7 +8,7 @@ use crate::backend::spec::Windows;
 use crate::backend::{View, ViewMut};
 use crate::error::bail;
 use crate::zip::zip;
-use crate::{DType, Result};
+use crate::{DType, Result, interrupt};
 
 /// The windows of one dimension: of each its first element and their number.
 struct Table {
@@ -148,6 +148,14 @@ struct MaxPlane<'a, T> {
     at: Option<*mut i64>,
 }
 
+/// Looks up now and then, in a loop that takes so many steps each time: a window may be as large as an expanded tensor.
+#[inline(always)]
+fn look_up(at: usize, steps: usize) {
+    if at & 1023 == 1023 || steps > 1023 {
+        interrupt::poll();
+    }
+}
+
 impl<T: Comparable> Job for MaxPlane<'_, T> {
     type Output = ();
 
@@ -166,9 +174,11 @@ impl<T: Comparable> Job for MaxPlane<'_, T> {
                         let mut best = from.offset(offset(d0, h0, w0)).read();
                         for d in 0..dn {
                             for h in 0..hn {
+                                look_up(d * hn + h, wn);
                                 let (d, h) = (d0 + d * td.step, h0 + h * th.step);
                                 let row = from.offset(offset(d, h, w0));
                                 for w in 0..wn {
+                                    look_up(w, 1);
                                     let x = row.offset((w * tw.step) as isize * sw).read();
                                     if x.beats(best) {
                                         best = x;
@@ -221,6 +231,7 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 for d in (0..dn).map(|d| d0 + d * td.step) {
                     for h in (0..hn).map(|h| h0 + h * th.step) {
                         for k in 0..kernel as i64 {
+                            look_up(k as usize, count);
                             let offset = along.start + k * along.step;
                             // The windows that have this element.
                             let first = (-offset).max(0) as usize;
@@ -414,6 +425,7 @@ where
                     sums.fill(T::default());
                     for d in (0..dn).map(|d| d0 + d * td.step) {
                         for h in (0..hn).map(|h| h0 + h * th.step) {
+                            look_up(h, sums.len());
                             // SAFETY: windows are inside the plane.
                             unsafe {
                                 let row = from.offset(d as isize * sd + h as isize * sh);

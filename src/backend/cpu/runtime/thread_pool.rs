@@ -6,9 +6,10 @@
 //! workers beside them.
 
 use crate::backend::cpu::runtime::threads::ThreadCountGuard;
+use crate::interrupt::{self, Helping};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(super) struct ThreadPool {
     /// Sleepers, readable without the lock.
     sleepers: AtomicUsize,
     workers: Mutex<usize>,
+    /// Whether the caller does not want the rest of the job.
+    stopped: AtomicBool,
     /// What a worker's piece has panicked with, for the caller.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -43,6 +46,8 @@ struct PoolJob {
     piece: &'static (dyn Fn(usize) + Sync),
     pieces: usize,
     helpers: usize,
+    /// Whether the caller may be [interrupted](interrupt).
+    watched: bool,
 }
 
 pub(super) static POOL: ThreadPool = ThreadPool {
@@ -54,6 +59,7 @@ pub(super) static POOL: ThreadPool = ThreadPool {
     wake: Condvar::new(),
     sleepers: AtomicUsize::new(0),
     workers: Mutex::new(0),
+    stopped: AtomicBool::new(false),
     panic: Mutex::new(None),
 };
 
@@ -76,11 +82,12 @@ impl ThreadPool {
         // SAFETY: only the lifetime changes. The reference is used by workers who have joined the job, and `Done` waits
         // until all of them have left, also when `piece` panics here, before this function returns or unwinds.
         let piece = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(piece) };
-        let job = PoolJob { piece, pieces, helpers };
+        let job = PoolJob { piece, pieces, helpers, watched: interrupt::is_watched() };
         *lock(&self.job) = Some(job);
         // Of a job whose caller's own piece panicked, too.
         *lock(&self.panic) = None;
         self.next.store(0, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
         // Publishes the job: workers read it after they have seen this.
         self.state.fetch_add(JOB + OPEN, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -88,8 +95,10 @@ impl ThreadPool {
             self.wake.notify_all();
         }
         {
-            let _done = Done(self);
+            let mut done = Done { pool: self, whole: false };
             self.work(&job);
+            self.watch(&job);
+            done.whole = true;
         }
         if let Some(panic) = lock(&self.panic).take() {
             resume_unwind(panic);
@@ -105,7 +114,21 @@ impl ThreadPool {
             if at >= job.pieces {
                 return;
             }
+            interrupt::poll();
             (job.piece)(at);
+        }
+    }
+
+    /// Waits for the pieces of others, where the caller may be interrupted meanwhile.
+    fn watch(&self, job: &PoolJob) {
+        let mut looks = 0_u32;
+        while job.watched && !self.state.load(Ordering::Acquire).is_multiple_of(OPEN) {
+            looks += 1;
+            if looks.is_multiple_of(1 << 12) {
+                interrupt::poll();
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -122,7 +145,7 @@ impl ThreadPool {
     }
 
     /// The life of a worker.
-    fn worker(&self) {
+    fn worker(&'static self) {
         let mut seen = 0;
         loop {
             let state = self.await_job(seen);
@@ -131,8 +154,12 @@ impl ThreadPool {
                 continue;
             }
             let job = *lock(&self.job);
+            let work = |job: &PoolJob| {
+                let _helping = Helping::new(job.watched, &self.stopped);
+                self.work(job);
+            };
             if let Some(job) = job
-                && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(&job)))
+                && let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(&job)))
             {
                 *lock(&self.panic) = Some(panic);
             }
@@ -183,11 +210,19 @@ impl ThreadPool {
 }
 
 /// Closes a job, and waits until all workers that have joined it have left.
-struct Done(&'static ThreadPool);
+struct Done {
+    pool: &'static ThreadPool,
+    /// Whether all pieces were done. If not, the caller has unwound, and nobody wants the others.
+    whole: bool,
+}
 
 impl Drop for Done {
     fn drop(&mut self) {
-        let state = &self.0.state;
+        let state = &self.pool.state;
+        if !self.whole {
+            self.pool.stopped.store(true, Ordering::Relaxed);
+            self.pool.next.store(usize::MAX / 2, Ordering::Relaxed);
+        }
         state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut looks = 0_u32;
         while !state.load(Ordering::Acquire).is_multiple_of(OPEN) {

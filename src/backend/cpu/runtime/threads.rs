@@ -4,6 +4,7 @@
 use crate::Result;
 use crate::backend::cpu::runtime::thread_pool::POOL;
 use crate::error::bail;
+use crate::interrupt;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -111,7 +112,17 @@ pub(crate) fn parallel(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) 
 /// Compiled once, and with one call of the work: a kernel that one thread does would be compiled a second time.
 #[inline(never)]
 fn share_out(n: usize, grain: usize, work: &dyn Pieces) {
+    interrupt::poll();
     if n > grain && fork(n, grain, work) {
+        return;
+    }
+    if n > grain && interrupt::is_watched() {
+        // So long that a look at the clock is nothing, and short enough.
+        let some = grain.saturating_mul(16);
+        (0..n).step_by(some).for_each(|start| {
+            interrupt::poll();
+            work.run(start..n.min(start.saturating_add(some)));
+        });
         return;
     }
     if cfg!(debug_assertions) && n > grain && num_threads() > 1 {

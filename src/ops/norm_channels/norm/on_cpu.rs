@@ -4,7 +4,7 @@ use super::Norm;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::nn::batch_norm;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::{Device, Result, Shape, Tensor};
+use crate::{Device, Result, Shape, Tensor, interrupt};
 use smallvec::smallvec;
 
 impl Norm {
@@ -31,7 +31,8 @@ impl Norm {
     pub(super) fn stats_on_cpu(&self, x: &Tensor) -> Result<Option<(Tensor, Tensor)>> {
         let Some((rows, kept)) = self.by_channels(x) else { return Ok(None) };
         let mut stats = Tensor::empty(self.op, [x.shape()[1], 2].into(), compute_dtype(x.dtype()), Device::Cpu)?;
-        batch_norm::stats(self.op, rows.as_view()?, &mut stats.as_view_mut(self.op)?)?;
+        let (rows, to) = (rows.as_view()?, &mut stats.as_view_mut(self.op)?);
+        interrupt::caught(self.op, || batch_norm::stats(self.op, rows, to))?;
         Ok(Some((stats.select(1, 0)?.reshape(&kept)?, stats.select(1, 1)?.reshape(&kept)?)))
     }
 
@@ -67,10 +68,12 @@ impl Norm {
         let mut grads: Grads = smallvec![None];
         if ctx.needs(0) {
             grads[0] = Some(Tensor::build(self.op, x.layout().shape().clone(), wide, Device::Cpu, |out| {
-                batch_norm::backward(self.op, inputs, Some(out), &mut sums.as_view_mut(self.op)?)
+                let sums = &mut sums.as_view_mut(self.op)?;
+                interrupt::caught(self.op, || batch_norm::backward(self.op, inputs, Some(out), sums))
             })?);
         } else {
-            batch_norm::backward(self.op, inputs, None, &mut sums.as_view_mut(self.op)?)?;
+            let sums = &mut sums.as_view_mut(self.op)?;
+            interrupt::caught(self.op, || batch_norm::backward(self.op, inputs, None, sums))?;
         }
         if weight.is_some() {
             grads.push(Some(sums.select(1, 0)?.reshape(&kept)?));

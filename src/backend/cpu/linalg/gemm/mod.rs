@@ -347,6 +347,7 @@ impl<'a, T: Number> GemmPlan<'a, T> {
             let j = j..n.min(j + self.columns);
             for p in (0..k).step_by(self.block) {
                 for i in (0..m).step_by(self.rows) {
+                    crate::interrupt::poll();
                     let i = i..m.min(i + self.rows);
                     let height = even(i.len(), self.kernels.rows());
                     let (high, wide) = (i.len().div_ceil(height), j.len().div_ceil(panel));
