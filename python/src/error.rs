@@ -17,6 +17,27 @@ pub fn carry(error: PyErr) -> Error {
     Error::new(ErrorKind::Value, "python", text)
 }
 
+/// Whether a signal's handler has raised an exception, as that of Ctrl-C does. Long operations of the main thread ask, which is
+/// the one that Python handles signals on: the exception is raised when the operation has ended.
+fn is_signalled() -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(error) => {
+            RAISED.set(Some(error));
+            true
+        }
+    })
+}
+
+/// Lets signals end long operations, if this is the thread that they come to.
+pub fn heed_signals(py: Python<'_>) -> PyResult<()> {
+    let threading = py.import("threading")?;
+    if threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?) {
+        cotangent::interrupt::set_poll(Some(is_signalled));
+    }
+    Ok(())
+}
+
 /// Forgets exceptions that the crate has not passed on.
 pub fn forget() {
     RAISED.take();
@@ -35,7 +56,9 @@ pub fn raise(error: Error) -> PyErr {
         ErrorKind::Index => PyIndexError::new_err(text),
         ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
         ErrorKind::Io => PyOSError::new_err(text),
-        ErrorKind::Graph | ErrorKind::Batched | ErrorKind::Backend => PyRuntimeError::new_err(text),
+        ErrorKind::Graph | ErrorKind::Batched | ErrorKind::Backend | ErrorKind::Interrupted => {
+            PyRuntimeError::new_err(text)
+        }
         _ => PyValueError::new_err(text),
     }
 }

@@ -49,5 +49,6 @@ fn _cotangent(module: &Bound<'_, PyModule>) -> PyResult<()> {
     io::register(module)?;
     loader::register(module)?;
     train::register(module)?;
+    error::heed_signals(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }
