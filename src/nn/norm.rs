@@ -106,8 +106,9 @@ macro_rules! batch_norms {
         /// ```
         #[doc = concat!("use cotangent::{Tensor, nn::{", stringify!($name), ", Forward, Module}};")]
         #[doc = concat!("let mut layer = ", stringify!($name), "::new(3)?;")]
-        #[doc = concat!("let x = Tensor::randn(", $shape, ")?;")]
-        /// assert!(layer.forward(&x)?.mean(0)?.abs()?.max(..)?.item::<f32>()? < 3.0);
+        #[doc = concat!("let x = Tensor::randn(", $shape, ")?.add(5)?;")]
+        /// let channels = layer.forward(&x)?.transpose(0, 1)?.flatten(1, -1)?;
+        /// assert!(channels.mean(1)?.abs()?.max(..)?.item::<f32>()? < 1e-3);
         /// assert_eq!(layer.state_dict().len(), 5);
         /// layer.eval();
         /// assert_eq!(layer.forward(&x)?.shape(), x.shape());

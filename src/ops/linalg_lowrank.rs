@@ -112,6 +112,7 @@ impl Tensor {
     ///
     /// ```
     /// # use cotangent::{SvdLowrankOptions, Tensor};
+    /// # cotangent::manual_seed(0);
     /// let x = Tensor::randn([30, 2])?.matmul(&Tensor::randn([2, 20])?)?;
     /// let (u, s, v) = x.svd_lowrank_with(SvdLowrankOptions::new().q(2))?;
     /// let again = u.mul(&s)?.matmul(&v.t()?)?;

@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// ```
 /// use cotangent::{Tensor, VmapRandomness, vmap_with};
+/// # cotangent::manual_seed(0);
 /// let noisy = |x: &[Tensor]| x[0].add(Tensor::rand([])?);
 /// let x = Tensor::zeros([3])?;
 /// assert!(vmap_with(noisy, &[&x], VmapRandomness::Refuse).is_err());

@@ -184,18 +184,20 @@ fn interrupted_anywhere<O: Optimizer + Stateful>(name: &str, optimizer: impl Fn(
     Ok(())
 }
 
-/// The default generator is one for the process: what draws from it runs alone.
-static RANDOM: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 #[test]
 fn a_resumed_run_is_the_one_that_was_not_interrupted() -> Outcome {
-    let _alone = RANDOM.lock();
-    interrupted_anywhere("AdamW", || AdamW::new(0.01), DType::F32)?;
-    interrupted_anywhere("AdamW", || AdamW::new(0.01), DType::BF16)?;
-    interrupted_anywhere("Adam", || Adam::new(0.01), DType::F64)?;
-    interrupted_anywhere("Sgd", || Sgd::new_with(SgdOptions::new().lr(0.01).momentum(0.9)), DType::F32)?;
-    // It takes matrices only.
-    interrupted_anywhere("Muon", || Muon::new(0.01).only(|name| ["0.weight", "4.weight"].contains(&name)), DType::F32)
+    with_generator(&mut Generator::seed(0), || {
+        interrupted_anywhere("AdamW", || AdamW::new(0.01), DType::F32)?;
+        interrupted_anywhere("AdamW", || AdamW::new(0.01), DType::BF16)?;
+        interrupted_anywhere("Adam", || Adam::new(0.01), DType::F64)?;
+        interrupted_anywhere("Sgd", || Sgd::new_with(SgdOptions::new().lr(0.01).momentum(0.9)), DType::F32)?;
+        // It takes matrices only.
+        interrupted_anywhere(
+            "Muon",
+            || Muon::new(0.01).only(|name| ["0.weight", "4.weight"].contains(&name)),
+            DType::F32,
+        )
+    })
 }
 
 const FOLDER: &str = "COTANGENT_TEST_CHECKPOINTS";
@@ -239,99 +241,101 @@ impl Stateful for Ballast {
 /// `kill -9` at any moment, while it writes too, loses at most the step it was at.
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_if_it_had_not_been() -> Outcome {
-    let _alone = RANDOM.lock();
-    let mut whole = Run::new(AdamW::new(0.01), DType::F32, 5)?;
-    whole.train(STEPS)?;
-    let folder = Folder::new("killed")?;
-    let checkpoints = Checkpoints::new(&folder.0)?;
-    let (mut kills, mut before) = (0, 0);
-    loop {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "checkpoint::a_process_that_trains", "--test-threads", "1"])
-            .env(FOLDER, &folder.0)
-            .stdout(Stdio::null())
-            .spawn()?;
-        // It gets somewhere, and is killed at another moment of a step each time.
-        let mut waited = 0;
-        let done = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            let at = checkpoints.last()?.map_or(0, |(step, _)| step);
-            waited += 1;
-            if at > before + 2 || waited > 20_000 {
-                std::thread::sleep(Duration::from_micros(1700 * kills));
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        match done {
-            Some(status) => {
-                assert!(status.success(), "the child failed after {kills} kills");
-                break;
-            }
-            None => {
-                child.kill()?;
-                child.wait()?;
-                kills += 1;
-                before = checkpoints.last()?.map_or(0, |(step, _)| step);
+    with_generator(&mut Generator::seed(0), || {
+        let mut whole = Run::new(AdamW::new(0.01), DType::F32, 5)?;
+        whole.train(STEPS)?;
+        let folder = Folder::new("killed")?;
+        let checkpoints = Checkpoints::new(&folder.0)?;
+        let (mut kills, mut before) = (0, 0);
+        loop {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args(["--exact", "checkpoint::a_process_that_trains", "--test-threads", "1"])
+                .env(FOLDER, &folder.0)
+                .stdout(Stdio::null())
+                .spawn()?;
+            // It gets somewhere, and is killed at another moment of a step each time.
+            let mut waited = 0;
+            let done = loop {
+                if let Some(status) = child.try_wait()? {
+                    break Some(status);
+                }
+                let at = checkpoints.last()?.map_or(0, |(step, _)| step);
+                waited += 1;
+                if at > before + 2 || waited > 20_000 {
+                    std::thread::sleep(Duration::from_micros(1700 * kills));
+                    break None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            match done {
+                Some(status) => {
+                    assert!(status.success(), "the child failed after {kills} kills");
+                    break;
+                }
+                None => {
+                    child.kill()?;
+                    child.wait()?;
+                    kills += 1;
+                    before = checkpoints.last()?.map_or(0, |(step, _)| step);
+                }
             }
         }
-    }
-    assert!(kills >= 3, "{kills} kills");
-    let (step, path) = checkpoints.last()?.ok_or("no checkpoint")?;
-    let last = Checkpoint::load(path)?;
-    assert_eq!(step, STEPS);
-    let model = &last.part("model").ok_or("no model")?.tensors;
-    let mut saved = bits(model)?;
-    saved.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut expected = bits(&whole.model.state_dict())?;
-    expected.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(saved, expected, "after {kills} kills");
-    Ok(())
+        assert!(kills >= 3, "{kills} kills");
+        let (step, path) = checkpoints.last()?.ok_or("no checkpoint")?;
+        let last = Checkpoint::load(path)?;
+        assert_eq!(step, STEPS);
+        let model = &last.part("model").ok_or("no model")?.tensors;
+        let mut saved = bits(model)?;
+        saved.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut expected = bits(&whole.model.state_dict())?;
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(saved, expected, "after {kills} kills");
+        Ok(())
+    })
 }
 
 #[test]
 fn a_checkpoint_of_something_else_changes_nothing() -> Outcome {
-    let _alone = RANDOM.lock();
-    let folder = Folder::new("refused")?;
-    let path = folder.file("run.ckpt");
-    let mut run = Run::new(AdamW::new(0.01), DType::F32, 3)?;
-    run.train(3)?;
-    run.checkpoint()?.save(&path)?;
-    let checkpoint = Checkpoint::load(&path)?;
-    let (mut optimizer, mut random) = (AdamW::new(0.5), Generator::seed(5));
-    let mut model = Sequential::new().add(Linear::new(6, 16)?).add(Linear::new(16, 3)?);
-    let before = (bits(&model.state_dict())?, bits(&optimizer.state_dict()?)?, random.clone());
-    let state_of_all = cotangent::rng_state();
-    let refused = message(checkpoint.restore(&mut [
-        ("random", &mut DefaultGenerator),
-        ("optimizer", &mut optimizer),
-        ("model", &mut model),
-        ("data", &mut random),
-    ]));
-    assert!(refused.starts_with("Checkpoint::restore: model: nothing was loaded:"), "{refused}");
-    for part in
-        ["1.weight has shape [16], the module's has [3, 16]", "unexpected 4.weight", "unexpected 1.running_mean"]
-    {
-        assert!(refused.contains(part), "{refused}");
-    }
-    assert_eq!((bits(&model.state_dict())?, bits(&optimizer.state_dict()?)?, random.clone()), before);
-    assert_eq!(cotangent::rng_state(), state_of_all);
-    let refused = message(checkpoint.restore(&mut [("ema", &mut model), ("scaler", &mut random)]));
-    assert_eq!(
-        refused,
-        "Checkpoint::restore: there is no ema, scaler; the checkpoint has data, model, optimizer, random"
-    );
-    // A part is not taken for another.
-    let refused = message(checkpoint.restore(&mut [("optimizer", &mut random)]));
-    assert!(
-        refused.contains("optimizer: nothing was loaded:\n  missing seed\n  missing offset\n  unexpected"),
-        "{refused}"
-    );
-    let refused = message(checkpoint.restore(&mut [("random", &mut optimizer)]));
-    assert!(refused.contains("unexpected offset"), "{refused}");
-    Ok(())
+    with_generator(&mut Generator::seed(0), || {
+        let folder = Folder::new("refused")?;
+        let path = folder.file("run.ckpt");
+        let mut run = Run::new(AdamW::new(0.01), DType::F32, 3)?;
+        run.train(3)?;
+        run.checkpoint()?.save(&path)?;
+        let checkpoint = Checkpoint::load(&path)?;
+        let (mut optimizer, mut random) = (AdamW::new(0.5), Generator::seed(5));
+        let mut model = Sequential::new().add(Linear::new(6, 16)?).add(Linear::new(16, 3)?);
+        let before = (bits(&model.state_dict())?, bits(&optimizer.state_dict()?)?, random.clone());
+        let state_of_all = cotangent::rng_state();
+        let refused = message(checkpoint.restore(&mut [
+            ("random", &mut DefaultGenerator),
+            ("optimizer", &mut optimizer),
+            ("model", &mut model),
+            ("data", &mut random),
+        ]));
+        assert!(refused.starts_with("Checkpoint::restore: model: nothing was loaded:"), "{refused}");
+        for part in
+            ["1.weight has shape [16], the module's has [3, 16]", "unexpected 4.weight", "unexpected 1.running_mean"]
+        {
+            assert!(refused.contains(part), "{refused}");
+        }
+        assert_eq!((bits(&model.state_dict())?, bits(&optimizer.state_dict()?)?, random.clone()), before);
+        assert_eq!(cotangent::rng_state(), state_of_all);
+        let refused = message(checkpoint.restore(&mut [("ema", &mut model), ("scaler", &mut random)]));
+        assert_eq!(
+            refused,
+            "Checkpoint::restore: there is no ema, scaler; the checkpoint has data, model, optimizer, random"
+        );
+        // A part is not taken for another.
+        let refused = message(checkpoint.restore(&mut [("optimizer", &mut random)]));
+        assert!(
+            refused.contains("optimizer: nothing was loaded:\n  missing seed\n  missing offset\n  unexpected"),
+            "{refused}"
+        );
+        let refused = message(checkpoint.restore(&mut [("random", &mut optimizer)]));
+        assert!(refused.contains("unexpected offset"), "{refused}");
+        Ok(())
+    })
 }
 
 #[test]
@@ -365,34 +369,35 @@ fn what_is_no_checkpoint_is_refused() -> Outcome {
 
 #[test]
 fn values_of_ones_own_come_back() -> Outcome {
-    let _alone = RANDOM.lock();
-    let folder = Folder::new("values")?;
-    let path = folder.file("run.ckpt");
-    let mut checkpoint = Checkpoint::new();
-    let values: Vec<(&str, Value)> = vec![
-        ("best", f64::INFINITY.into()),
-        ("tenth", 0.1.into()),
-        ("seed", u64::MAX.into()),
-        ("name", "ünï \"x\"\n".into()),
-        ("none", Value::Null),
-        ("nested", Value::from_iter([("list", vec![1, -2])])),
-        ("flag", true.into()),
-    ];
-    values.iter().for_each(|(name, value)| checkpoint.set(*name, value.clone()));
-    checkpoint.set("nan", f64::NAN);
-    checkpoint.add("model", &Linear::new(2, 1)?)?;
-    checkpoint.save(&path)?;
-    let loaded = Checkpoint::load(&path)?;
-    for (name, value) in &values {
-        assert_eq!(loaded.values().get(name), Some(value), "{name}");
-    }
-    assert!(loaded.values().f64("nan")?.is_nan());
-    assert!(message(loaded.values().u64("name")).contains("State::u64: name is \"ünï"));
-    // Other programs read the tensors by their names.
-    let mut names: Vec<String> = safetensors::load(&path)?.names().map(str::to_string).collect();
-    names.sort();
-    assert_eq!(names, ["model.bias", "model.weight"]);
-    Ok(())
+    with_generator(&mut Generator::seed(0), || {
+        let folder = Folder::new("values")?;
+        let path = folder.file("run.ckpt");
+        let mut checkpoint = Checkpoint::new();
+        let values: Vec<(&str, Value)> = vec![
+            ("best", f64::INFINITY.into()),
+            ("tenth", 0.1.into()),
+            ("seed", u64::MAX.into()),
+            ("name", "ünï \"x\"\n".into()),
+            ("none", Value::Null),
+            ("nested", Value::from_iter([("list", vec![1, -2])])),
+            ("flag", true.into()),
+        ];
+        values.iter().for_each(|(name, value)| checkpoint.set(*name, value.clone()));
+        checkpoint.set("nan", f64::NAN);
+        checkpoint.add("model", &Linear::new(2, 1)?)?;
+        checkpoint.save(&path)?;
+        let loaded = Checkpoint::load(&path)?;
+        for (name, value) in &values {
+            assert_eq!(loaded.values().get(name), Some(value), "{name}");
+        }
+        assert!(loaded.values().f64("nan")?.is_nan());
+        assert!(message(loaded.values().u64("name")).contains("State::u64: name is \"ünï"));
+        // Other programs read the tensors by their names.
+        let mut names: Vec<String> = safetensors::load(&path)?.names().map(str::to_string).collect();
+        names.sort();
+        assert_eq!(names, ["model.bias", "model.weight"]);
+        Ok(())
+    })
 }
 
 #[test]
@@ -433,65 +438,66 @@ fn the_last_and_the_best_are_kept() -> Outcome {
 /// A schedule, a scaler, averaged weights and a loader in the middle of an epoch, of this crate's own.
 #[test]
 fn all_parts_of_a_training_can_be_in_a_checkpoint() -> Outcome {
-    let _alone = RANDOM.lock();
-    let folder = Folder::new("parts")?;
-    let path = folder.file("run.ckpt");
-    let options = DataLoaderOptions::new().batch_size(2).shuffle(true);
-    let make = |seed: u64| -> Result<_> {
-        cotangent::manual_seed(seed);
-        let (model, mut optimizer) = (Linear::new(3, 2)?, Sgd::new(0.1));
-        let scheduler = Scheduler::new(&mut optimizer, StepLR::new(2).gamma(0.5))?;
-        let (ema, scaler) = (AveragedModel::ema(&model, 0.9)?, GradScaler::new());
-        let loader = DataLoader::new_with((0..10).collect::<Vec<i64>>(), &options)?;
-        let optimizer: Box<dyn Optimizer> = Box::new(optimizer);
-        Ok((model, optimizer, scheduler, ema, scaler, loader))
-    };
-    let (mut model, mut optimizer, mut scheduler, mut ema, mut scaler, mut loader) = make(1)?;
-    let mut batches = loader.iter();
-    for _ in 0..3 {
-        let batch = batches.next().transpose()?.ok_or("no batch")?;
-        let loss = model.forward(&batch.to_dtype(DType::F32)?.unsqueeze(1)?.expand([2, 3])?)?.square()?.mean(..)?;
-        model.zero_grad();
-        scaler.scale(&loss)?.backward()?;
-        scaler.step(&mut *optimizer, &mut model)?;
-        scaler.update()?;
-        scheduler.step(&mut *optimizer)?;
-        ema.update(&model)?;
-    }
-    let mut checkpoint = Checkpoint::new();
-    checkpoint.add("model", &model)?;
-    checkpoint.add("optimizer", &optimizer)?;
-    checkpoint.add("schedule", &scheduler)?;
-    checkpoint.add("ema", &ema)?;
-    checkpoint.add("scaler", &scaler)?;
-    checkpoint.add("data", &loader)?;
-    checkpoint.save(&path)?;
-    let rest: Vec<Vec<i64>> = batches.map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
+    with_generator(&mut Generator::seed(0), || {
+        let folder = Folder::new("parts")?;
+        let path = folder.file("run.ckpt");
+        let options = DataLoaderOptions::new().batch_size(2).shuffle(true);
+        let make = |seed: u64| -> Result<_> {
+            cotangent::manual_seed(seed);
+            let (model, mut optimizer) = (Linear::new(3, 2)?, Sgd::new(0.1));
+            let scheduler = Scheduler::new(&mut optimizer, StepLR::new(2).gamma(0.5))?;
+            let (ema, scaler) = (AveragedModel::ema(&model, 0.9)?, GradScaler::new());
+            let loader = DataLoader::new_with((0..10).collect::<Vec<i64>>(), &options)?;
+            let optimizer: Box<dyn Optimizer> = Box::new(optimizer);
+            Ok((model, optimizer, scheduler, ema, scaler, loader))
+        };
+        let (mut model, mut optimizer, mut scheduler, mut ema, mut scaler, mut loader) = make(1)?;
+        let mut batches = loader.iter();
+        for _ in 0..3 {
+            let batch = batches.next().transpose()?.ok_or("no batch")?;
+            let loss = model.forward(&batch.to_dtype(DType::F32)?.unsqueeze(1)?.expand([2, 3])?)?.square()?.mean(..)?;
+            model.zero_grad();
+            scaler.scale(&loss)?.backward()?;
+            scaler.step(&mut *optimizer, &mut model)?;
+            scaler.update()?;
+            scheduler.step(&mut *optimizer)?;
+            ema.update(&model)?;
+        }
+        let mut checkpoint = Checkpoint::new();
+        checkpoint.add("model", &model)?;
+        checkpoint.add("optimizer", &optimizer)?;
+        checkpoint.add("schedule", &scheduler)?;
+        checkpoint.add("ema", &ema)?;
+        checkpoint.add("scaler", &scaler)?;
+        checkpoint.add("data", &loader)?;
+        checkpoint.save(&path)?;
+        let rest: Vec<Vec<i64>> = batches.map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
 
-    let expected =
-        (bits(&model.state_dict())?, bits(&ema.state_dict()?)?, bits(&scaler.state_dict()?)?, optimizer.lr());
-    (model, optimizer, scheduler, ema, scaler, loader) = make(2)?;
-    Checkpoint::load(&path)?.restore(&mut [
-        ("model", &mut model),
-        ("optimizer", &mut optimizer),
-        ("schedule", &mut scheduler),
-        ("ema", &mut ema),
-        ("scaler", &mut scaler),
-        ("data", &mut loader),
-    ])?;
-    let sorted = |mut bits: Vec<(String, DType, Vec<u64>)>| {
-        bits.sort_by(|a, b| a.0.cmp(&b.0));
-        bits
-    };
-    assert_eq!(sorted(bits(&model.state_dict())?), sorted(expected.0));
-    assert_eq!(sorted(bits(&ema.state_dict()?)?), sorted(expected.1));
-    assert_eq!(sorted(bits(&scaler.state_dict()?)?), sorted(expected.2));
-    assert_eq!(optimizer.lr(), expected.3);
-    let again: Vec<Vec<i64>> = loader.iter().map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
-    assert_eq!((again.len(), &again), (2, &rest));
-    scheduler.step(&mut *optimizer)?;
-    assert_eq!(optimizer.lr(), 0.025);
-    Ok(())
+        let expected =
+            (bits(&model.state_dict())?, bits(&ema.state_dict()?)?, bits(&scaler.state_dict()?)?, optimizer.lr());
+        (model, optimizer, scheduler, ema, scaler, loader) = make(2)?;
+        Checkpoint::load(&path)?.restore(&mut [
+            ("model", &mut model),
+            ("optimizer", &mut optimizer),
+            ("schedule", &mut scheduler),
+            ("ema", &mut ema),
+            ("scaler", &mut scaler),
+            ("data", &mut loader),
+        ])?;
+        let sorted = |mut bits: Vec<(String, DType, Vec<u64>)>| {
+            bits.sort_by(|a, b| a.0.cmp(&b.0));
+            bits
+        };
+        assert_eq!(sorted(bits(&model.state_dict())?), sorted(expected.0));
+        assert_eq!(sorted(bits(&ema.state_dict()?)?), sorted(expected.1));
+        assert_eq!(sorted(bits(&scaler.state_dict()?)?), sorted(expected.2));
+        assert_eq!(optimizer.lr(), expected.3);
+        let again: Vec<Vec<i64>> = loader.iter().map(|batch| batch?.to_vec()).collect::<Result<_>>()?;
+        assert_eq!((again.len(), &again), (2, &rest));
+        scheduler.step(&mut *optimizer)?;
+        assert_eq!(optimizer.lr(), 0.025);
+        Ok(())
+    })
 }
 
 /// What a killed process leaves goes when it is old and nobody writes it.

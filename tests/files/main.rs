@@ -5,6 +5,9 @@
 
 #[path = "../common/dice.rs"]
 mod dice;
+#[path = "../common/checks.rs"]
+#[allow(dead_code)]
+mod checks;
 
 mod checkpoint;
 mod data;

@@ -5,6 +5,9 @@
 
 #[path = "../common/args.rs"]
 mod args;
+#[path = "../common/checks.rs"]
+#[allow(dead_code)]
+mod checks;
 #[path = "../common/json.rs"]
 #[allow(dead_code)]
 mod json;

@@ -7,6 +7,9 @@
 mod args;
 #[path = "../common/call.rs"]
 mod call;
+#[path = "../common/checks.rs"]
+#[allow(dead_code)]
+mod checks;
 #[path = "../common/json.rs"]
 #[allow(dead_code)]
 mod json;

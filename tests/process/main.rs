@@ -2,6 +2,9 @@
 //!
 //! They run one at a time. Each begins with `let _alone = alone();`.
 
+#[path = "../common/checks.rs"]
+#[allow(dead_code)]
+mod checks;
 #[path = "../common/dice.rs"]
 mod dice;
 #[path = "../common/json.rs"]

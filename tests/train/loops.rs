@@ -368,72 +368,82 @@ fn gathered_and_not() -> Result<()> {
 
 #[test]
 fn validation_stops_early_and_keeps_the_best() -> Result<(), Box<dyn Error>> {
-    let folder = Folder::new("early")?;
-    let (mut model, mut optimizer) = with_dropout()?;
-    let (mut epochs, mut report) = (Vec::new(), Report::new("early"));
-    let csv = folder.0.join("log.csv");
-    let fit = Trainer::new(loss)
-        .epochs(100)
-        // So small that nothing becomes better.
-        .lr(|_| 0.0)
-        .validate(|| batches(0), |model, (x, y)| Ok((model.forward(x)?, y.clone())))
-        .metric(Accuracy::new())
-        .monitor("val_accuracy")
-        .early_stopping(3)
-        .checkpoints(&folder.0)
-        .log(CsvLog::create(&csv)?)
-        .log_every(2)
-        .report(&mut report)
-        .callback(|moment| {
-            if moment.is_epoch {
-                epochs.push((moment.epoch, moment.value("val_accuracy")));
-                assert!(moment.model.is_training(), "validation is over");
-            }
-            Ok(())
-        })
-        .quiet()
-        .fit(&mut model, &mut optimizer, batches)?;
-    assert_eq!((fit.stop(), fit.epochs(), epochs.len()), (Stop::Early, 4, 4));
-    assert_eq!(fit.best(), fit.value("val_accuracy"));
-    let text = fs::read_to_string(csv)?;
-    assert_eq!(text.lines().next(), Some("step,loss,lr,val_loss,val_accuracy"));
-    assert_eq!(text.lines().count(), 1 + 4 * 2 + 4, "{text}");
-    let html = report.html();
-    for part in ["id=\"curves\"", "id=\"norms\"", "id=\"phases\"", "id=\"model\"", "id=\"graph\"", "validation"] {
-        assert!(html.contains(part), "{part}");
-    }
-    Ok(())
+    with_generator(&mut Generator::seed(0), || {
+        let folder = Folder::new("early")?;
+        let (mut model, mut optimizer) = with_dropout()?;
+        let (mut epochs, mut report) = (Vec::new(), Report::new("early"));
+        let csv = folder.0.join("log.csv");
+        let fit = Trainer::new(loss)
+            .epochs(100)
+            // So small that nothing becomes better.
+            .lr(|_| 0.0)
+            .validate(|| batches(0), |model, (x, y)| Ok((model.forward(x)?, y.clone())))
+            .metric(Accuracy::new())
+            .monitor("val_accuracy")
+            .early_stopping(3)
+            .checkpoints(&folder.0)
+            .log(CsvLog::create(&csv)?)
+            .log_every(2)
+            .report(&mut report)
+            .callback(|moment| {
+                if moment.is_epoch {
+                    epochs.push((moment.epoch, moment.value("val_accuracy")));
+                    assert!(moment.model.is_training(), "validation is over");
+                }
+                Ok(())
+            })
+            .quiet()
+            .fit(&mut model, &mut optimizer, batches)?;
+        assert_eq!((fit.stop(), fit.epochs(), epochs.len()), (Stop::Early, 4, 4));
+        assert_eq!(fit.best(), fit.value("val_accuracy"));
+        let text = fs::read_to_string(csv)?;
+        assert_eq!(text.lines().next(), Some("step,loss,lr,val_loss,val_accuracy"));
+        assert_eq!(text.lines().count(), 1 + 4 * 2 + 4, "{text}");
+        let html = report.html();
+        for part in ["id=\"curves\"", "id=\"norms\"", "id=\"phases\"", "id=\"model\"", "id=\"graph\"", "validation"] {
+            assert!(html.contains(part), "{part}");
+        }
+        Ok(())
+    })
 }
 
 #[test]
 fn a_trainer_refuses_what_cannot_be_meant() -> Result<()> {
-    let refused = |mut trainer: Trainer<'_, Sequential, (Tensor, Tensor)>, part: &str| {
+    with_generator(&mut Generator::seed(0), || {
+        let refused = |mut trainer: Trainer<'_, Sequential, (Tensor, Tensor)>, part: &str| {
+            let (mut model, mut optimizer) = with_dropout()?;
+            let error = trainer
+                .fit(&mut model, &mut optimizer, batches)
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            assert!(error.contains(part), "{error:?} should say {part:?}");
+            Result::Ok(())
+        };
+        refused(Trainer::new(loss).accumulate(0), "accumulate is 0")?;
+        refused(Trainer::new(loss).save_every(1), "there is no folder")?;
+        refused(Trainer::new(loss).metric(Accuracy::new()), "nothing to measure")?;
+        refused(Trainer::new(loss).monitor("val_loss"), "`val_loss` cannot be monitored: there are loss")?;
+        refused(
+            Trainer::new(|model, batch| loss(model, batch)?.mul(f64::NAN)),
+            "the loss is NaN, at step 1 of epoch 1",
+        )?;
+        refused(
+            Trainer::new(|model: &Sequential, (x, _): &(Tensor, Tensor)| model.forward(x)),
+            "one number, not of shape [5, 3]",
+        )?;
+        refused(
+            Trainer::new(loss).callback(|_| Err(cotangent::Error::new(ErrorKind::Value, "mine", "enough"))),
+            "mine: enough",
+        )?;
         let (mut model, mut optimizer) = with_dropout()?;
-        let error =
-            trainer.fit(&mut model, &mut optimizer, batches).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains(part), "{error:?} should say {part:?}");
-        Result::Ok(())
-    };
-    refused(Trainer::new(loss).accumulate(0), "accumulate is 0")?;
-    refused(Trainer::new(loss).save_every(1), "there is no folder")?;
-    refused(Trainer::new(loss).metric(Accuracy::new()), "nothing to measure")?;
-    refused(Trainer::new(loss).monitor("val_loss"), "`val_loss` cannot be monitored: there are loss")?;
-    refused(Trainer::new(|model, batch| loss(model, batch)?.mul(f64::NAN)), "the loss is NaN, at step 1 of epoch 1")?;
-    refused(
-        Trainer::new(|model: &Sequential, (x, _): &(Tensor, Tensor)| model.forward(x)),
-        "one number, not of shape [5, 3]",
-    )?;
-    refused(
-        Trainer::new(loss).callback(|_| Err(cotangent::Error::new(ErrorKind::Value, "mine", "enough"))),
-        "mine: enough",
-    )?;
-    let (mut model, mut optimizer) = with_dropout()?;
-    assert!(
-        Trainer::new(loss)
-            .resume(&mut model, &mut optimizer, batches)
-            .is_err_and(|e| e.to_string().contains("checkpoints"))
-    );
-    Ok(())
+        assert!(
+            Trainer::new(loss)
+                .resume(&mut model, &mut optimizer, batches)
+                .is_err_and(|e| e.to_string().contains("checkpoints"))
+        );
+        Ok(())
+    })
 }
 
 /// Not a test by itself: the program that the next one interrupts.
@@ -458,25 +468,27 @@ fn trains_until_it_is_interrupted() -> Result<(), Box<dyn Error>> {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_after_the_step_and_saves() -> Result<(), Box<dyn Error>> {
-    let folder = Folder::new("interrupt")?;
-    let mut child = Command::new(std::env::current_exe()?)
-        .args(["--ignored", "--exact", "loops::trains_until_it_is_interrupted"])
-        .env("COTANGENT_TEST_FOLDER", &folder.0)
-        .stdout(std::process::Stdio::null())
-        .spawn()?;
-    let begun = std::time::Instant::now();
-    while !folder.0.join("started").exists() {
-        assert!(begun.elapsed().as_secs() < 60 && child.try_wait()?.is_none(), "it has not begun");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status()?.success());
-    assert!(child.wait()?.success());
-    let steps: u64 = fs::read_to_string(folder.0.join("steps"))?.parse()?;
-    let (mut model, mut optimizer) = with_dropout()?;
-    let mut trainer = Trainer::new(loss).max_steps(steps + 3).epochs(u64::MAX).checkpoints(&folder.0).quiet();
-    let fit = trainer.resume(&mut model, &mut optimizer, batches)?;
-    assert_eq!(fit.steps(), steps + 3);
-    Ok(())
+    with_generator(&mut Generator::seed(0), || {
+        let folder = Folder::new("interrupt")?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--ignored", "--exact", "loops::trains_until_it_is_interrupted"])
+            .env("COTANGENT_TEST_FOLDER", &folder.0)
+            .stdout(std::process::Stdio::null())
+            .spawn()?;
+        let begun = std::time::Instant::now();
+        while !folder.0.join("started").exists() {
+            assert!(begun.elapsed().as_secs() < 60 && child.try_wait()?.is_none(), "it has not begun");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status()?.success());
+        assert!(child.wait()?.success());
+        let steps: u64 = fs::read_to_string(folder.0.join("steps"))?.parse()?;
+        let (mut model, mut optimizer) = with_dropout()?;
+        let mut trainer = Trainer::new(loss).max_steps(steps + 3).epochs(u64::MAX).checkpoints(&folder.0).quiet();
+        let fit = trainer.resume(&mut model, &mut optimizer, batches)?;
+        assert_eq!(fit.steps(), steps + 3);
+        Ok(())
+    })
 }
 
 #[test]

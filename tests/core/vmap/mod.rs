@@ -6,6 +6,7 @@ mod rules;
 use cotangent::autograd::{GradOptions, grad_with, hessian, jacobian, jvp, value_and_grad};
 use cotangent::{
     DType, Generator, Result, Tensor, VmapFallback, VmapOptions, VmapRandomness, keepdim, tensor, vmap, vmap_with,
+    with_generator,
 };
 
 type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -137,10 +138,12 @@ fn random_numbers_as_asked_for() -> Outcome {
     let different = rows(VmapRandomness::Different)?;
     assert!(!different[0].equal(&different[1])? && !different[1].equal(&different[2])?);
     // What a loop would draw.
-    cotangent::manual_seed(3);
-    let drawn = vmap_with(|x| x[0].add(Tensor::randn([50])?), &[&x], VmapRandomness::Different)?;
-    cotangent::manual_seed(3);
-    let loops: Vec<Tensor> = (0..4).map(|_| Tensor::randn([50])).collect::<Result<_>>()?;
+    let drawn = with_generator(&mut Generator::seed(3), || {
+        vmap_with(|x| x[0].add(Tensor::randn([50])?), &[&x], VmapRandomness::Different)
+    })?;
+    let loops = with_generator(&mut Generator::seed(3), || {
+        (0..4).map(|_| Tensor::randn([50])).collect::<Result<Vec<Tensor>>>()
+    })?;
     assert!(drawn.equal(&Tensor::stack(&loops, 0)?.add(1.0)?)?);
     Ok(())
 }

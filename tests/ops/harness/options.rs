@@ -1,9 +1,10 @@
 //! Options that do nothing: a caller who sets one would not learn that it is ignored.
 
 use super::call::close;
-use super::{samples, tried};
+use super::checks::tried;
+use super::samples;
 use cotangent::ops::{Arg, ArgKind, Op, Param, Sample};
-use cotangent::{DType, Result, Scalar, Tensor, manual_seed};
+use cotangent::{DType, Generator, Result, Scalar, Tensor, with_generator};
 
 /// Options that change no result by what they mean: promises that are kept anyway, hints, and one for gradients alone.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
@@ -61,8 +62,7 @@ fn others(param: &Param, now: &Arg) -> Vec<Arg> {
 }
 
 fn results(op: &Op, args: &[Arg]) -> Result<Vec<Tensor>> {
-    manual_seed(3);
-    op.call(args)
+    with_generator(&mut Generator::seed(3), || op.call(args))
 }
 
 fn same(a: &Result<Vec<Tensor>>, b: &Result<Vec<Tensor>>) -> Result<bool> {
