@@ -89,7 +89,7 @@ def run(op, case, method=False):
         value = args.get(param["name"]) if param["kind"] != "index" else None
         tensors += [value] if isinstance(value, ct.Tensor) else []
         tensors += [x for x in value if isinstance(x, ct.Tensor)] if isinstance(value, (list, tuple)) else []
-    for x, wanted in zip(tensors, case.get("grad", [])):
+    for x, wanted in zip(tensors, case.get("grad", [False] * len(tensors)), strict=True):
         if wanted:
             x.requires_grad_()
     if method:
@@ -108,12 +108,12 @@ def run(op, case, method=False):
     if "grads" not in case:
         return
     cotangents = case["cotangent"] if isinstance(case["cotangent"], list) else [case["cotangent"]]
-    pairs = [(y, tensor(g).to(y.dtype)) for y, g in zip(results, cotangents) if g is not None]
+    pairs = [(y, tensor(g).to(y.dtype)) for y, g in zip(results, cotangents, strict=True) if g is not None]
     ct.autograd.backward([y for y, _ in pairs], [g for _, g in pairs])
-    for at, (x, wanted) in enumerate(zip(tensors, case["grads"])):
+    for at, (x, wanted) in enumerate(zip(tensors, case["grads"], strict=True)):
         if wanted is None:
             continue
-        grad = ct.zeros_like(x) if x.grad is None else x.grad
-        assert_close(grad, wanted, case, f"{op} gradient {at}")
+        assert x.grad is not None, f"{op} gradient {at} is missing"
+        assert_close(x.grad, wanted, case, f"{op} gradient {at}")
 
 

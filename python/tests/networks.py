@@ -55,10 +55,10 @@ def one_layer(name, args, shape, integers, training):
     (y * torch.tensor(weights)).sum().backward()
     if not integers:
         close(a.grad, b.grad, f"{name} gradient of the input")
-    for (key, p), (_, q) in zip(ours.named_parameters(), theirs.named_parameters()):
+    for (key, p), (_, q) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         if q.grad is not None:
             close(p.grad, q.grad, f"{name} gradient of {key}")
-    for (key, p), (_, q) in zip(ours.named_buffers(), theirs.named_buffers()):
+    for (key, p), (_, q) in zip(ours.named_buffers(), theirs.named_buffers(), strict=True):
         close(p, q, f"{name} buffer {key}")
 
 
@@ -126,7 +126,7 @@ def several_inputs():
             x, y = run(ct, ct.nn, ours), run(torch, torch.nn, theirs)
             close(x, y, what)
             x.sin().sum().backward(), y.sin().sum().backward()
-            for (key, p), (_, q) in zip(ours.named_parameters(), theirs.named_parameters()):
+            for (key, p), (_, q) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
                 close(p.grad, q.grad, f"{what} gradient of {key}")
         except Exception as error:
             failed += 1
@@ -159,7 +159,7 @@ def optimizers():
                     opt.zero_grad()
                     lib.nn.functional.mse_loss(model(lib.tensor(x)), lib.tensor(y)).backward()
                     opt.step()
-            for (key, p), (_, q) in zip(models[0].named_parameters(), models[1].named_parameters()):
+            for (key, p), (_, q) in zip(models[0].named_parameters(), models[1].named_parameters(), strict=True):
                 # PyTorch's Muon makes matrices orthogonal in bfloat16.
                 rtol, atol = (0.02, 0.005) if name == "Muon" else (1e-6, 1e-7)
                 close(p, q, f"{name} {key}", rtol, atol)

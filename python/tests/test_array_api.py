@@ -30,7 +30,7 @@ def agree(call, *arrays, rtol=1e-5, atol=1e-5, signs=False, what=""):
         return False
     found = flat(call(ct.array_api, *[ct.asarray(a) for a in arrays]))
     assert len(found) == len(wanted), what
-    for a, b in zip(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
         b = np.asarray(b._array if hasattr(b, "_array") else b)
         if isinstance(a, ct.Tensor):
             assert a.dtype.name == str(b.dtype), (what, a.dtype, b.dtype)

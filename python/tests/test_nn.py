@@ -349,7 +349,7 @@ def test_lazy_layers_keep_their_parameters_and_refuse_wrong_arguments():
     net = nn.Sequential(nn.LazyConv1d(4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
     before = list(net.parameters())
     assert all(isinstance(p, nn.UninitializedParameter) and p.numel() == 0 for p in before)
-    assert net(ct.ones(2, 3, 5)).shape == (2, 2) and all(a is b for a, b in zip(before, net.parameters()))
+    assert net(ct.ones(2, 3, 5)).shape == (2, 2) and all(a is b for a, b in zip(before, net.parameters(), strict=True))
     assert type(net[0]) is nn.Conv1d and net[0].in_channels == 3 and type(net[3]) is nn.Linear and net[3].in_features == 12
     with pytest.raises(TypeError, match="no parameter colour"):
         nn.LazyLinear(2, colour=1)

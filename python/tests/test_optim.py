@@ -149,7 +149,7 @@ def test_schedules_of_others():
 def test_a_plateau_makes_the_rate_smaller(case):
     optimizer = two_groups()
     scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, **case["options"])
-    for metric, wanted in zip(case["metrics"], case["steps"]):
+    for metric, wanted in zip(case["metrics"], case["steps"], strict=True):
         scheduler.step(number(metric))
         np.testing.assert_allclose([group["lr"] for group in optimizer.param_groups], wanted, rtol=1e-12)
 
