@@ -94,6 +94,11 @@ impl Call {
     /// The results, and the gradients of the tensors of floating point for fixed cotangents of all results; `None` if no
     /// result has a derivative.
     pub fn gradients(&self) -> Result<(Vec<Tensor>, Option<Vec<Option<Tensor>>>)> {
+        self.gradients_as(&[])
+    }
+
+    /// The same for cotangents that are rounded to the dtypes of these results first, where some are given.
+    pub fn gradients_as(&self, rounded: &[Tensor]) -> Result<(Vec<Tensor>, Option<Vec<Option<Tensor>>>)> {
         let leaf = |x: &Tensor| if differentiable(x) { x.detach().requires_grad_(true) } else { Ok(x.clone()) };
         let call = self.map(leaf)?;
         let results = call.run()?;
@@ -106,7 +111,10 @@ impl Call {
             if y.dtype().is_complex() {
                 cotangent = cotangent.complex(&draw(199 + at as u64)?)?;
             }
-            let cotangent = cotangent.to_dtype(y.dtype())?;
+            let cotangent = match rounded.get(at) {
+                Some(like) => cotangent.to_dtype(like.dtype())?.to_dtype(y.dtype())?,
+                None => cotangent.to_dtype(y.dtype())?,
+            };
             let options = GradOptions::new().gradient(&cotangent).retain_graph(true);
             let grads = grad_with(y, &wanted, options)?;
             total = Some(match total {
@@ -169,4 +177,21 @@ pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<bool> {
     let alike =
         |(a, b): (f64, f64)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance + tolerance * b.abs();
     Ok(wide(&a)?.into_iter().zip(wide(&b)?).all(alike))
+}
+
+/// How far the elements are from those that are wanted, as a part of the largest of these. NaN and infinities are themselves;
+/// where they are not, the distance is infinite.
+pub fn distance(found: &Tensor, wanted: &Tensor) -> Result<f64> {
+    let wide = |x: &Tensor| parts(&x.detach())?.to_device(Device::Cpu)?.to_dtype(DType::F64)?.to_vec::<f64>();
+    if found.shape() != wanted.shape() {
+        return Ok(f64::INFINITY);
+    }
+    let (found, wanted) = (wide(found)?, wide(wanted)?);
+    let scale = wanted.iter().filter(|x| x.is_finite()).fold(0.0_f64, |most, x| most.max(x.abs()));
+    let off = |(a, b): (&f64, &f64)| match (a - b).abs() {
+        _ if a == b || (a.is_nan() && b.is_nan()) => 0.0,
+        off if off.is_finite() => off / scale,
+        _ => f64::INFINITY,
+    };
+    Ok(found.iter().zip(&wanted).map(off).fold(0.0, f64::max))
 }

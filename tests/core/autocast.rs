@@ -1,6 +1,7 @@
 //! Mixed precision: PyTorch's dtypes for all operations, the scope, its casts, and what it composes with.
 
 use crate::args;
+use crate::checks::both;
 use crate::json;
 
 use args::arg;
@@ -60,7 +61,7 @@ fn every_operation_computes_in_pytorchs_dtypes() -> Result<()> {
         for (device, half, lists) in
             [("cpu", DType::BF16, AutocastLists::ByDevice), ("cuda", DType::F16, AutocastLists::Cuda)]
         {
-            for (kinds, dtypes) in ["f32", "half", "mixed"].into_iter().zip(list(&row[device])) {
+            for (kinds, dtypes) in both(["f32", "half", "mixed"], list(&row[device])) {
                 if dtypes[1].is_null() || (device == "cpu" && DIFFERENT.contains(&name.as_str())) {
                     continue;
                 }
@@ -125,7 +126,7 @@ fn values_and_gradients_are_those_of_casts_written_out() -> Result<()> {
         assert_eq!((loss.dtype(), loss.item::<f64>()?), (plain.dtype(), plain.item::<f64>()?));
         let want = a.parameters().into_iter().chain(b.parameters()).filter_map(|p| p.grad());
         assert_eq!(got.len(), 4);
-        for (got, want) in got.iter().zip(want) {
+        for (got, want) in both(got.iter(), want) {
             assert_eq!(got.dtype(), DType::F32);
             assert!(got.equal(&want)?, "{got} and {want}");
         }
@@ -182,7 +183,7 @@ fn a_backward_pass_inside_computes_as_one_outside() -> Result<()> {
         let loss = loss()?;
         grad(&loss, &[&a.weight, &b.weight])
     })?;
-    for (outside, inside) in outside.iter().zip(&inside) {
+    for (outside, inside) in both(outside.iter(), &inside) {
         assert!(outside.equal(inside)?);
     }
     // Twice in one scope: the first pass frees the graph of the kept casts.

@@ -2,6 +2,7 @@
 //!
 //! `tools/fixture_cases/second_order.py` has the same functions under the same names.
 
+use crate::checks::both;
 use crate::json;
 
 use cotangent::autograd::{GradOptions, grad_with};
@@ -120,12 +121,12 @@ fn check(case: &Value) -> std::result::Result<(), String> {
 
     let targets: Vec<&Tensor> = leaves.iter().collect();
     let first = complete(grad_with(&value, &targets, GradOptions::new().create_graph(true)).map_err(text_of)?)?;
-    for (i, (got, want)) in first.iter().zip(list(&case["grads"])).enumerate() {
+    for (i, (got, want)) in both(first.iter(), list(&case["grads"])).enumerate() {
         compare(got, want, case).map_err(|e| format!("gradient {i}: {e}"))?;
     }
 
     let mut along: Option<Tensor> = None;
-    for (gradient, vector) in first.iter().zip(read("vectors")?) {
+    for (gradient, vector) in both(first.iter(), read("vectors")?) {
         let part = gradient.mul(&vector).and_then(|p| p.sum(..)).map_err(text_of)?;
         along = Some(match along {
             Some(sum) => sum.add(&part).map_err(text_of)?,
@@ -134,7 +135,7 @@ fn check(case: &Value) -> std::result::Result<(), String> {
     }
     along.ok_or("no inputs")?.backward().map_err(text_of)?;
     let second = complete(leaves.iter().map(Tensor::grad).collect())?;
-    for (i, (got, want)) in second.iter().zip(list(&case["products"])).enumerate() {
+    for (i, (got, want)) in both(second.iter(), list(&case["products"])).enumerate() {
         compare(got, want, case).map_err(|e| format!("product {i}: {e}"))?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::training::Mlp;
 use super::{GPU, alone, gpu, random};
+use crate::checks::both;
 use cotangent::nn::{Forward, Module};
 use cotangent::optim::{AdamW, GradScaler, Optimizer, Sgd, clip_grad_norm};
 use cotangent::{CudaGraph, DType, Device, Generator, Result, Tensor, autocast, memory};
@@ -61,7 +62,7 @@ fn replays_train_bit_for_bit_as_steps_do() -> Result<()> {
                 assert!(noise.matmul(&noise)?.sum(..)?.item::<f32>()?.is_finite());
                 assert!(loss[0].equal(&expected)?, "{name} {dtype} step {seed}: {} and {expected}", loss[0]);
             }
-            for (a, b) in recorded.parameters().iter().zip(plain.parameters()) {
+            for (a, b) in both(recorded.parameters().iter(), plain.parameters()) {
                 assert!(a.detach().equal(&b.detach())?, "{name} {dtype}: a parameter");
             }
         }
@@ -111,7 +112,7 @@ fn half_precision_with_a_scaler_is_recorded() -> Result<()> {
             let given = &results[1 + at];
             assert!(given.equal(&expected)?, "step {seed}, gradient {at} given: {given} and {expected}");
         }
-        for (parameter, grad) in given.0.parameters().iter().zip(&results[1..]) {
+        for (parameter, grad) in both(given.0.parameters().iter(), &results[1..]) {
             parameter.set_grad(grad)?;
         }
         for (model, scaler, optimizer) in [

@@ -1,6 +1,7 @@
 //! Kernels at sizes that the list of samples does not have.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
+use crate::checks::both;
 use cotangent::autograd::grad_with;
 use cotangent::{
     AttentionOptions, CrossEntropyOptions, DType, Device, Dims, Generator, LayerNormOptions, Result, Slice, Tensor,
@@ -206,7 +207,8 @@ fn layer_norms_of_every_width() -> Result<()> {
                 [random(&[rows, width], 1, dtype)?, random(&[width], 2, dtype)?.add(1.0)?, random(&[width], 3, dtype)?];
             let call = |x: &[Tensor]| x[0].layer_norm_with([width], LayerNormOptions::new().weight(&x[1]).bias(&x[2]));
             let there = inputs.iter().map(|x| x.to_device(GPU)).collect::<Result<Vec<_>>>()?;
-            for (at, (a, b)) in with_gradients(&there, call)?.iter().zip(&with_gradients(&inputs, call)?).enumerate() {
+            for (at, (a, b)) in both(with_gradients(&there, call)?.iter(), &with_gradients(&inputs, call)?).enumerate()
+            {
                 assert!(close(a, b, tolerance * 30.0)?, "{dtype} {rows}x{width}, tensor {at}: {a} and {b}");
             }
         }
@@ -230,7 +232,7 @@ fn cross_entropies_of_many_classes() -> Result<()> {
                     x[0].cross_entropy_with(&target.to_device(GPU)?, options())
                 })?;
                 let here = with_gradients(std::slice::from_ref(&x), |x| x[0].cross_entropy_with(&target, options()))?;
-                for (a, b) in there.iter().zip(&here) {
+                for (a, b) in both(there.iter(), &here) {
                     assert!(close(a, b, tolerance * 4.0)?, "{dtype} {rows}x{classes}, smoothing {label_smoothing}");
                 }
             }
@@ -263,14 +265,14 @@ fn attention_on_tensor_cores_agrees_with_f32() -> Result<()> {
                 let tolerance = if dtype == DType::BF16 { 4e-2 } else { 6e-3 };
                 let exact = run(Device::Cpu, DType::F32)?;
                 let (first, second) = (run(GPU, dtype)?, run(GPU, dtype)?);
-                for (at, (a, b)) in first.iter().zip(&exact).enumerate() {
+                for (at, (a, b)) in both(first.iter(), &exact).enumerate() {
                     let a = a.to_dtype(DType::F32)?;
                     assert!(
                         close(&a, b, tolerance)?,
                         "{dtype} {t}x{s}x{d} causal {causal} masked {masked}, tensor {at}"
                     );
                 }
-                for (a, b) in first.iter().zip(&second) {
+                for (a, b) in both(first.iter(), &second) {
                     assert!(a.equal(b)?, "{dtype} {t}x{s}x{d}: the same bits every time");
                 }
             }
@@ -325,7 +327,7 @@ fn attention_in_tiles_agrees_with_f64() -> Result<()> {
                 let exact = run(Device::Cpu, DType::F64)?;
                 let (first, second) = (run(GPU, dtype)?, run(GPU, dtype)?);
                 assert_eq!(first.len(), 4);
-                for (at, ((a, b), exact)) in first.iter().zip(&second).zip(&exact).enumerate() {
+                for (at, ((a, b), exact)) in both(first.iter().zip(&second), &exact).enumerate() {
                     let what = format!("{dtype} {t}x{s}x{d}x{e} causal {causal} masked {masked}, tensor {at}");
                     assert!(close(&a.to_dtype(DType::F64)?, exact, tolerance)?, "{what}");
                     assert!(a.equal(b)?, "{what}: the same bits every time");
@@ -353,7 +355,7 @@ fn attention_in_tiles_takes_rows_as_they_lie() -> Result<()> {
             query.scaled_dot_product_attention_with(&key, &value, AttentionOptions::new().is_causal(true))
         })
     };
-    for (at, (a, b)) in run(GPU)?.iter().zip(&run(Device::Cpu)?).enumerate() {
+    for (at, (a, b)) in both(run(GPU)?.iter(), &run(Device::Cpu)?).enumerate() {
         assert!(close(a, b, 2e-5)?, "tensor {at}");
     }
     Ok(())

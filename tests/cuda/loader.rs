@@ -1,6 +1,7 @@
 //! Batches that are brought to a GPU ahead of time.
 
 use super::{GPU, beside_others, gpu};
+use crate::checks::both;
 use cotangent::data::{DataLoader, DataLoaderOptions};
 use cotangent::{Device, Result, Tensor};
 
@@ -19,7 +20,7 @@ fn a_loader_brings_its_batches_to_the_gpu() -> Result<()> {
         let there = weight.to_device(GPU)?;
         for _ in 0..3 {
             let mut batches = 0;
-            for (on_host, on_device) in host.iter().zip(&device) {
+            for (on_host, on_device) in both(host.iter(), &device) {
                 let ((x, y), (gx, gy)) = (on_host?, on_device?);
                 assert_eq!((gx.device(), gy.device()), (GPU, GPU));
                 // Work of the GPU goes on meanwhile, with memory that batches before have had.

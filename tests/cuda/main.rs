@@ -1,6 +1,10 @@
 //! Tensors on a GPU. Where there is none every test says so and passes.
 #![cfg(feature = "cuda")]
 
+#[path = "../common/checks.rs"]
+#[allow(dead_code)]
+mod checks;
+
 mod graph;
 mod kernels;
 mod large;
@@ -18,11 +22,7 @@ const GPU: Device = Device::cuda(0);
 
 /// False, with a word about it, where there is no GPU.
 fn gpu() -> bool {
-    let found = GPU.is_available();
-    if !found {
-        eprintln!("skipped: there is no GPU");
-    }
-    found
+    checks::gpu().is_some()
 }
 
 /// Held by tests that look at the GPU's memory, or at what is reported when it is waited for.

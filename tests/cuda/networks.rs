@@ -1,6 +1,7 @@
 //! Convolutions, pools and norms of channels, at sizes and in orders that the list of samples does not have.
 
 use super::{GPU, alone, beside_others, gpu, random};
+use crate::checks::both;
 use cotangent::autograd;
 use cotangent::nn::{BatchNorm2d, Conv2d, Forward, Module, Sequential};
 use cotangent::{
@@ -54,7 +55,7 @@ fn check(what: &str, inputs: &[Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor>)
             let apart = distance(&result, &y)?;
             assert!(apart < tolerance, "{what} in {dtype}, channels last: {last}: {apart:.2e}");
             let found = grad(&result.mul(&there(&g)?)?.sum(..)?, &leaves.iter().collect::<Vec<_>>())?;
-            for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            for (at, (found, wanted)) in both(found.iter(), &wanted).enumerate() {
                 let apart = distance(found, wanted)?;
                 assert!(
                     apart < 4.0 * tolerance,
@@ -247,7 +248,7 @@ fn a_network_gives_the_same_bits_every_time() -> Result<()> {
         };
         let first = run()?;
         for _ in 0..3 {
-            for (a, b) in run()?.iter().zip(&first) {
+            for (a, b) in both(run()?.iter(), &first) {
                 assert!(a.equal(b)?, "{dtype}");
             }
         }

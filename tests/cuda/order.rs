@@ -1,6 +1,7 @@
 //! Sorts, selections, running sums, and what indices put in places: of sizes that take different ways through a GPU.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
+use crate::checks::both;
 use cotangent::{
     DType, Device, Generator, Result, ScatterReduce, SortOptions, Tensor, s, tensor, vmap,
     with_deterministic_algorithms,
@@ -108,7 +109,7 @@ fn places_in_the_order_of_long_lanes() -> Result<()> {
             let medians = |x: &Tensor| {
                 Ok::<_, cotangent::Error>([x.median_with_indices(dim)?.1, x.nanmedian_with_indices(dim)?.1])
             };
-            for (found, own) in medians(&there)?.iter().zip(&medians(&x)?) {
+            for (found, own) in both(medians(&there)?.iter(), &medians(&x)?) {
                 assert!(found.equal(own)?, "medians of {shape:?} of {dtype}");
             }
         }

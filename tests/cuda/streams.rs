@@ -1,6 +1,7 @@
 //! Work on several streams gives what it would give on one.
 
 use super::{GPU, alone, beside_others, gpu, random};
+use crate::checks::both;
 use cotangent::{CudaGraph, DType, Device, Result, Stream, Tensor, memory};
 use std::time::Instant;
 
@@ -96,7 +97,7 @@ fn threads_and_streams_train_the_same_numbers() -> Result<()> {
             .collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    for (found, expected) in found.into_iter().zip(expected) {
+    for (found, expected) in both(found, expected) {
         assert!(matches!(found, Ok(Ok(values)) if values == expected));
     }
     Ok(())

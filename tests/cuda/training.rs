@@ -1,6 +1,7 @@
 //! Training on a GPU: the same as on the CPU, and without taking more memory from step to step.
 
 use super::{GPU, alone, beside_others, close, gpu, random};
+use crate::checks::both;
 use cotangent::nn::{Forward, Linear, Module};
 use cotangent::optim::{AdamW, Optimizer, Sgd, clip_grad_norm};
 use cotangent::{DType, Device, Error, ErrorKind, Generator, Result, Tensor, memory, with_generator};
@@ -64,14 +65,14 @@ fn optimisers_make_the_processors_steps() -> Result<()> {
         for (dtype, tolerance) in [(DType::F64, 1e-9), (DType::F32, 1e-4), (DType::BF16, 3e-2)] {
             let (here, model) = train(Device::Cpu, dtype, &mut *make(), 30)?;
             let (there, other) = train(GPU, dtype, &mut *make(), 30)?;
-            for (step, (a, b)) in there.iter().zip(&here).enumerate() {
+            for (step, (a, b)) in both(there.iter(), &here).enumerate() {
                 assert!(
                     f64::from((a - b).abs()) <= tolerance * f64::from(b.abs()),
                     "{name} {dtype} step {step}: {a} and {b}"
                 );
             }
             assert!(here[29] < here[0] && there[29] < there[0], "{name} {dtype} learns");
-            for (a, b) in other.parameters().iter().zip(model.parameters()) {
+            for (a, b) in both(other.parameters().iter(), model.parameters()) {
                 assert!(close(&a.detach(), &b.detach(), tolerance * 10.0)?, "{name} {dtype}");
             }
         }
@@ -83,8 +84,7 @@ fn optimisers_make_the_processors_steps() -> Result<()> {
 #[test]
 fn half_precision_learns_by_steps_too_small_for_it() -> Result<()> {
     let _others = beside_others();
-    let devices = [Device::Cpu, GPU];
-    for device in devices.into_iter().filter(|device| device.is_available()) {
+    for device in crate::checks::devices() {
         let mut model = Mlp::new(device, DType::BF16)?;
         let before = model.first.weight.detach().to_dtype(DType::F32)?;
         let mut optimizer = Sgd::new(1.0);
@@ -150,7 +150,7 @@ fn the_language_model_learns_as_on_cpu() -> Result<()> {
         Ok(losses)
     };
     let (there, here) = (run(GPU)?, run(Device::Cpu)?);
-    for (step, (a, b)) in there.iter().zip(&here).enumerate() {
+    for (step, (a, b)) in both(there.iter(), &here).enumerate() {
         assert!((a - b).abs() < 2e-3 * b.abs().max(1.0), "step {step}: {a} and {b}");
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Safetensors files: to Python and back, whole or not at all, and never trusted.
 
+use crate::checks::both;
 use cotangent::io::StateDict;
 use cotangent::io::safetensors::{self, Metadata};
 use cotangent::{DType, Generator, Result, Tensor, tensor};
@@ -484,7 +485,7 @@ fn only_floats_of_a_dictionary_are_cast() -> Result<()> {
     let dict = everything()?;
     let half = dict.to_dtype(DType::F16)?;
     assert_eq!(dict.names().collect::<Vec<_>>(), half.names().collect::<Vec<_>>());
-    for ((name, before), (_, after)) in dict.iter().zip(half.iter()) {
+    for ((name, before), (_, after)) in both(dict.iter(), half.iter()) {
         let wanted = if before.dtype().is_float() { DType::F16 } else { before.dtype() };
         assert_eq!((after.dtype(), after.shape()), (wanted, before.shape()), "{name}");
     }

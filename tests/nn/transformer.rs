@@ -2,6 +2,7 @@
 //! `tools/fixtures.py`.
 
 #[allow(dead_code)]
+use crate::checks::both;
 use crate::json;
 
 use cotangent::autograd::BackwardOptions;
@@ -42,7 +43,7 @@ fn with_weights<M: Module>(mut layer: M, case: &Value) -> Outcome<M> {
 fn check(layer: &impl Module, inputs: &[Tensor], output: &Tensor, case: &Value) -> Outcome {
     compare(output, &case["output"], case)?;
     output.backward_with(BackwardOptions::new().gradient(&read(&case["cotangent"])?))?;
-    for (input, want) in inputs.iter().zip(list(&case["input_grads"])) {
+    for (input, want) in both(inputs.iter(), list(&case["input_grads"])) {
         compare(&input.grad().ok_or("no gradient")?, want, case)?;
     }
     for (name, parameter) in layer.named_parameters() {

@@ -1,5 +1,6 @@
 //! Convolutions against their definition, in sizes beyond one block of every kind.
 
+use crate::checks::both;
 use cotangent::autograd::grad_with;
 use cotangent::{ConvOptions, ConvTransposeOptions, DType, Generator, Result, Tensor, with_num_threads};
 
@@ -80,8 +81,8 @@ fn every_path_gives_the_sums_of_the_definition() -> Result<()> {
             let g = Generator::seed(3).randn_with(found[0].shape(), dtype)?;
             let wanted = reference([&x, &w, &g], groups, [stride, pad, dilation])?;
             let tolerance = if dtype == DType::F32 { 2e-5 } else { 1e-12 };
-            for (kind, (found, wanted)) in ["y", "x", "w"].iter().zip(found.iter().zip(&wanted)) {
-                for (i, (a, b)) in found.to_dtype(DType::F64)?.to_vec::<f64>()?.iter().zip(wanted).enumerate() {
+            for (kind, (found, wanted)) in both(["y", "x", "w"].iter(), found.iter().zip(&wanted)) {
+                for (i, (a, b)) in both(found.to_dtype(DType::F64)?.to_vec::<f64>()?.iter(), wanted).enumerate() {
                     let scale = 10.0 + b.abs();
                     assert!(
                         (a - b).abs() <= tolerance * scale,
@@ -90,7 +91,7 @@ fn every_path_gives_the_sums_of_the_definition() -> Result<()> {
                 }
             }
             for threads in [2, 5] {
-                for (a, b) in run(threads)?.iter().zip(&found) {
+                for (a, b) in both(run(threads)?.iter(), &found) {
                     assert!(a.equal(b)?, "{threads} threads change {shape:?}");
                 }
             }

@@ -1,5 +1,6 @@
 //! Decompositions of matrices that are large enough for blocks and threads, and of those that have no derivative.
 
+use crate::checks::both;
 use cotangent::autograd::{GradOptions, grad, grad_with};
 use cotangent::{
     CholeskyOptions, Complex, DType, Device, ErrorKind, Generator, LdlOptions, LuSolveOptions, QrMode, Result,
@@ -43,7 +44,7 @@ fn orthonormal(q: &Tensor, what: &str) -> Result<()> {
 
 /// Calls `check` for every size, dtype and device, with something that makes normal numbers there.
 fn each(check: impl Fn(usize, &dyn Fn(&[usize], u64) -> Result<Tensor>) -> Result<()>) -> Result<()> {
-    for device in [Device::Cpu, Device::cuda(0)].into_iter().filter(|device| device.is_available()) {
+    for device in crate::checks::devices() {
         for dtype in [DType::F64, DType::F32, DType::C128, DType::C64] {
             for n in SIZES {
                 check(n, &|shape, seed| normal(shape, seed, dtype)?.to_device(device))?;
@@ -330,7 +331,7 @@ fn determinants_of_a_batch_of_all_ranks_have_the_derivatives_of_each() -> Result
         };
         let together = derivatives(&Tensor::stack(&all, 0)?)?;
         for (at, alone) in all.iter().enumerate() {
-            for (order, (batch, alone)) in together.iter().zip(derivatives(alone)?).enumerate() {
+            for (order, (batch, alone)) in both(together.iter(), derivatives(alone)?).enumerate() {
                 close(&batch.select(0, at as isize)?, &alone, &format!("order {order} of matrix {at}, {dtype}"))?;
             }
         }

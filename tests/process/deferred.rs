@@ -2,6 +2,7 @@
 //! the memory that it takes.
 
 use crate::alone;
+use crate::checks::both;
 use cotangent::autograd::no_grad;
 use cotangent::{DType, Device, ErrorKind, Generator, Result, Scalar, Tensor, keepdim, memory, with_num_threads};
 
@@ -338,7 +339,7 @@ fn gradients_are_those_of_one_operation_after_the_other() -> Result<()> {
             Ok(leaves.iter().map(Tensor::take_grad).collect())
         };
         let (deferred, plain) = (grads(formula(&leaves)?)?, grads(piece_by_piece(formula, &leaves)?)?);
-        for (deferred, plain) in deferred.iter().zip(&plain) {
+        for (deferred, plain) in both(deferred.iter(), &plain) {
             let same = match (deferred, plain) {
                 (Some(deferred), Some(plain)) => deferred.allclose_with(plain, (1e-14, 1e-14))?,
                 (deferred, plain) => deferred.is_none() && plain.is_none(),

@@ -97,11 +97,7 @@ fn a_trace_is_of_nested_bars() -> Result<(), Box<dyn Error>> {
 #[test]
 fn the_time_on_a_gpu_is_measured_there() -> Result<()> {
     let _alone = alone();
-    let gpu = Device::cuda(0);
-    if !gpu.is_available() {
-        println!("skipped: there is no GPU");
-        return Ok(());
-    }
+    let Some(gpu) = crate::checks::gpu() else { return Ok(()) };
     let x = Tensor::randn([2048, 2048])?.to_device(gpu)?.requires_grad_(true)?;
     let step = || {
         let loss = x.matmul(&x)?.mul(2)?.tanh()?.sum(..)?;

@@ -1,5 +1,6 @@
 //! Optimisers and clipping: PyTorch's values step by step, in place, saved and loaded.
 
+use crate::checks::both;
 use crate::json;
 
 use cotangent::io::{StateDict, safetensors};
@@ -26,7 +27,7 @@ impl Bag {
 
     /// Hands gradients over; those that are null are absent.
     fn set_grads(&self, grads: &Value) -> Result<()> {
-        for (param, grad) in self.params.iter().zip(list(grads)) {
+        for (param, grad) in both(self.params.iter(), list(grads)) {
             param.zero_grad();
             if !grad.is_null() {
                 param.set_grad(&tensor(grad)?)?;
@@ -63,7 +64,7 @@ fn optimizer(case: &Value) -> Box<dyn Optimizer> {
 fn assert_close(got: &Tensor, want: &Value, what: &str) -> Result<()> {
     let want = tensor(want)?;
     assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()), "{what}");
-    for (got, want) in got.to_vec::<f64>()?.into_iter().zip(want.to_vec::<f64>()?) {
+    for (got, want) in both(got.to_vec::<f64>()?, want.to_vec::<f64>()?) {
         assert!((got - want).abs() <= 1e-12 * want.abs().max(1.0), "{what}: {got} and not {want}");
     }
     Ok(())
@@ -92,7 +93,7 @@ fn every_step_is_the_one_that_pytorch_makes() -> Result<()> {
             }
             model.set_grads(&step["grads"])?;
             optimizer.step(&mut model)?;
-            for (param, want) in model.params.iter().zip(list(&step["params"])) {
+            for (param, want) in both(model.params.iter(), list(&step["params"])) {
                 assert_close(param, want, &format!("{} after step {}", text(&case["name"]), at + 1))?;
                 assert!(param.requires_grad() && param.is_leaf());
             }
@@ -116,7 +117,7 @@ fn gradients_are_clipped_as_pytorch_does() -> Result<()> {
         } else {
             clip_grad_value(&model, float(&case["clip_value"]))?;
         }
-        for (param, want) in model.params.iter().zip(list(&case["clipped"])) {
+        for (param, want) in both(model.params.iter(), list(&case["clipped"])) {
             match param.grad() {
                 Some(grad) => assert_close(&grad, want, "a clipped gradient")?,
                 None => assert!(want.is_null()),
@@ -196,7 +197,7 @@ fn a_network_is_trained_as_pytorch_trains_it() -> Result<()> {
             optimizer.zero_grad(&model);
             loss.backward()?;
             optimizer.step(&mut model)?;
-            for (param, want) in model.parameters().into_iter().zip(list(&step["params"])) {
+            for (param, want) in both(model.parameters(), list(&step["params"])) {
                 assert_close(param, want, &format!("{} after step {}", text(&case["name"]), at + 1))?;
             }
         }
@@ -258,7 +259,7 @@ fn training_goes_on_bit_for_bit_after_saving_and_loading() -> Result<(), Box<dyn
     // The second set has other settings, which loading replaces.
     let others: [Box<dyn Optimizer>; 4] =
         [Box::new(Sgd::new(9.0)), Box::new(Sgd::new(9.0)), Box::new(Adam::new(9.0)), Box::new(AdamW::new(9.0))];
-    for (mut optimizer, mut resumed) in all_kinds().into_iter().zip(others) {
+    for (mut optimizer, mut resumed) in both(all_kinds(), others) {
         let (mut model, x, y) = small()?;
         train(&mut model, &mut *optimizer, &x, &y, 7)?;
         optimizer.set_lr(0.03);
@@ -489,7 +490,7 @@ fn the_result_does_not_depend_on_the_number_of_threads_or_on_the_path() -> Resul
     let pieces = start.split(1000, 0)?.into_iter().map(|p| Parameter::new(p.contiguous()?)).collect::<Result<_>>()?;
     let mut parts = Bag { params: pieces };
     whole.params[0].set_grad(&grad)?;
-    for (param, grad) in parts.params.iter().zip(grad.split(1000, 0)?) {
+    for (param, grad) in both(parts.params.iter(), grad.split(1000, 0)?) {
         param.set_grad(&grad)?;
     }
     let (mut one, mut many) = (AdamW::new(0.1), AdamW::new(0.1));

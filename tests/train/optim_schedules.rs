@@ -1,5 +1,6 @@
 //! Schedules, averaged models and the gradient scaler, beside PyTorch's.
 
+use crate::checks::both;
 use crate::json;
 
 use cotangent::io::StateDict;
@@ -116,7 +117,7 @@ fn rates_and_momenta_are_pytorchs_saved_and_loaded_in_between() -> Result<()> {
             let dict = optimizer.state_dict()?;
             let momenta = [number(&dict, "momentum")?, number(&dict, "group.0.momentum")?];
             let got = optimizer.lrs().into_iter().chain(momenta);
-            for (got, want) in got.zip(list(&row[0]).iter().chain(list(&row[1])).map(float)) {
+            for (got, want) in both(got, list(&row[0]).iter().chain(list(&row[1])).map(float)) {
                 let near = (got - want).abs() <= 1e-10 * want.abs().max(1.0);
                 assert!(near, "{} {} in step {at}: {got}, not {want}", case["kind"], case["options"]);
             }
@@ -195,12 +196,12 @@ fn rates_fall_on_plateaus_where_pytorchs_do() -> Result<()> {
             if options["threshold_mode"] == "abs" { own.threshold_mode(ThresholdMode::Abs) } else { own }
         };
         let (mut optimizer, mut scheduler) = (two_groups(), make());
-        for (at, (metric, row)) in list(&case["metrics"]).iter().zip(list(&case["steps"])).enumerate() {
+        for (at, (metric, row)) in both(list(&case["metrics"]).iter(), list(&case["steps"])).enumerate() {
             scheduler.step(&mut optimizer, float(metric))?;
             let mut resumed = make();
             resumed.load_state_dict(&scheduler.state_dict()?)?;
             scheduler = resumed;
-            for (got, want) in optimizer.lrs().into_iter().zip(list(row).iter().map(float)) {
+            for (got, want) in both(optimizer.lrs(), list(row).iter().map(float)) {
                 assert!((got - want).abs() < 1e-12, "{options} after metric {at}: {got}, not {want}");
             }
         }

@@ -1,10 +1,11 @@
 //! Every operation of the list inside of a `vmap`, against a loop over the examples.
 
 use super::Outcome;
+use crate::checks::{both, tried};
 use cotangent::autograd::{GradOptions, grad_with};
-use cotangent::ops::{self, Arg, Derivative, Op};
+use cotangent::ops::{Arg, Derivative, Op};
 use cotangent::{DType, Result, Tensor, VmapFallback, VmapOptions, tensor, vmap_all, vmap_with};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const EXAMPLES: usize = 3;
 
@@ -35,6 +36,9 @@ const LOOPS: &[(&str, &str)] = &[
     ("unique_inverse", "a length that depends on the values"),
     ("unique_values", "a length that depends on the values"),
 ];
+
+/// Operations whose samples cannot be compared.
+const UNCOMPARED: [&str; 0] = [];
 
 /// Operations whose derivative runs for each cotangent by itself, where the operation was on what all examples share, and why.
 const RULE_LOOPS: &[(&str, &str)] = &[("as_strided_scatter", "it is about memory")];
@@ -104,6 +108,8 @@ struct Findings {
     faults: Vec<String>,
     /// By name, with one of the calls.
     loops: BTreeMap<&'static str, String>,
+    /// What was compared with a loop.
+    compared: BTreeSet<&'static str>,
 }
 
 impl Findings {
@@ -128,7 +134,7 @@ impl Findings {
     /// An operation that loops, and is not known to, is a fault like any other; so is, where all were tried, one that is known to
     /// and does not.
     fn assert_none(self, known: &[(&str, &str)], all: bool) {
-        let Findings { mut faults, loops } = self;
+        let Findings { mut faults, loops, .. } = self;
         let stale = known.iter().filter(|(name, _)| all && is_asked(name) && !loops.contains_key(name));
         faults.extend(stale.map(|(name, _)| format!("{name} is said to loop, and does not")));
         let unknown = loops.into_iter().filter(|(name, _)| !known.iter().any(|(known, _)| known == name));
@@ -171,7 +177,8 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
         let (found, loops) = findings.run(op, &args, &options, |options| vmap_all(call, &refs, options));
         match found {
             Ok(found) => {
-                for (k, (y, want)) in found.iter().zip(&expected).enumerate() {
+                findings.compared.insert(op.name);
+                for (k, (y, want)) in both(found.iter(), &expected).enumerate() {
                     if !close(y, want)? {
                         findings.faults.push(fault(&format!("result {k} is {y:?}, not {want:?}")));
                     }
@@ -192,7 +199,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
             match vmap_all(call, &none.iter().collect::<Vec<_>>(), options.clone()) {
                 Err(error) => findings.faults.push(fault(&format!("no examples: {error}"))),
                 Ok(found) => {
-                    for (y, want) in found.iter().zip(&expected) {
+                    for (y, want) in both(found.iter(), &expected) {
                         let missing = y.shape() == [0] && MAY_BE_MISSING.contains(&op.name);
                         if !missing && (y.shape()[0] != 0 || y.shape()[1..] != want.shape()[1..]) {
                             findings.faults.push(fault(&format!(
@@ -212,7 +219,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
             match vmap_all(inner, &pairs.iter().collect::<Vec<_>>(), options.clone()) {
                 Err(error) => findings.faults.push(fault(&format!("nested: {error}"))),
                 Ok(found) => {
-                    for (k, (y, want)) in found.iter().zip(&expected).enumerate() {
+                    for (k, (y, want)) in both(found.iter(), &expected).enumerate() {
                         if !close(y, &twice(want, true)?)? {
                             findings.faults.push(fault(&format!("nested, result {k} is {y:?}")));
                         }
@@ -239,7 +246,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
         let Some(wanted) = together(&expected).transpose()? else { continue };
         match findings.run(op, &args, &options, |options| vmap_all(derivative, &refs, options)).0 {
             Ok(found) => {
-                for (k, (g, want)) in found.iter().zip(&wanted).enumerate() {
+                for (k, (g, want)) in both(found.iter(), &wanted).enumerate() {
                     if !close(g, want)? {
                         findings.faults.push(fault(&format!("derivative {k} inside is {g:?}, not {want:?}")));
                     }
@@ -271,7 +278,7 @@ fn calls(op: &'static Op, which: impl Fn(&Tensor, usize) -> bool, findings: &mut
                 continue;
             }
         };
-        for (k, (g, want)) in grads.iter().zip(&wanted).enumerate() {
+        for (k, (g, want)) in both(grads.iter(), &wanted).enumerate() {
             let want = if differs[floats[k]] { want.clone() } else { want.sum(0)? };
             let g = g.clone().map_or_else(|| want.zeros_like(), Ok)?;
             if !close(&g, &want)? {
@@ -295,11 +302,11 @@ fn together(each: &[Vec<Tensor>]) -> Option<Result<Vec<Tensor>>> {
 /// The operations of the list, or those that `COTANGENT_TEST_OPS` names. A draw is another every time, and memory is not that of
 /// one example.
 fn asked() -> impl Iterator<Item = &'static Op> {
-    ops::list().iter().copied().filter(|op| is_asked(op.name) && !op.random && !op.reads_layout)
+    tried().into_iter().filter(|op| !op.random && !op.reads_layout)
 }
 
 fn is_asked(name: &str) -> bool {
-    std::env::var("COTANGENT_TEST_OPS").ok().is_none_or(|names| names.split(',').any(|asked| asked == name))
+    tried().iter().any(|op| op.name == name)
 }
 
 /// Every operation with these tensors batched. One that loops, and is not known to, is a fault.
@@ -307,9 +314,22 @@ fn every_operation(all: bool, which: impl Fn(&Tensor, usize) -> bool + Copy) -> 
     let mut findings = Findings::default();
     for op in asked() {
         calls(op, which, &mut findings).map_err(|error| format!("{}: {error}", op.name))?;
+        if all && !findings.compared.contains(op.name) && takes_tensors(op)? && !UNCOMPARED.contains(&op.name) {
+            findings.faults.push(format!("{}: no sample was compared with a loop", op.name));
+        }
     }
     findings.assert_none(LOOPS, all);
     Ok(())
+}
+
+/// Whether a sample has a tensor that examples can differ in.
+fn takes_tensors(op: &Op) -> Result<bool> {
+    for sample in op.samples()? {
+        if sample.bind(op)?.iter().flat_map(Arg::tensors).any(|x| !x.dtype().is_complex()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn is_float(x: &Tensor) -> bool {
@@ -369,7 +389,8 @@ fn every_derivative_of_batched_cotangents() -> Outcome {
             match findings.run(op, &args, &VmapOptions::new(), run).0 {
                 Err(error) => findings.faults.push(format!("{} sample {number}: {error}", op.name)),
                 Ok(found) => {
-                    for (k, (g, want)) in found.iter().zip(&wanted).enumerate() {
+                    findings.compared.insert(op.name);
+                    for (k, (g, want)) in both(found.iter(), &wanted).enumerate() {
                         if !close(g, want)? {
                             let what = format!("derivative {k} is {g:?}, not {want:?}");
                             findings.faults.push(format!("{} sample {number}: {what}", op.name));
@@ -378,6 +399,9 @@ fn every_derivative_of_batched_cotangents() -> Outcome {
                 }
             }
         }
+    }
+    for op in asked().filter(|op| op.derivative == Derivative::Rule && !findings.compared.contains(op.name)) {
+        findings.faults.push(format!("{}: no derivative was compared with a loop", op.name));
     }
     findings.assert_none(RULE_LOOPS, true);
     Ok(())

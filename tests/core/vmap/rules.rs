@@ -1,6 +1,7 @@
 //! Operations whose batching rules have to think: indices, losses of classes, attention. All of it with loops refused.
 
 use super::Outcome;
+use crate::checks::both;
 use cotangent::autograd::{
     ForwardContext, Function, FunctionContext, GradOptions, apply, grad_with, jvp, value_and_grad,
 };
@@ -62,7 +63,7 @@ fn gradients_of_a_classifier_for_each_example() -> Outcome {
     let leaves: Vec<Tensor> = parameters.iter().map(|p| p.clone().requires_grad_(true)).collect::<Result<_>>()?;
     let total = batched(|x| loss(&leaves, &x[0], &x[1]), &[&words, &classes])?.sum(..)?;
     let outside = grad_with(&total, &leaves.iter().collect::<Vec<_>>(), GradOptions::new())?;
-    for (found, outside) in found.iter().zip(outside) {
+    for (found, outside) in both(found.iter(), outside) {
         assert!(close(&outside.ok_or("a gradient")?, &found.sum(0)?)?);
     }
     // An ensemble: parameters of each model outside, examples inside.

@@ -314,7 +314,7 @@ fn items_become_batches_by_their_types() -> Result<()> {
 fn batches_go_to_a_device() -> Result<()> {
     let loader = DataLoader::new((Tensor::zeros([6, 2])?, Tensor::arange(0, 6)?), 4)?.to_device(Device::Cpu)?;
     assert_eq!(loader.iter().count(), 2);
-    if !Device::cuda(0).is_available() {
+    if crate::checks::gpu().is_none() {
         let loader = DataLoader::new(Tensor::zeros([6, 2])?, 4)?;
         assert_fails_with(loader.to_device(Device::cuda(0)), &["to_device"]);
     }

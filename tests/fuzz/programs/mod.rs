@@ -4,6 +4,7 @@
 //! `COTANGENT_FUZZ_SEED` and `COTANGENT_FUZZ_PROGRAMS` run others and more.
 
 mod compute;
+use crate::checks::both;
 use crate::dice;
 mod model;
 mod steps;
@@ -88,7 +89,7 @@ impl Program {
     }
 
     fn check_all(&self, tensors: &[Tensor], slots: &[Plain]) -> Result<(), String> {
-        for (at, (tensor, plain)) in tensors.iter().zip(slots).enumerate() {
+        for (at, (tensor, plain)) in both(tensors.iter(), slots).enumerate() {
             check(&self.model, tensor, plain).map_err(|e| self.fault(&format!("tensor {at}: {e}")))?;
             if plain.leaf.is_some() {
                 check_grad(&self.model, tensor, plain).map_err(|e| self.fault(&format!("tensor {at}: {e}")))?;
@@ -152,7 +153,7 @@ impl Program {
                     return Ok(false);
                 }
             }
-            for (at, (tensor, plain)) in tensors.iter().zip(&slots).enumerate() {
+            for (at, (tensor, plain)) in both(tensors.iter(), &slots).enumerate() {
                 check(&self.model, tensor, plain).map_err(|e| self.fault(&format!("tensor {at}: {e}")))?;
             }
             // What it has made goes on in the program.

@@ -1,6 +1,7 @@
 //! The operations on complex numbers.
 
 use super::call::{Call, LAYOUTS, close, differentiable, parts, relaid};
+use super::checks::both;
 use super::{for_all_samples, is_differentiable, joined, owned, same_answers, symmetrized, text};
 use cotangent::autograd::{GradOptions, grad_with, gradcheck, gradgradcheck};
 use cotangent::{DType, Result, Tensor};
@@ -18,40 +19,44 @@ fn hermitian(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
 /// What takes complex numbers at all gives right derivatives, and the same answers in every layout and in less precision.
 #[test]
 fn complex_numbers_are_refused_or_right() {
-    for_all_samples(|call, sample| {
-        let drawn = call.op.random || call.op.reads_layout;
-        if drawn
-            || call.tensors().iter().all(|x| x.dtype() != DType::F64)
-            || call.tensors().iter().any(|x| x.dtype().is_complex())
-        {
-            return Ok(false);
-        }
-        let mut complex = text(call.made_complex())?;
-        if sample.is_symmetric() {
-            complex = text(complex.with(&text(hermitian(&owned(&complex)))?))?;
-        }
-        let results = match complex.run() {
-            Ok(results) => results,
-            Err(error) if error.to_string().contains("c128") => return Ok(false),
-            Err(error) => return Err(format!("refused without the dtype: {error}")),
-        };
-        if text(is_differentiable(&complex))? {
-            text(gradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
-            text(gradgradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
-        }
-        for layout in 0..LAYOUTS {
-            let other = text(complex.map(|x| relaid(x, layout)))?;
-            same_answers(&other, &complex, 1e-11 * call.op.tolerance).map_err(|e| format!("layout {layout}: {e}"))?;
-        }
-        let single = text(text(complex.cast(DType::F32))?.run())?;
-        for (result, expected) in single.iter().zip(&results) {
-            let wide = |x: &Tensor| parts(x)?.to_dtype(DType::F64);
-            if !text(close(&text(wide(result))?, &text(wide(expected))?, 2e-5 * call.op.tolerance))? {
-                return Err(format!("in c64: {result:?} instead of {expected:?}"));
+    for_all_samples(
+        |_| false,
+        |call, sample| {
+            let drawn = call.op.random || call.op.reads_layout;
+            if drawn
+                || call.tensors().iter().all(|x| x.dtype() != DType::F64)
+                || call.tensors().iter().any(|x| x.dtype().is_complex())
+            {
+                return Ok(false);
             }
-        }
-        Ok(true)
-    });
+            let mut complex = text(call.made_complex())?;
+            if sample.is_symmetric() {
+                complex = text(complex.with(&text(hermitian(&owned(&complex)))?))?;
+            }
+            let results = match complex.run() {
+                Ok(results) => results,
+                Err(error) if error.to_string().contains("c128") => return Ok(false),
+                Err(error) => return Err(format!("refused without the dtype: {error}")),
+            };
+            if text(is_differentiable(&complex))? {
+                text(gradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
+                text(gradgradcheck(|x| joined(&complex, &symmetrized(sample, x)?), &owned(&complex)))?;
+            }
+            for layout in 0..LAYOUTS {
+                let other = text(complex.map(|x| relaid(x, layout)))?;
+                same_answers(&other, &complex, 1e-11 * call.op.tolerance)
+                    .map_err(|e| format!("layout {layout}: {e}"))?;
+            }
+            let single = text(text(complex.cast(DType::F32))?.run())?;
+            for (result, expected) in both(&single, &results) {
+                let wide = |x: &Tensor| parts(x)?.to_dtype(DType::F64);
+                if !text(close(&text(wide(result))?, &text(wide(expected))?, 2e-5 * call.op.tolerance))? {
+                    return Err(format!("in c64: {result:?} instead of {expected:?}"));
+                }
+            }
+            Ok(true)
+        },
+    );
 }
 
 /// A number of each result and gradient, of first and second order, that changes with every element.
@@ -88,48 +93,51 @@ fn slopes(call: &Call) -> Result<Vec<Tensor>> {
 /// there, for the sign of a zero, and the derivative must not be that of a case.
 #[test]
 fn derivatives_on_the_axes_are_those_beside_them() {
-    for_all_samples(|call, sample| {
-        let tensors = call.tensors();
-        if call.op.random
-            || call.op.reads_layout
-            || sample.is_symmetric()
-            || tensors.iter().all(|x| x.dtype() != DType::F64)
-            || tensors.iter().any(|x| x.dtype().is_complex())
-        {
-            return Ok(false);
-        }
-        for (axis, im) in [("real", false), ("imaginary", true)] {
-            let at = |off: f64| {
-                call.map(|x| {
-                    if !x.dtype().is_float() {
-                        return Ok(x.clone());
-                    }
-                    let other = x.zeros_like()?.add(off)?;
-                    if im { other.complex(x) } else { x.complex(&other) }
-                })
-            };
-            let (on, beside) = (text(at(0.0))?, text(at(1e-10))?);
-            let Ok(values) = on.run() else { return Ok(false) };
-            if !text(is_differentiable(&on))? {
+    for_all_samples(
+        |_| false,
+        |call, sample| {
+            let tensors = call.tensors();
+            if call.op.random
+                || call.op.reads_layout
+                || sample.is_symmetric()
+                || tensors.iter().all(|x| x.dtype() != DType::F64)
+                || tensors.iter().any(|x| x.dtype().is_complex())
+            {
                 return Ok(false);
             }
-            // Eigenvalues have no order, and the signs of a factorization are those of a convention: these may jump.
-            for (value, other) in values.iter().zip(&text(beside.run())?) {
-                if !text(close(value, other, 1e-6))? {
-                    assert!(call.op.name.starts_with("linalg_"), "{} jumps at the {axis} axis", call.op.name);
+            for (axis, im) in [("real", false), ("imaginary", true)] {
+                let at = |off: f64| {
+                    call.map(|x| {
+                        if !x.dtype().is_float() {
+                            return Ok(x.clone());
+                        }
+                        let other = x.zeros_like()?.add(off)?;
+                        if im { other.complex(x) } else { x.complex(&other) }
+                    })
+                };
+                let (on, beside) = (text(at(0.0))?, text(at(1e-10))?);
+                let Ok(values) = on.run() else { return Ok(false) };
+                if !text(is_differentiable(&on))? {
                     return Ok(false);
                 }
-            }
-            let (on, beside) = (text(slopes(&on))?, text(slopes(&beside))?);
-            if on.len() != beside.len() {
-                return Err(format!("{} gradients instead of {}", on.len(), beside.len()));
-            }
-            for (on, beside) in on.iter().zip(&beside) {
-                if !text(close(on, beside, 1e-4))? {
-                    return Err(format!("on the {axis} axis a gradient of {on:?} instead of {beside:?}"));
+                // Eigenvalues have no order, and the signs of a factorization are those of a convention: these may jump.
+                for (value, other) in both(&values, &text(beside.run())?) {
+                    if !text(close(value, other, 1e-6))? {
+                        assert!(call.op.name.starts_with("linalg_"), "{} jumps at the {axis} axis", call.op.name);
+                        return Ok(false);
+                    }
+                }
+                let (on, beside) = (text(slopes(&on))?, text(slopes(&beside))?);
+                if on.len() != beside.len() {
+                    return Err(format!("{} gradients instead of {}", on.len(), beside.len()));
+                }
+                for (on, beside) in both(on.iter(), &beside) {
+                    if !text(close(on, beside, 1e-4))? {
+                        return Err(format!("on the {axis} axis a gradient of {on:?} instead of {beside:?}"));
+                    }
                 }
             }
-        }
-        Ok(true)
-    });
+            Ok(true)
+        },
+    );
 }

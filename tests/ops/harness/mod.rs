@@ -1,13 +1,15 @@
 //! Every operation of the list, through one harness: derivatives to second order, layouts, dtypes, extreme values, error
 //! cases, and samples that prove something. What an operation is excepted from, its entry says.
 
-use crate::call;
+use crate::{call, checks};
 mod complex;
+mod gradients;
 mod options;
 #[path = "../../../examples/ops/table.rs"]
 mod table;
 
-use call::{Call, LAYOUTS, close, differentiable, parts, relaid};
+use call::{Call, LAYOUTS, close, differentiable, distance, parts, relaid};
+use checks::{all_are_tried, both, gpu, tried};
 use cotangent::autograd::{gradcheck, gradgradcheck};
 use cotangent::ops::{Arg, ArgKind, Derivative, Op, Sample, list};
 use cotangent::{DType, Device, ErrorKind, Result, Tensor};
@@ -17,16 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The devices that everything is tried on. On a GPU thousands of kernels would be compiled for that, which takes many
 /// minutes: `COTANGENT_TEST_GPU=all` asks for it. Otherwise one test compares its answers with the CPU's.
 fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0);
     let wanted = std::env::var("COTANGENT_TEST_GPU").is_ok_and(|wanted| wanted == "all");
-    if wanted && gpu.is_available() { vec![Device::Cpu, gpu] } else { vec![Device::Cpu] }
-}
-
-/// The operations that are tried: all, or those that `COTANGENT_TEST_OPS` names, with commas between them.
-fn tried() -> Vec<&'static Op> {
-    let named = std::env::var("COTANGENT_TEST_OPS").ok();
-    let wanted = |op: &&Op| named.as_ref().is_none_or(|named| named.split(',').any(|name| name == op.name));
-    list().iter().copied().filter(wanted).collect()
+    if wanted { checks::devices() } else { vec![Device::Cpu] }
 }
 
 fn samples(op: &Op) -> Vec<Sample> {
@@ -36,23 +30,55 @@ fn samples(op: &Op) -> Vec<Sample> {
 }
 
 /// Calls `check` for every sample of every operation on every device and reports all faults together. What `check` returns
-/// says whether there was something to check.
-fn for_all_samples(check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
+/// says whether there was something to check: for one sample at least of each operation that `must` names.
+fn for_all_samples(must: impl Fn(&'static Op) -> bool, check: impl Fn(&Call, &Sample) -> Result<bool, String>) {
     let (mut faults, mut count) = (Vec::new(), 0);
-    let tried = tried();
-    for &op in &tried {
+    for op in tried() {
+        let mut checked = false;
         for (sample, device) in samples(op).iter().flat_map(|sample| devices().into_iter().map(move |on| (sample, on)))
         {
             let call = Call::new(op, sample, device)
                 .unwrap_or_else(|e| panic!("{}{sample:?} cannot be called on {device}: {e}", op.name));
             match check(&call, sample) {
-                Ok(checked) => count += usize::from(checked),
-                Err(fault) => faults.push(format!("{}{sample:?} on {device}: {fault}", op.name)),
+                Ok(found) => {
+                    checked |= found;
+                    count += usize::from(found);
+                }
+                Err(fault) => {
+                    checked = true;
+                    faults.push(format!("{}{sample:?} on {device}: {fault}", op.name));
+                }
             }
+        }
+        if must(op) && !checked {
+            faults.push(format!("{}: no sample was checked", op.name));
         }
     }
     assert!(faults.is_empty(), "{} faults beside {count} good samples:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 150 || tried.len() < list().len(), "only {count} samples were checked");
+}
+
+/// Every operation.
+fn every(_: &Op) -> bool {
+    true
+}
+
+/// Operations with a derivative that can be seen.
+fn with_a_rule(op: &Op) -> bool {
+    op.derivative == Derivative::Rule
+}
+
+/// What only draws gives other numbers for other dtypes.
+fn only_draws(op: &Op) -> bool {
+    op.random && op.derivative == Derivative::None
+}
+
+/// Operations that take a tensor of floats, whatever its layout, and do more than to draw numbers of its shape.
+fn of_floats(op: &'static Op) -> bool {
+    let takes = |sample: &Sample| {
+        Call::new(op, sample, Device::Cpu)
+            .is_ok_and(|call| call.tensors().iter().any(|x| x.dtype().is_float() && x.numel() > 0))
+    };
+    !op.reads_layout && !only_draws(op) && samples(op).iter().any(takes)
 }
 
 fn text<T>(result: Result<T>) -> Result<T, String> {
@@ -87,7 +113,7 @@ fn owned(call: &Call) -> Vec<Tensor> {
 
 #[test]
 fn first_derivatives_agree_with_differences() {
-    for_all_samples(|call, sample| {
+    for_all_samples(with_a_rule, |call, sample| {
         if !text(is_differentiable(call))? {
             return Ok(false);
         }
@@ -110,7 +136,7 @@ fn first_derivatives_agree_with_differences() {
 
 #[test]
 fn second_derivatives_agree_with_differences() {
-    for_all_samples(|call, sample| {
+    for_all_samples(with_a_rule, |call, sample| {
         if !text(is_differentiable(call))? {
             return Ok(false);
         }
@@ -121,7 +147,7 @@ fn second_derivatives_agree_with_differences() {
 
 #[test]
 fn gradients_have_the_shape_and_dtype_of_their_leaves_and_say_something() {
-    for_all_samples(|call, sample| {
+    for_all_samples(with_a_rule, |call, sample| {
         let (results, grads) = text(call.gradients())?;
         let Some(grads) = grads else {
             let expected = call.op.derivative == Derivative::None
@@ -168,7 +194,7 @@ fn names_and_aliases_are_those_of_one_operation() {
 
 #[test]
 fn every_operation_with_a_derivative_has_a_sample_that_shows_it() {
-    for op in list().iter().filter(|op| op.derivative == Derivative::Rule) {
+    for op in tried().into_iter().filter(|op| op.derivative == Derivative::Rule) {
         let shows = |sample: &Sample| {
             !sample.has_zero_derivative()
                 && Call::new(op, sample, Device::Cpu)
@@ -190,25 +216,48 @@ fn same_answers(a: &Call, b: &Call, tolerance: f64) -> Result<(), String> {
             return Err(format!("{a:?} instead of {b:?}"));
         }
     }
-    for (a, b) in a_grads.into_iter().flatten().zip(b_grads.into_iter().flatten()) {
-        match (a, b) {
-            (Some(a), Some(b)) if text(close(&a, &b, tolerance))? => {}
-            (None, None) => {}
-            (a, b) => return Err(format!("a gradient of {a:?} instead of {b:?}")),
+    for (a, b) in same_gradients(&a_grads, &b_grads)? {
+        if !text(close(a, b, tolerance))? {
+            return Err(format!("a gradient of {a:?} instead of {b:?}"));
         }
     }
     Ok(())
 }
 
+/// The gradients that both have; it is a fault if only one has one.
+fn same_gradients<'a>(
+    a: &'a Option<Vec<Option<Tensor>>>,
+    b: &'a Option<Vec<Option<Tensor>>>,
+) -> Result<Vec<(&'a Tensor, &'a Tensor)>, String> {
+    let (a, b) = match (a, b) {
+        (Some(a), Some(b)) => (a, b),
+        (None, None) => return Ok(Vec::new()),
+        (Some(_), None) => return Err("there are gradients where there should be none".into()),
+        (None, Some(_)) => return Err("no result has a gradient".into()),
+    };
+    if a.len() != b.len() {
+        return Err(format!("{} gradients instead of {}", a.len(), b.len()));
+    }
+    let mut found = Vec::new();
+    for (a, b) in a.iter().zip(b) {
+        match (a, b) {
+            (Some(a), Some(b)) => found.push((a, b)),
+            (None, None) => {}
+            (a, b) => return Err(format!("a gradient of {a:?} instead of {b:?}")),
+        }
+    }
+    Ok(found)
+}
+
 #[test]
 fn results_and_gradients_do_not_depend_on_the_layout() {
-    for_all_samples(|call, _| {
+    for_all_samples(of_floats, |call, _| {
         if call.op.reads_layout || call.tensors().is_empty() {
             return Ok(false);
         }
         for layout in 0..LAYOUTS {
             let other = text(call.map(|x| relaid(x, layout)))?;
-            for (x, original) in other.tensors().into_iter().zip(call.tensors()) {
+            for (x, original) in both(other.tensors(), call.tensors()) {
                 assert!(close(x, original, 0.0).unwrap_or(false), "laying {original} out changed the values");
             }
             // Matrix products and sums may add in another order.
@@ -220,35 +269,37 @@ fn results_and_gradients_do_not_depend_on_the_layout() {
 
 #[test]
 fn repeated_elements_of_stride_zero_are_read_like_any_others() {
-    for_all_samples(|call, _| {
-        if call.op.reads_layout || call.tensors().iter().any(|x| !x.dtype().is_float()) {
-            return Ok(false);
-        }
-        let repeat = |x: &Tensor| {
-            if x.rank() == 0 || x.shape()[0] == 0 { Ok(x.clone()) } else { x.narrow(0, 0, 1)?.expand(x.shape()) }
-        };
-        let repeated = text(call.map(repeat))?;
-        let copied = text(repeated.map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())?.to_device(x.device())))?;
-        // Some functions refuse repeated rows, as the inverse does.
-        let (a, b) = match (repeated.run(), copied.run()) {
-            (Err(a), Err(b)) if a.to_string() == b.to_string() => return Ok(false),
-            (a, b) => (text(a)?, text(b)?),
-        };
-        for (a, b) in a.iter().zip(&b) {
-            if !text(close(a, b, 1e-12 * call.op.tolerance))? {
-                return Err(format!("{a:?} instead of {b:?}"));
+    for_all_samples(
+        |_| false,
+        |call, _| {
+            if call.op.reads_layout || call.tensors().iter().any(|x| !x.dtype().is_float()) {
+                return Ok(false);
             }
-        }
-        Ok(true)
-    });
+            let repeat = |x: &Tensor| {
+                if x.rank() == 0 || x.shape()[0] == 0 { Ok(x.clone()) } else { x.narrow(0, 0, 1)?.expand(x.shape()) }
+            };
+            let repeated = text(call.map(repeat))?;
+            let copied =
+                text(repeated.map(|x| Tensor::from_vec(x.to_vec::<f64>()?, x.shape())?.to_device(x.device())))?;
+            // Some functions refuse repeated rows, as the inverse does.
+            let (a, b) = match (repeated.run(), copied.run()) {
+                (Err(a), Err(b)) if a.to_string() == b.to_string() => return Ok(false),
+                (a, b) => (text(a)?, text(b)?),
+            };
+            for (a, b) in both(&a, &b) {
+                if !text(close(a, b, 1e-12 * call.op.tolerance))? {
+                    return Err(format!("{a:?} instead of {b:?}"));
+                }
+            }
+            Ok(true)
+        },
+    );
 }
 
 #[test]
 fn every_float_dtype_gives_the_same_answer_to_its_precision() {
-    for_all_samples(|call, _| {
-        // What only draws gives other numbers for other dtypes.
-        let drawn = call.op.random && call.op.derivative == Derivative::None;
-        if drawn || call.tensors().iter().all(|x| !x.dtype().is_float()) {
+    for_all_samples(of_floats, |call, _| {
+        if only_draws(call.op) || call.tensors().iter().all(|x| !x.dtype().is_float()) {
             return Ok(false);
         }
         for (dtype, epsilon) in [(DType::F32, 1e-5), (DType::F16, 8e-3), (DType::BF16, 6e-2)] {
@@ -260,10 +311,10 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
                     other => return Err(format!("{dtype} should be refused by name: {other:?}")),
                 }
             }
-            // The exact answer for the rounded inputs, so that rounding at a jump does not count.
-            let expected = text(text(cast.cast(DType::F64))?.run())?;
+            // The exact answer for the rounded inputs and cotangents, so that rounding at a jump does not count.
             let (results, grads) = text(cast.gradients())?;
-            for (result, expected) in results.iter().zip(&expected).filter(|(_, expected)| differentiable(expected)) {
+            let (expected, exact) = text(text(cast.cast(DType::F64))?.gradients_as(&results))?;
+            for (result, expected) in both(&results, &expected).filter(|(_, expected)| differentiable(expected)) {
                 let wanted = if call.op.in_f64 { DType::F64 } else { call.named_dtype().unwrap_or(dtype) };
                 let wanted = if expected.dtype().is_complex() { wanted.to_complex() } else { wanted };
                 if result.dtype() != wanted {
@@ -274,11 +325,20 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
                     return Err(format!("in {dtype}: {result:?} instead of {expected:?}"));
                 }
             }
-            let tensors = cast.tensors();
+            let (tensors, found) = (cast.tensors(), same_gradients(&grads, &exact)?);
             let floats = tensors.iter().filter(|x| differentiable(x));
             for (x, g) in floats.zip(grads.iter().flatten()) {
                 if !g.as_ref().is_some_and(|g| g.dtype() == x.dtype() && g.shape() == x.shape()) {
                     return Err(format!("in {dtype} a gradient has not its leaf's shape and dtype"));
+                }
+            }
+            for (g, exact) in found {
+                let off = text(distance(g, exact))?;
+                let allowed = gradients::tolerance(call.op.name, dtype);
+                if !(off <= allowed) {
+                    return Err(format!(
+                        "in {dtype} a gradient is off by {off:.1e} > {allowed:.1e}: {g:?} instead of {exact:?}"
+                    ));
                 }
             }
         }
@@ -289,28 +349,32 @@ fn every_float_dtype_gives_the_same_answer_to_its_precision() {
 /// Narrow integers are refused, or give what wide ones give, as long as the numbers are small.
 #[test]
 fn every_integer_dtype_gives_the_same_answer() {
-    for_all_samples(|call, _| {
-        if call.op.reads_layout || call.op.random || call.tensors().iter().all(|x| !x.dtype().is_float()) {
-            return Ok(false);
-        }
-        let as_ints = |dtype: DType| call.map(|x| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) });
-        let wide = text(as_ints(DType::I64))?.run();
-        for dtype in [DType::I32, DType::I16, DType::I8] {
-            match (&wide, text(as_ints(dtype))?.run()) {
-                (Err(_), Err(_)) => {}
-                (Ok(wide), Ok(narrow)) => {
-                    for (wide, narrow) in wide.iter().zip(&narrow) {
-                        let narrow = text(narrow.to_dtype(wide.dtype()))?;
-                        if !text(close(&narrow, wide, 1e-6))? {
-                            return Err(format!("in {dtype}: {narrow:?} instead of {wide:?}"));
+    for_all_samples(
+        |_| false,
+        |call, _| {
+            if call.op.reads_layout || call.op.random || call.tensors().iter().all(|x| !x.dtype().is_float()) {
+                return Ok(false);
+            }
+            let as_ints =
+                |dtype: DType| call.map(|x| if x.dtype().is_float() { x.to_dtype(dtype) } else { Ok(x.clone()) });
+            let wide = text(as_ints(DType::I64))?.run();
+            for dtype in [DType::I32, DType::I16, DType::I8] {
+                match (&wide, text(as_ints(dtype))?.run()) {
+                    (Err(_), Err(_)) => {}
+                    (Ok(wide), Ok(narrow)) => {
+                        for (wide, narrow) in both(wide, &narrow) {
+                            let narrow = text(narrow.to_dtype(wide.dtype()))?;
+                            if !text(close(&narrow, wide, 1e-6))? {
+                                return Err(format!("in {dtype}: {narrow:?} instead of {wide:?}"));
+                            }
                         }
                     }
+                    (wide, narrow) => return Err(format!("in {dtype}: {narrow:?} where i64 gives {wide:?}")),
                 }
-                (wide, narrow) => return Err(format!("in {dtype}: {narrow:?} where i64 gives {wide:?}")),
             }
-        }
-        Ok(wide.is_ok())
-    });
+            Ok(wide.is_ok())
+        },
+    );
 }
 
 /// A number that integers do not have is refused, or the result is that of wide integers, which wraps around as results do.
@@ -364,15 +428,14 @@ fn numbers_that_the_dtype_does_not_have_are_refused_or_right() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let all = std::env::var("COTANGENT_TEST_OPS").is_err();
-    assert!(!all || right > 100 && refused > 30, "{right} were right, {refused} were refused");
+    assert!(!all_are_tried() || right > 100 && refused > 30, "{right} were right, {refused} were refused");
     Ok(())
 }
 
 #[test]
 fn extreme_values_pass_through_every_layout_alike() {
     const EXTREMES: [f64; 8] = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e300, -1e300, 5e-324, -0.0, 0.0];
-    for_all_samples(|call, _| {
+    for_all_samples(of_floats, |call, _| {
         if call.op.reads_layout || call.tensors().iter().all(|x| x.dtype() != DType::F64) {
             return Ok(false);
         }
@@ -393,7 +456,7 @@ fn extreme_values_pass_through_every_layout_alike() {
         for layout in 0..LAYOUTS {
             match (&plain, text(extreme.map(|x| relaid(x, layout)))?.run()) {
                 (Ok(a), Ok(b)) => {
-                    for (a, b) in a.iter().zip(&b) {
+                    for (a, b) in both(a, &b) {
                         if !text(close(b, a, 1e-9 * call.op.tolerance))? {
                             return Err(format!("layout {layout}: {b:?} instead of {a:?}"));
                         }
@@ -409,7 +472,7 @@ fn extreme_values_pass_through_every_layout_alike() {
 
 #[test]
 fn nothing_is_recorded_where_no_gradient_is_required() {
-    for_all_samples(|call, _| {
+    for_all_samples(every, |call, _| {
         let graph = text(call.run())?.iter().any(|y| y.requires_grad() || y.grad_fn().is_some());
         if graph { Err("a result carries a graph".into()) } else { Ok(true) }
     });
@@ -417,7 +480,7 @@ fn nothing_is_recorded_where_no_gradient_is_required() {
 
 #[test]
 fn views_share_the_memory_of_their_first_argument() {
-    for op in list().iter().filter(|op| op.view) {
+    for op in tried().into_iter().filter(|op| op.view) {
         for sample in samples(op) {
             let call = Call::new(op, &sample, Device::Cpu).unwrap_or_else(|e| panic!("{}: {e}", op.name));
             let results = call.run().unwrap_or_else(|e| panic!("{}{sample:?}: {e}", op.name));
@@ -430,12 +493,13 @@ fn views_share_the_memory_of_their_first_argument() {
 
 #[test]
 fn bad_inputs_are_refused_by_name_and_value() {
-    let (mut faults, mut count) = (Vec::new(), 0);
-    let tried = tried();
-    for op in &tried {
+    let (mut faults, mut without) = (Vec::new(), Vec::new());
+    for op in tried() {
         let cases = op.error_cases().unwrap_or_else(|e| panic!("the error cases of {} cannot be made: {e}", op.name));
+        if cases.is_empty() {
+            without.push(op.name);
+        }
         for case in cases {
-            count += 1;
             // Arguments that do not bind are refused, too.
             match case.call.bind(op).and_then(|args| op.call(&args)) {
                 Ok(y) => faults.push(format!("{}: {case:?} gave {y:?}", op.name)),
@@ -453,7 +517,9 @@ fn bad_inputs_are_refused_by_name_and_value() {
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    assert!(count > 90 || tried.len() < list().len(), "only {count} error cases were found");
+    // Functions of one number take whatever there is.
+    let few = without.len() * 4 > list().len();
+    assert!(!(all_are_tried() && few), "{} operations have no error cases: {without:?}", without.len());
 }
 
 #[test]
@@ -487,17 +553,15 @@ fn results_do_not_depend_on_the_number_of_threads() {
 /// Every operation on a GPU against the CPU: values and gradients, in every float dtype, and in f64 in every layout.
 #[test]
 fn a_gpu_gives_the_cpus_answers() {
-    let gpu = Device::cuda(0);
-    if !gpu.is_available() {
-        return eprintln!("skipped: there is no GPU");
-    }
+    let Some(gpu) = gpu() else { return };
+    let tried = tried();
     // Many kernels are compiled for it: several threads at a time.
     let next = AtomicUsize::new(0);
     let faults = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
             scope.spawn(|| {
-                while let Some(op) = list().get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(op) = tried.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = compare_everywhere(op, gpu);
                     faults.lock().expect("no thread has panicked").extend(found);
                 }
