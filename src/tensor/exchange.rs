@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_complex_tensor_that_was_changed_is_still_no_view() -> Result<()> {
-        let mut z = tensor!([3.0, 4.0])?.view_as_complex()?.into_value();
+        let mut z = tensor!([[3.0, 4.0]])?.view_as_complex()?.into_value();
         for change in [|z: &mut Tensor| z.add_(1), |z: &mut Tensor| z.copy_(&tensor!([2.0])?.to_dtype(DType::C64)?)] {
             change(&mut z)?;
             let parts = z.view_as_real()?;
