@@ -325,3 +325,11 @@ def test_the_same_bytes_as_another_dtype_are_a_view():
         masks += 1
     with pytest.raises(ValueError, match="no view"):
         y.T.view(ct.int32).zero_()
+
+
+def test_a_view_of_a_tensor_that_lies_transposed_is_written_where_it_is():
+    x = ct.arange(6.0).reshape(3, 2).clone()
+    y = ct.einsum("ij->ji", x)
+    row = y.t().reshape(6)[1:3]
+    row[:] = ct.tensor([10.0, 20.0])
+    assert y.tolist() == [[0, 20, 4], [10, 3, 5]] and row.tolist() == [10, 20] and x.tolist() == [[0, 1], [2, 3], [4, 5]]

@@ -202,7 +202,7 @@ impl Tensor {
     }
 
     /// Puts `value` into the part of this tensor that `view` shows of it, in place; it is broadcast to the part's shape and
-    /// cast to this tensor's dtype. Where a gradient is required the change is recorded like any other operation. For fronts
+    /// cast to the part's dtype. Where a gradient is required the change is recorded like any other operation. For fronts
     /// whose views are to be seen through: [`set`](Self::set) names parts by an index.
     ///
     /// ```
