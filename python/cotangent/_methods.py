@@ -344,7 +344,11 @@ def _where(self, condition, other=None):
 
 
 def _becoming(name):
-    def change(self, *args):
+    def change(self, *args, **kwargs):
+        if kwargs:
+            import inspect
+
+            args = inspect.signature(_ops[name]).bind(self, *args, **kwargs).args[1:]
         return self._become(name, *args)
 
     change.__doc__ = f"`{name}` in place: from now on this tensor shows its elements so."

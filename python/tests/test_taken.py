@@ -229,6 +229,10 @@ def test_losses_broadcast_sizes_of_one_where_pytorch_says_so():
 def test_as_strided_in_place():
     x = ct.arange(6.0)
     assert x.as_strided_((2, 2), (1, 2)).tolist() == [[0.0, 2.0], [1.0, 3.0]]
+    assert ct.arange(6.0).as_strided_(size=(2, 2), stride=(1, 2), storage_offset=1).tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert ct.zeros(2, 3).transpose_(dim0=0, dim1=1).shape == (3, 2)
+    with pytest.raises(TypeError, match="dim"):
+        ct.zeros(2).unsqueeze_(other=1)
 
 
 def test_embedding_bag_takes_its_arguments_in_order():

@@ -7,9 +7,16 @@ from .core import HALVES, INF, NAN, tensor
 
 
 def widened(function):
-    """A loss of half precision is computed and returned in f32."""
-    wide = lambda t: t.float() if isinstance(t, torch.Tensor) and t.dtype in (torch.float16, torch.bfloat16) else t
-    return lambda *inputs, **args: function(*map(wide, inputs), **args)
+    """A loss of half precision is computed in f32, and rounded once."""
+    halves = (torch.float16, torch.bfloat16)
+    wide = lambda t: t.float() if isinstance(t, torch.Tensor) and t.dtype in halves else t
+
+    def loss(*inputs, **args):
+        floats = {t.dtype for t in inputs if isinstance(t, torch.Tensor) and t.is_floating_point()}
+        result = function(*map(wide, inputs), **args)
+        return result.to(floats.pop()) if len(floats) == 1 and floats <= set(halves) else result
+
+    return loss
 
 
 FUNCTIONS = {
