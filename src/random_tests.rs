@@ -1,5 +1,4 @@
 //! Tests of the generator: published vectors, committed values, splits, and the distributions.
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 use super::*;
 

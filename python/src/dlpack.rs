@@ -247,7 +247,7 @@ impl PyTensor {
         let access = if flags & ffi::PyBUF_FORMAT == ffi::PyBUF_FORMAT { Access::Copied } else { Access::Shared };
         let x = slf.get().get()?;
         // SAFETY: as the interpreter's promise.
-        unsafe { fill_buffer(slf.into_any(), x, access, view, flags) }
+        unsafe { fill_buffer(slf.into_any(), &x, access, view, flags) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
@@ -270,7 +270,7 @@ impl PyMemory {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let x = slf.get().0.clone();
         // SAFETY: as the interpreter's promise.
-        unsafe { fill_buffer(slf.into_any(), x, Access::Shared, view, flags) }
+        unsafe { fill_buffer(slf.into_any(), &x, Access::Shared, view, flags) }
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
@@ -294,7 +294,7 @@ enum Access {
 /// `view` points to a struct to fill, or is null.
 unsafe fn fill_buffer(
     owner: Bound<'_, PyAny>,
-    x: Tensor,
+    x: &Tensor,
     access: Access,
     view: *mut ffi::Py_buffer,
     flags: c_int,
@@ -305,7 +305,7 @@ unsafe fn fill_buffer(
     // SAFETY: the caller's promise.
     let view = unsafe { &mut *view };
     view.obj = ptr::null_mut();
-    no_graph("buffer", &x)?;
+    no_graph("buffer", x)?;
     if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
         return Err(PyBufferError::new_err(
             "the memory of a tensor is read-only for others, which would not be seen to change it: take a copy by numpy.asarray",

@@ -1,5 +1,4 @@
 //! Tests of printing: NumPy's own output, and the parts that NumPy does not have.
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 use super::*;
 use std::cell::Cell;

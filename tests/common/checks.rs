@@ -12,6 +12,7 @@ pub fn both<A, B>(a: impl IntoIterator<Item = A>, b: impl IntoIterator<Item = B>
 }
 
 /// The operations that are tried: all, or those that `COTANGENT_TEST_OPS` names, with commas between them.
+#[allow(clippy::panic)] // a helper of tests may panic like a test
 pub fn tried() -> Vec<&'static Op> {
     match std::env::var("COTANGENT_TEST_OPS") {
         Ok(names) => {

@@ -6,8 +6,8 @@
 use cotangent::unit_tests::{UnitTest, all};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -89,13 +89,13 @@ fn main() -> ExitCode {
             scope.spawn(|| {
                 while let Some(test) = wanted.get(next.fetch_add(1, Relaxed)) {
                     if !passes(test) {
-                        failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(name(test));
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(name(test));
                     }
                 }
             });
         }
     });
-    let failed = failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.iter().for_each(|name| println!("failed: {name}"));
     let (word, passed) = (if failed.is_empty() { "ok" } else { "FAILED" }, wanted.len() - failed.len());
     let left = every.len() - wanted.len();

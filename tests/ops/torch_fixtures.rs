@@ -215,7 +215,7 @@ fn check_known_gradients(op: &'static Op, case: &Value) -> Fault {
             continue;
         }
         let got = leaf.grad().ok_or_else(|| format!("gradient {i}: there is none"))?;
-        let (wanted, got) = tensor(want).and_then(|want| Ok((want, got.detach()))).map_err(says("gradient"))?;
+        let (wanted, got) = tensor(want).map(|want| (want, got.detach())).map_err(says("gradient"))?;
         let known = wanted.eq(&wanted).and_then(|known| known.where_(&got, &wanted)).map_err(says("gradient"))?;
         compare(&known, want, case).map_err(|e| format!("gradient {i}: {e}"))?;
     }

@@ -24,17 +24,6 @@ tanh tanhshrink triplet_margin_loss"""
 globals().update((name, _ops[name]) for name in _SAME.split() if name in _ops)
 
 
-def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
-                  per_sample_weights=None, include_last_offset=False, padding_idx=None):
-    """Sums, means or maxima of rows of a table, one for each bag of indices.
-
-    ``max_norm`` and ``scale_grad_by_freq`` are not here; gradients are dense, whatever ``sparse`` says.
-    """
-    if max_norm is not None or scale_grad_by_freq:
-        raise NotImplementedError("embedding_bag: max_norm and scale_grad_by_freq are not here: scale the table, or its gradient")
-    return _ops["embedding_bag"](input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
-
-
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """Samples of classes by their logits, softened by the temperature ``tau``. ``eps`` changes nothing, as in PyTorch."""
     return _ops["gumbel_softmax"](logits, tau, hard, dim)

@@ -13,7 +13,7 @@ use crate::views::Step;
 use crate::{args, dtype};
 use bind::{Bindings, bind, extras};
 use convention::{CHANGES, FUNCTIONS, Function, Given, METHODS};
-use cotangent::ops::{Arg, Op};
+use cotangent::ops::Arg;
 use cotangent::{DType, Tensor};
 use entry::{ENTRIES, Entry};
 pub use entry::{docs, entry, python};
