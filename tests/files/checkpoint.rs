@@ -539,7 +539,7 @@ fn saves_until_it_is_killed() -> Outcome {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_killed_process_left_goes_with_the_next_save() -> Outcome {
-    let folder = Folder::new("killed")?;
+    let folder = Folder::new("leftovers")?;
     let temporaries = || -> std::io::Result<Vec<PathBuf>> {
         let all = fs::read_dir(&folder.0)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
         Ok(all.into_iter().filter(|path| path.extension().is_some_and(|end| end == "tmp")).collect())
@@ -565,8 +565,12 @@ fn what_a_killed_process_left_goes_with_the_next_save() -> Outcome {
     let left = temporaries()?.swap_remove(0);
     let name = left.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
     let parts: Vec<&str> = name.split('-').collect();
-    let others =
-        [name.replace(parts[2], "1"), name.replace(parts[1], "0123456789abcdef"), ".cotangent-1-2-3.tmp".to_string()];
+    let with = |at: usize, part: &str| {
+        let mut parts = parts.clone();
+        parts[at] = part;
+        parts.join("-")
+    };
+    let others = [with(2, "1"), with(1, "0123456789abcdef"), ".cotangent-1-2-3.tmp".to_string()];
     for other in &others {
         fs::write(folder.file(other), "")?;
     }
