@@ -4,7 +4,7 @@
 //! ```
 //! use cotangent::{ErrorKind, Tensor, interrupt};
 //! use std::time::Duration;
-//! let endless = Tensor::ones(())?.expand([1 << 40])?;
+//! let endless = Tensor::ones(())?.expand([1_i64 << 40])?;
 //! let sum = interrupt::with_deadline(Duration::from_millis(50), || endless.sum(..));
 //! assert!(sum.is_err_and(|error| error.kind() == ErrorKind::Interrupted));
 //! assert_eq!(Tensor::ones([3])?.sum(..)?.item::<f32>()?, 3.0);
@@ -83,7 +83,7 @@ pub fn with_deadline<R>(limit: Duration, f: impl FnOnce() -> R) -> R {
 ///
 /// ```
 /// use cotangent::{ErrorKind, Tensor, interrupt::Interrupt};
-/// let (stop, endless) = (Interrupt::new(), Tensor::ones(())?.expand([1 << 40])?);
+/// let (stop, endless) = (Interrupt::new(), Tensor::ones(())?.expand([1_i64 << 40])?);
 /// let other = stop.clone();
 /// let thread = std::thread::spawn(move || other.run(|| endless.sum(..)));
 /// stop.request();
