@@ -47,8 +47,11 @@ fn is_due(folder: &Path) -> bool {
     static SEEN: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     seen.retain(|(_, time)| time.elapsed() < OFTEN);
-    if seen.len() >= MOST || seen.iter().any(|(known, _)| known == folder) {
+    if seen.iter().any(|(known, _)| known == folder) {
         return false;
+    }
+    if seen.len() == MOST {
+        seen.remove(0);
     }
     seen.push((folder.to_path_buf(), Instant::now()));
     true
