@@ -539,22 +539,7 @@ fn saves_until_it_is_killed() -> Outcome {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_killed_process_left_goes_with_the_next_save() -> Outcome {
-    // In a process of its own: what one has looked through lately it does not look through again.
-    const ALONE: &str = "COTANGENT_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", "checkpoint::what_a_killed_process_left_goes_with_the_next_save", "--nocapture"])
-            .env(ALONE, "1")
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        return Ok(());
-    }
-    let folder = Folder::new("leftovers")?;
+    let folder = Folder::new("killed_while_saving")?;
     let temporaries = || -> std::io::Result<Vec<PathBuf>> {
         let all = fs::read_dir(&folder.0)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
         Ok(all.into_iter().filter(|path| path.extension().is_some_and(|end| end == "tmp")).collect())
