@@ -5,6 +5,7 @@
 //! each is made of the other two.
 
 mod kernels;
+mod taps;
 
 use super::elementwise::common_dtype;
 use super::ops;

@@ -114,3 +114,40 @@ fn the_transpose_is_the_transpose() -> Result<()> {
     assert!((a - b).abs() < 1e-9 * a.abs(), "{a} is not {b}");
     Ok(())
 }
+
+/// An infinite weight reaches the results that depend on it, and no others: beyond the edges there are no zeros to multiply it
+/// with. For finite weights both ways give the same.
+#[test]
+fn an_infinite_weight_of_a_transposed_convolution_stays_within_its_reach() -> Result<()> {
+    let settings = [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (1, 2, 0, 2, 2), (3, 1, 2, 1, 2), (2, 5, 1, 3, 1)];
+    for (stride, padding, output_padding, dilation, groups) in settings {
+        let options = || {
+            let some = ConvTransposeOptions::new().stride(stride).padding(padding).output_padding(output_padding);
+            some.dilation(dilation).groups(groups)
+        };
+        let (x, w) = (normal([2, 4, 5, 6], 1)?, normal([4, 3, 3, 2], 2)?);
+        let bias = normal([3 * groups], 3)?;
+        let finite = x.conv_transpose2d_with(&w, options().bias(&bias))?;
+        for at in 0..4 * 3 * 3 * 2 {
+            let mut one = Tensor::zeros_with([4 * 3 * 3 * 2], DType::F64)?;
+            one.set(at, 1)?;
+            let one = one.reshape([4, 3, 3, 2])?;
+            let touched = x.ones_like()?.conv_transpose2d_with(&one, options())?.ne(0)?;
+            let infinite = w.masked_fill(&one.ne(0)?, f64::INFINITY)?;
+            let y = x.conv_transpose2d_with(&infinite, options().bias(&bias))?;
+            assert!(y.isinf()?.equal(&touched)?, "the infinite weight {at}: {y:?}, reached {touched:?}");
+            let kept = finite.masked_fill(&touched, 0)?.allclose(&y.masked_fill(&touched, 0)?)?;
+            assert!(kept, "the infinite weight {at} changes other results");
+        }
+    }
+    // In one and three dimensions, and as the gradient of an input, in half precision, too.
+    let mut w = Tensor::ones_with([1, 1, 3], DType::F16)?;
+    w.set(cotangent::s![0, 0, 2], f64::INFINITY)?;
+    let x = Tensor::ones_with([1, 1, 4], DType::F16)?.requires_grad_(true)?;
+    x.conv1d(&w)?.sum(..)?.backward()?;
+    let inf = f32::INFINITY;
+    assert_eq!(x.grad().map(|g| g.to_dtype(DType::F32)?.to_vec::<f32>()).transpose()?, Some(vec![1.0, 2.0, inf, inf]));
+    let y = Tensor::ones([1, 1, 1, 1, 2])?.conv_transpose3d(&w.to_dtype(DType::F32)?.reshape([1, 1, 1, 1, 3])?)?;
+    assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, inf, inf]);
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! The three kernels with their derivatives, each of which is made of the other two, and what they do inside of a `vmap`.
 
+use super::taps;
 use crate::autograd::{BackwardContext, Grads};
 use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
@@ -88,18 +89,12 @@ pub(super) fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Opt
         return with_bias(x, bias);
     }
     let (rank, conv) = (g.rank() - 2, *conv);
-    let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, rank);
-    let (rows, weight) = (in_rows(g)?, w.detach().contiguous()?);
     let (inside, behind) = bias_of(g.device(), bias);
-    let wide = wide_bias(inside)?;
-    let last = backend::conv_channels_last(g.device(), g.dtype());
-    let x = Tensor::build_ordered(op, to, last, g.dtype(), g.device(), |out| {
-        let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
-        let (lg, lw, lx) = (lg?, lw?, lx?);
-        let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
-        let mut out = out.part(&lx);
-        kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, &conv, &mut out))
-    })?;
+    let (x, behind) = if taps::needed(w, &conv)? {
+        (taps::input_gradient_by_taps(op, g, w, &conv)?, bias.map(Tensor::detach))
+    } else {
+        (padded_input_gradient(op, g, w, inside, &conv)?, behind)
+    };
     with_bias(x, behind.as_ref())?.record(op, &inputs, |save| {
         let (g, w, biased) = (save.save_for(1, g), save.save_for(0, w), bias.is_some());
         move |ctx: &BackwardContext, gx: &Tensor| {
@@ -112,6 +107,22 @@ pub(super) fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Opt
             }
             Ok(grads)
         }
+    })
+}
+
+/// What the device's kernel computes, outside the graph.
+#[track_caller]
+fn padded_input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
+    let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, g.rank() - 2);
+    let (rows, weight) = (in_rows(g)?, w.detach().contiguous()?);
+    let wide = wide_bias(bias)?;
+    let last = backend::conv_channels_last(g.device(), g.dtype());
+    Tensor::build_ordered(op, to, last, g.dtype(), g.device(), |out| {
+        let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
+        let (lg, lw, lx) = (lg?, lw?, lx?);
+        let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
+        let mut out = out.part(&lx);
+        kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, conv, &mut out))
     })
 }
 
