@@ -42,13 +42,15 @@ use types::{inner_type, last_segment};
 pub fn expand(list: Option<Ident>, mut block: ItemImpl) -> Result<Tokens> {
     let list = list.unwrap_or_else(|| Ident::new("OPS", Span::call_site()));
     let own = block.self_ty.clone();
-    let (mut items, mut entries) = (Vec::new(), Vec::new());
+    let (mut items, mut bodies, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     for item in std::mem::take(&mut block.items) {
         match item {
             ImplItem::Fn(method) if method.attrs.iter().any(|attr| attr.path().is_ident("op")) => {
                 let op = Op::parse(method)?;
-                items.extend(op.methods(Some((&list, entries.len()))));
-                entries.push(op.entry(&own));
+                let parts = op.op_parts(&list, entries.len());
+                items.push(parts.public);
+                bodies.push(parts.bodies);
+                entries.push(op.entry());
             }
             other => items.push(quote!(#other)),
         }
@@ -59,6 +61,8 @@ pub fn expand(list: Option<Ident>, mut block: ItemImpl) -> Result<Tokens> {
         impl #generics #own {
             #(#items)*
         }
+
+        #(#bodies)*
 
         pub(crate) static #list: &[crate::ops::Op] = &[#(#entries),*];
     })
@@ -77,7 +81,7 @@ pub fn expand_layer(mut block: ItemImpl) -> Result<Tokens> {
             ImplItem::Fn(method) if method.sig.ident == "new" => {
                 let mut op = Op::parse(method)?;
                 op.settings.name = Some(LitStr::new(&kind, own.span()));
-                items.extend(op.methods(None));
+                items.push(op.layer_methods());
                 items.push(op.layer(&own));
             }
             other => items.push(quote!(#other)),

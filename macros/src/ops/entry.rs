@@ -38,8 +38,8 @@ impl Op {
         quote!(&[#this #(#specs),*])
     }
 
-    /// A call of the body with arguments that are data, called `args`.
-    fn dynamic_call(&self, own: &Type) -> Tokens {
+    /// A call of the body, which is found at `home`, with arguments that are data, called `args`.
+    fn dynamic_call(&self, home: &Tokens) -> Tokens {
         let (name, inner) = (self.name(), self.inner_name());
         let taken = self.params.iter().map(|Param { name, inner, how, .. }| {
             let text = name.to_string();
@@ -64,12 +64,13 @@ impl Op {
             let mut args = crate::ops::Args::new(#name, args);
             #receiver
             #(#taken)*
-            let result = crate::error::named(#name, <#own>::#inner(#this_passed #(#passed),*));
+            let result = crate::error::named(#name, #home #inner(#this_passed #(#passed),*));
         }
     }
 
     pub(super) fn layer(&self, own: &Type) -> Tokens {
-        let (name, docs, specs, call) = (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(own));
+        let (name, docs, specs, call) =
+            (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(&quote!(<#own>::)));
         quote! {
             pub(crate) const LAYER: crate::nn::LayerEntry = crate::nn::LayerEntry {
                 name: #name,
@@ -83,7 +84,7 @@ impl Op {
         }
     }
 
-    pub(super) fn entry(&self, own: &Type) -> Tokens {
+    pub(super) fn entry(&self) -> Tokens {
         let Settings {
             samples,
             errors,
@@ -97,7 +98,8 @@ impl Op {
             flags,
             ..
         } = &self.settings;
-        let (name, docs, specs, call) = (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(own));
+        let (name, docs, specs, call) =
+            (self.name(), documentation(&self.docs), self.specs(), self.dynamic_call(&Tokens::new()));
         let method = self.method.sig.ident.to_string();
         let samples = samples.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));
         let errors = errors.as_ref().map_or_else(|| quote!(|| Ok(::std::vec::Vec::new())), |expr| quote!(#expr));

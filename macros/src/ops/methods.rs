@@ -2,20 +2,50 @@
 
 use super::types::{is_group, last_segment};
 use super::{Op, Param, Passing, documentation};
-use proc_macro2::TokenStream as Tokens;
-use quote::{format_ident, quote};
+use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Ident, Type};
 
+/// What an operation becomes: its public methods, and the functions behind them.
+pub(super) struct Parts {
+    pub public: Tokens,
+    pub bodies: Tokens,
+}
+
 impl Op {
-    /// The public method or methods, and the body. `entry` is the place of the operation in the list.
-    pub(super) fn methods(&self, entry: Option<(&Ident, usize)>) -> Vec<Tokens> {
+    /// The parts of a layer, which are all methods of its type.
+    pub(super) fn layer_methods(&self) -> Tokens {
+        let Parts { public, bodies } = self.parts(None);
+        quote!(#public #bodies)
+    }
+
+    /// The parts of an operation. `entry` is its place in the list.
+    ///
+    /// The bodies are functions of their module, not methods: the compiler puts the methods of a type into one unit of code
+    /// generation, and a change of one operation would compile all of them again.
+    pub(super) fn op_parts(&self, list: &Ident, at: usize) -> Parts {
+        self.parts(Some((list, at)))
+    }
+
+    fn parts(&self, entry: Option<(&Ident, usize)>) -> Parts {
         let sig = &self.method.sig;
         let (ident, inner, name) = (&sig.ident, self.inner_name(), self.name());
-        let (generics, output, vis, block) = (&sig.generics, &sig.output, &self.method.vis, &self.method.block);
+        let (generics, output, vis) = (&sig.generics, &sig.output, &self.method.vis);
+        let block = &self.method.block;
+        let block = if entry.is_some() { with_this(quote!(#block)) } else { quote!(#block) };
+        let home = entry.is_none().then(|| quote!(Self::));
         let docs = &self.docs;
         let others: Vec<_> = self.method.attrs.iter().filter(|attr| !attr.path().is_ident("doc")).collect();
         let receiver = self.receiver.then(|| quote!(&self,));
-        let this = self.receiver.then(|| quote!(self,));
+        let own_receiver = match entry {
+            Some(_) => self.this().map(|this| quote!(#this: &crate::Tensor,)),
+            None => receiver.clone(),
+        };
+        let from_public = self.receiver.then(|| quote!(self,));
+        let this = match entry {
+            Some(_) => self.this().map(|this| quote!(#this,)),
+            None => from_public.clone(),
+        };
         let declared = |params: &[Param]| -> Vec<Tokens> {
             params.iter().map(|Param { name, public, .. }| quote!(#name: #public)).collect()
         };
@@ -34,7 +64,7 @@ impl Op {
         let intercepted = entry.map(|_| {
             let by = |module: Tokens| {
                 quote! {
-                    if let Some(done) = Self::#intercepted_by(#this #(&#names,)* crate::#module::intercept) {
+                    if let Some(done) = #home #intercepted_by(#this #(&#names,)* crate::#module::intercept) {
                         return crate::ops::typed(done);
                     }
                 }
@@ -62,11 +92,11 @@ impl Op {
         });
         let finished = match entry {
             Some(_) => quote! {
-                let __done = crate::error::named(#name, Self::#inner(#this #(#names),*));
+                let __done = crate::error::named(#name, #home #inner(#this #(#names),*));
                 crate::profile::leave(__scope);
                 __done
             },
-            None => quote!(crate::error::named(#name, Self::#inner(#this #(#names),*))),
+            None => quote!(crate::error::named(#name, #home #inner(#this #(#names),*))),
         };
         let body_params: Vec<_> = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: #inner)).collect();
         // The call with its arguments converted: what intercepts it, then the body, which is compiled once for this and for calls
@@ -79,13 +109,13 @@ impl Op {
                 #[track_caller]
                 #[inline(never)]
                 #[allow(clippy::needless_pass_by_value, non_snake_case)]
-                fn #wide #generics (#receiver #(#body_params),*) #output #block
+                fn #wide #generics (#own_receiver #(#body_params),*) #output #block
 
                 #[track_caller]
                 #[allow(clippy::needless_pass_by_value, non_snake_case)]
-                fn #inner #generics (#receiver #(#body_params),*) #output {
+                fn #inner #generics (#own_receiver #(#body_params),*) #output {
                     let __half = crate::ops::loss::half_of(&[#(#dtypes),*]);
-                    crate::ops::loss::rounded(Self::#wide(#this #(#names),*), __half)
+                    crate::ops::loss::rounded(#home #wide(#this #(#names),*), __half)
                 }
             }
         } else {
@@ -93,7 +123,7 @@ impl Op {
                 #[track_caller]
                 #[inline(never)]
                 #[allow(clippy::needless_pass_by_value, non_snake_case)]
-                fn #inner #generics (#receiver #(#body_params),*) #output #block
+                fn #inner #generics (#own_receiver #(#body_params),*) #output #block
             }
         };
         let body = quote! {
@@ -101,12 +131,13 @@ impl Op {
 
             #[track_caller]
             #[allow(clippy::needless_pass_by_value, non_snake_case)]
-            fn #begun #generics (#receiver #(#body_params),*) #output {
+            fn #begun #generics (#own_receiver #(#body_params),*) #output {
                 #intercepted
                 #finished
             }
         };
         let intercept = entry.map(|entry| self.intercept(&intercepted_by, entry));
+        let bodies = quote!(#body #intercept);
         // Only what turns arguments into those of the body is compiled where the operation is called.
         let public = |ident: &Ident, docs: Tokens, generics: Tokens, declared: &[Tokens], passed: &[Tokens]| {
             quote! {
@@ -116,7 +147,7 @@ impl Op {
                 #[inline]
                 #vis fn #ident #generics (#receiver #(#declared),*) #output {
                     #(#passed)*
-                    Self::#begun(#this #(#names),*)
+                    #home #begun(#from_public #(#names),*)
                 }
             }
         };
@@ -132,30 +163,31 @@ impl Op {
                 let doc = format!("As [`{ident}`](Self::{ident}), with options: see [`{kind}`].");
                 let example = examples(&documentation(docs), &format!("{with}("));
                 let errors = format!("As [`{ident}`](Self::{ident}); also if an option does not fit.");
-                vec![
-                    public(ident, quote!(#(#docs)*), short, &declared(required), &passed_short),
-                    public(
-                        &with,
-                        quote!(#[doc = #doc] #[doc = #example] #[doc = "# Errors"] #[doc = #errors]),
-                        all,
-                        &declared(&self.params),
-                        &passed(&self.params),
-                    ),
-                    body,
-                    quote!(#intercept),
-                ]
+                let short = public(ident, quote!(#(#docs)*), short, &declared(required), &passed_short);
+                let long = public(
+                    &with,
+                    quote!(#[doc = #doc] #[doc = #example] #[doc = "# Errors"] #[doc = #errors]),
+                    all,
+                    &declared(&self.params),
+                    &passed(&self.params),
+                );
+                Parts { public: quote!(#short #long), bodies }
             }
-            _ => vec![
-                public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)),
-                body,
-                quote!(#intercept),
-            ],
+            _ => Parts {
+                public: public(ident, quote!(#(#docs)*), all, &declared(&self.params), &passed(&self.params)),
+                bodies,
+            },
         }
+    }
+
+    /// The name of the receiver in a function that is no method.
+    fn this(&self) -> Option<Ident> {
+        self.method.sig.receiver().map(|receiver| this_at(receiver.self_token.span))
     }
 
     /// The dtypes of the tensors among the arguments of the body.
     fn dtypes(&self) -> Vec<Tokens> {
-        let this = self.receiver.then(|| quote!(self.dtype()));
+        let this = self.this().map(|this| quote!(#this.dtype()));
         let of = |Param { name, inner, .. }: &Param| match inner {
             Type::Reference(reference) if last_segment(&reference.elem).is_some_and(|last| last.ident == "Tensor") => {
                 Some(quote!(#name.dtype()))
@@ -171,8 +203,8 @@ impl Op {
     /// The call as data, for `vmap` or `autocast`: its results, where one of them has another way to them.
     fn intercept(&self, ident: &Ident, (list, at): (&Ident, usize)) -> Tokens {
         let generics = &self.method.sig.generics.params;
-        let receiver = self.receiver.then(|| quote!(&self,));
-        let this = self.receiver.then(|| quote!(args.push(crate::ops::Arg::from(self));));
+        let receiver = self.this().map(|this| quote!(#this: &crate::Tensor,));
+        let this = self.this().map(|this| quote!(args.push(crate::ops::Arg::from(#this));));
         let params = self.params.iter().map(|Param { name, inner, .. }| quote!(#name: &#inner,));
         let args = self.params.iter().map(|Param { name, inner, .. }| {
             if is_group(inner) {
@@ -193,6 +225,39 @@ impl Op {
             }
         }
     }
+}
+
+fn this_at(span: Span) -> Ident {
+    Ident::new("__this", span)
+}
+
+/// The body of a method as that of a function: `self` is an ordinary argument, and `Self` is `Tensor`.
+fn with_this(body: Tokens) -> Tokens {
+    let mut tokens = body.into_iter().peekable();
+    let mut out = Tokens::new();
+    while let Some(token) = tokens.next() {
+        let token = match token {
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), with_this(group.stream()));
+                inner.set_span(group.span());
+                TokenTree::Group(inner)
+            }
+            // `self::` begins a path.
+            TokenTree::Ident(ident)
+                if ident == "self"
+                    && !matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == ':') =>
+            {
+                TokenTree::Ident(this_at(ident.span()))
+            }
+            TokenTree::Ident(ident) if ident == "Self" => {
+                out.extend(quote_spanned!(ident.span() => crate::Tensor));
+                continue;
+            }
+            other => other,
+        };
+        out.extend([token]);
+    }
+    out
 }
 
 /// The generics that some of the parameters still use.
