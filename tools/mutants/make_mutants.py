@@ -156,7 +156,9 @@ def put(path, text):
 
 
 def cargo(tree, command, *more):
-    env = os.environ | {"RUSTC_WRAPPER": os.environ.get("RUSTC_WRAPPER", "")}
+    # It is built once: see .ci/run.
+    once = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_CODEGEN_UNITS": "16", "CARGO_PROFILE_DEV_DEBUG": "0"}
+    env = os.environ | once | {"RUSTC_WRAPPER": os.environ.get("RUSTC_WRAPPER", "")}
     done = subprocess.run(
         ["cargo", *command, "--message-format=json", *more], cwd=tree, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
