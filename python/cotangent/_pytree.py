@@ -173,7 +173,7 @@ def _up_to(spec, tree):
     if kind is spec.type and spec.type in (dict, collections.OrderedDict) and set(context) == set(spec.context):
         parts = [tree[key] for key in spec.context]
     elif kind is not spec.type or context != spec.context or len(parts) != len(spec.children_specs):
-        raise ValueError(f"tree_map: trees must have the same containers, got {tree_structure(tree)} beside {spec}")
+        raise ValueError(f"tree_map: trees must have the same containers, got {tree_structure(tree)} and {spec}")
     return [leaf for child, part in zip(spec.children_specs, parts) for leaf in _up_to(child, part)]
 
 

@@ -55,7 +55,7 @@ class _Call:
         result = self.func(*full, **self.kwargs)
         if self.has_aux:
             if not (isinstance(result, tuple) and len(result) == 2):
-                raise RuntimeError(f"{self.name}: with has_aux the function must give a tuple of its result and what is beside")
+                raise RuntimeError(f"{self.name}: with has_aux the function must return a tuple (result, aux)")
             result, self._aux = result
         leaves, self.out_spec = tree_flatten(result)
         _tensors(self.name, "results", leaves)
@@ -68,7 +68,7 @@ class _Call:
         return _ops["cat"]([x.reshape(-1).to(wide) for x in leaves])
 
     def aux(self, value):
-        """What comes beside a result, with a graph where the result has one beyond this transform."""
+        """The auxiliary output, with a graph where the result has one outside of this transform."""
         return self._aux if value.requires_grad else tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self._aux)
 
     def value(self, packed):

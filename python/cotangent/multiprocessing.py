@@ -1,4 +1,4 @@
-"""Several processes: Python's ``multiprocessing``, as PyTorch's ``torch.multiprocessing``.
+"""Python's ``multiprocessing``, as PyTorch's ``torch.multiprocessing`` wraps it.
 
     import cotangent.multiprocessing as mp
 
@@ -12,7 +12,7 @@
 Tensors and modules go through queues, pipes and arguments as copies: a tensor is a value, and what one process changes no other
 process sees. A tensor that ``share_memory_()`` was called of is meant to be changed by several, and to send it is an error.
 
-Processes are begun anew ("spawn"): the threads that compute do not go over into a copy of a process, so there is no "fork".
+Processes are started by "spawn" or "forkserver". "fork" is refused: a forked process has no compute threads.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ TimeoutError, ProcessError = _multiprocessing.TimeoutError, _multiprocessing.Pro
 
 def _known(method):
     if method not in _contexts:
-        raise ValueError(f"multiprocessing: the start method must be {' or '.join(_contexts)}, got {method!r}: the threads that "
-                         "compute do not go over into a copy of a process")
+        raise ValueError(f"multiprocessing: the start method must be {' or '.join(_contexts)}, got {method!r}: a forked "
+                         "process has no compute threads")
     return method
 
 
@@ -180,11 +180,11 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
 
 def _reduced(x):
     if id(x) in _shared:
-        raise RuntimeError("multiprocessing: a tensor that goes to another process must be one without share_memory_(), got one with "
-                           "it: processes do not share memory, and each gets a copy; send changes through a queue")
+        raise RuntimeError("multiprocessing: a tensor that is sent must be one without share_memory_(): each process gets a copy, "
+                           "and changes in one are not seen in others. Send changes through a queue")
     if x.requires_grad and not x.is_leaf:
-        raise RuntimeError("multiprocessing: a tensor that goes to another process must be a leaf or without a gradient, got the "
-                           "result of a recorded operation: detach() it")
+        raise RuntimeError("multiprocessing: a tensor that is sent must be a leaf or without a gradient, got the result of a recorded "
+                           "operation: detach() it")
     return x.__reduce_ex__(2)
 
 
