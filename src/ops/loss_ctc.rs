@@ -3,6 +3,7 @@
 use super::loss::{from_reduction, loss_dtype};
 use super::ops;
 use super::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::backend::cpu::runtime::scratch::with_room;
 use crate::error::bail;
 use crate::options::options;
 use crate::{DType, PadOptions, Reduction, Result, Tensor};
@@ -91,11 +92,8 @@ impl Batch {
         }
         let width = 2 * most + 1;
         // As many as the targets or fewer, but for the blanks and the padding.
-        let (mut states, mut skips) = (Vec::<i64>::new(), Vec::<f64>::new());
         let count = batch.saturating_mul(width);
-        if states.try_reserve_exact(count).is_err() || skips.try_reserve_exact(count).is_err() {
-            bail!(OutOfMemory, OP, "there is no memory for {batch} sequences of {width} states");
-        }
+        let (mut states, mut skips) = (with_room::<i64>(OP, count)?, with_room::<f64>(OP, count)?);
         let mut start = 0;
         for (number, &length) in target_lengths.iter().enumerate() {
             let length = length as usize;

@@ -144,6 +144,14 @@ fn absurd_shapes_are_refused_by_reductions_and_products() -> Result {
 }
 
 #[test]
+fn pools_of_no_planes_look_at_none_of_their_windows() -> Result {
+    let none = Tensor::zeros([0, 2, 5, 7])?;
+    assert_eq!(none.adaptive_avg_pool2d([1, 1_isize << 40])?.shape(), [0, 2, 1, 1 << 40]);
+    assert_eq!(none.adaptive_max_pool2d([1, 1_isize << 40])?.shape(), [0, 2, 1, 1 << 40]);
+    Ok(())
+}
+
+#[test]
 fn a_failed_pass_says_so_and_leaves_the_gradients() -> Result {
     let (x, w) = (tensor!([1.0, 2.0])?.requires_grad_(true)?, tensor!([3.0, 4.0])?.requires_grad_(true)?);
     let middle = x.mul(&w)?;

@@ -107,12 +107,13 @@ fn max_of<T: Comparable>(
     values: &mut ViewMut<'_>,
     indices: Option<&mut ViewMut<'_>>,
 ) -> Result<()> {
-    let tables = tables(op, windows)?;
     let (planes, n) = (Planes::new(&x), values.layout.numel());
-    let each: usize = tables.iter().map(|table| table.of.len()).product();
     if n == 0 {
+        // Of no planes there may be any number of windows.
         return Ok(());
     }
+    let tables = tables(op, windows)?;
+    let each: usize = tables.iter().map(|table| table.of.len()).product();
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(values.first().cast::<T>());
     let at = indices.map(|indices| Ptr::new(indices.first().cast::<i64>()));
@@ -367,12 +368,12 @@ fn sum_of<T>(op: &'static str, x: View<'_>, windows: &[Windows; 3], divisor: T, 
 where
     T: Copy + Default + Sync + std::ops::Add<Output = T> + std::ops::Div<Output = T>,
 {
-    let tables = tables(op, windows)?;
     let (planes, n) = (Planes::new(&x), out.layout.numel());
-    let each: usize = tables.iter().map(|table| table.of.len()).product();
     if n == 0 {
         return Ok(());
     }
+    let tables = tables(op, windows)?;
+    let each: usize = tables.iter().map(|table| table.of.len()).product();
     let from = Ptr::new(x.first().cast::<T>().cast_mut());
     let to = Ptr::new(out.first().cast::<T>());
     if x.layout.numel() == 0 {

@@ -19,11 +19,18 @@ pub(crate) fn filled<T: Clone>(op: &'static str, value: T, len: usize) -> Result
 /// # Errors
 /// If the system does not have the memory.
 pub(crate) fn with_room<T>(op: &'static str, len: usize) -> Result<Vec<T>> {
+    check_free(op, len.saturating_mul(size_of::<T>()))?;
     let mut vector = Vec::new();
     match vector.try_reserve_exact(len) {
         Ok(()) => Ok(vector),
         Err(_) => Err(refused(op, len.saturating_mul(size_of::<T>()))),
     }
+}
+
+/// Linux may grant more than it has, and kill the process when it uses it: large requests are compared with what is free.
+fn check_free(op: &'static str, bytes: usize) -> Result<()> {
+    let free = if bytes < 1 << 24 { None } else { crate::memory::free_bytes() };
+    if free.is_some_and(|free| bytes > free) { Err(refused(op, bytes)) } else { Ok(()) }
 }
 
 /// Refuses to go on where every thread will need room for `len` elements that the system does not have.
@@ -42,12 +49,8 @@ pub(crate) fn check_room<T>(op: &'static str, len: usize) -> Result<()> {
 pub(crate) fn for_handles<T>(op: &'static str, count: usize) -> Result<Vec<T>> {
     // The values of a tensor and its node, at least.
     const EACH: usize = 256;
-    let bytes = count.saturating_mul(EACH);
-    let free = if bytes < 1 << 24 { None } else { crate::memory::free_bytes() };
-    match free {
-        Some(free) if bytes > free => Err(refused(op, bytes)),
-        _ => with_room(op, count),
-    }
+    check_free(op, count.saturating_mul(EACH))?;
+    with_room(op, count)
 }
 
 fn refused(op: &'static str, requested: usize) -> Error {
