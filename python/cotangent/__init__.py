@@ -83,8 +83,6 @@ __array_api_version__ = "2025.12"
 
 # What there is in place of some of PyTorch's names, for the message.
 _INSTEAD = {
-    "jit": "there is no compiler of Python's code; call the function itself",
-    "distributed": "there is one process",
     "hub": "load files that you have with cotangent.load; nothing is fetched",
     "onnx": "nothing is exported; cotangent.io.save_safetensors is read by others",
     "quantization": "GGUF's quantised tensors are read as float32 by cotangent.io.load_gguf",
@@ -96,7 +94,8 @@ _INSTEAD = {
 }
 
 # Modules that are imported when they are asked for: most programs need some of them, and `import cotangent` is quick.
-_MODULES = ("accelerator", "amp", "array_api", "backends", "distributions", "multiprocessing", "nn", "optim", "signal", "sparse", "testing", "types", "utils")
+_MODULES = ("accelerator", "amp", "array_api", "backends", "compiler", "distributed", "distributions", "jit", "multiprocessing",
+            "nn", "optim", "signal", "sparse", "testing", "types", "utils")
 # Names whose modules are imported when they are asked for.
 _ELSEWHERE = {"sparse_coo_tensor": "sparse", "sparse_csr_tensor": "sparse", "spmm": "sparse", "autocast": "amp", "GradScaler": "amp", "is_autocast_enabled": "amp", "set_printoptions": "_text"} | dict.fromkeys(
     ("compile", "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",

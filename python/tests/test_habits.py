@@ -104,7 +104,7 @@ def test_sizes_and_elements_make_tensors():
 
 
 def test_what_is_absent_says_what_there_is_instead():
-    for name, text in [("jit", "call the function"), ("hub", "cotangent.load"), ("distributed", "one process")]:
+    for name, text in [("hub", "cotangent.load"), ("onnx", "nothing is exported"), ("profiler", "time what you call")]:
         with pytest.raises(AttributeError, match=text):
             getattr(ct, name)
     assert not hasattr(ct, "no_such_name") and not hasattr(ct, "no_such_name_")
@@ -115,6 +115,58 @@ def test_what_is_absent_says_what_there_is_instead():
         ct.cuda.get_device_name
     with pytest.raises(NotImplementedError, match="gradients are dense"):
         ct.nn.Embedding(3, 2, sparse=True)
+
+
+def test_compilers_return_what_they_are_given():
+    @ct.jit.script
+    def twice(x: ct.Tensor) -> ct.Tensor:
+        return x + x
+
+    @ct.compiler.disable
+    def thrice(x):
+        return x * 3
+
+    @ct.jit.ignore(drop=True)
+    def never(x):
+        return x
+
+    layer = ct.nn.Linear(2, 3)
+    x = ct.ones(1, 2)
+    assert twice(ct.ones(2)).tolist() == [2, 2] and thrice(ct.ones(2)).tolist() == [3, 3] and never(1) == 1
+    assert ct.jit.trace(layer, x) is layer and ct.jit.script(layer) is layer and ct.jit.freeze(layer) is layer
+    assert ct.compiler.disable(recursive=False)(twice) is twice and not ct.compiler.is_compiling() and not ct.jit.is_scripting()
+    assert ct.jit.annotate(list[int], [1]) == [1] and ct.jit.isinstance(x, ct.Tensor)
+    with pytest.raises(AttributeError, match="save the state dict"):
+        ct.jit.save
+    with pytest.raises(TypeError, match="no compiler"):
+        ct.jit.ScriptFunction()
+
+
+def test_an_optimizer_of_ones_own_names_what_must_be_given():
+    from cotangent.optim.optimizer import Optimizer, required
+
+    class Plain(Optimizer):
+        def __init__(self, params, lr=required):
+            if lr is required:
+                raise ValueError("lr must be given")
+            super().__init__(params, {"lr": lr})
+
+    w = ct.nn.Parameter(ct.ones(2))
+    assert Plain([w], lr=0.5).param_groups[0]["lr"] == 0.5 and repr(required) == "<required parameter>"
+    with pytest.raises(ValueError, match="lr must be given"):
+        Plain([w])
+
+
+def test_there_is_one_process():
+    from cotangent.distributed import init_process_group
+
+    assert not ct.distributed.is_available() and not ct.distributed.is_initialized() and not ct.distributed.is_nccl_available()
+    with pytest.raises(RuntimeError, match="distributed.init_process_group: there is one process"):
+        init_process_group("nccl")
+    with pytest.raises(RuntimeError, match="distributed.all_reduce: "):
+        ct.distributed.all_reduce(ct.ones(1))
+    with pytest.raises(AttributeError, match="has no attribute 'all_to_all': there is one process"):
+        ct.distributed.all_to_all
 
 
 def test_bytes_as_elements_of_another_dtype():

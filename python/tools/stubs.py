@@ -325,7 +325,7 @@ def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
     files |= {f"{name}.pyi": HIDDEN for name in
               "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text _aliases _pytree utils/_pytree "
-              "autograd/forward_ad multiprocessing nn/common_types sparse types utils/benchmark".split()}
+              "autograd/forward_ad compiler distributed jit multiprocessing nn/common_types sparse types utils/benchmark".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

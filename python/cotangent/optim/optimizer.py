@@ -39,6 +39,16 @@ def _settings(entry):
     return {name: own[name] for name in order}
 
 
+class _RequiredParameter:
+    """The default of a setting that must be given."""
+
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
 class Optimizer:
     """Changes parameters by their gradients.
 

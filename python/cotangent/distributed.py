@@ -1,0 +1,35 @@
+"""PyTorch's ``torch.distributed`` as in a build without it: ``is_available()`` is False, and what needs other processes is an error."""
+
+from __future__ import annotations
+
+
+def is_available():
+    """False: a program has one process."""
+    return False
+
+
+def is_initialized():
+    """False: a program has one process."""
+    return False
+
+
+is_torchelastic_launched = is_nccl_available = is_gloo_available = is_mpi_available = is_available
+
+
+def _refused(name):
+    def call(*args, **kwargs):
+        raise RuntimeError(f"distributed.{name}: there is one process and no process group; ask is_available() first")
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = "An error: there is no process group."
+    return call
+
+
+# Programs import these whether they use them or not.
+init_process_group, destroy_process_group, new_group = map(_refused, ("init_process_group", "destroy_process_group", "new_group"))
+get_rank, get_world_size, get_backend, barrier = map(_refused, ("get_rank", "get_world_size", "get_backend", "barrier"))
+all_reduce, all_gather, reduce, broadcast = map(_refused, ("all_reduce", "all_gather", "reduce", "broadcast"))
+
+
+def __getattr__(name: str):
+    raise AttributeError(f"module 'cotangent.distributed' has no attribute {name!r}: there is one process")
