@@ -457,8 +457,11 @@ _shaped = Tensor.view
 
 def _view(self, *shape, dtype=None, **named):
     """The same elements in another shape, as a view; of a dtype, the same bytes as its elements, as a view outside of the graph."""
-    if dtype is None and shape and isinstance(shape[0], _c.dtype):
+    if dtype is None and shape and isinstance(shape[0], (_c.dtype, type)):
         (dtype,) = shape
+    if isinstance(dtype, type):
+        # One of Python's: float, int, bool or complex.
+        dtype = _c._tensor(0, dtype=dtype).dtype
     return _shaped(self, *shape, **named) if dtype is None else _reinterpreted(self, dtype)
 
 

@@ -6,10 +6,10 @@ import cotangent as _ct
 from cotangent import _cotangent as _c
 from cotangent import _creation, _dtypes
 
-# PyTorch's functions that the standard does not have, and that mean something else in NumPy: programs look for a name, and expect
-# what NumPy gives.
-_DIFFERENT = set("""gradient histogram histogramdd load median nanmedian pad put random save select split transpose tril_indices
-triu_indices unique""".split())
+# PyTorch's functions that the standard does not have, and that mean something else in NumPy or SciPy: programs look for a name, and
+# expect what NumPy gives. SciPy's `special` has other arguments, domains and dtypes.
+_DIFFERENT = set("""gradient histogram histogramdd load median nanmedian pad put random save select special split transpose
+tril_indices triu_indices unique""".split())
 globals().update({name: value for name, value in vars(_ct).items() if not name.startswith("__") and name not in _DIFFERENT})
 __array_api_version__ = _ct.__array_api_version__
 __array_namespace_info__ = _dtypes.__array_namespace_info__

@@ -129,5 +129,7 @@ def _batch(a, b):
 
 
 def cross(x1, x2, /, *, axis=-1, dim=None):
-    """The vector products of vectors of three elements."""
+    """The vector products of vectors of three elements. Dimensions are broadcast, also in front."""
+    if x1.ndim != x2.ndim:
+        x1, x2 = _ops["broadcast_tensors"]([x1, x2])
     return _ops["linalg_cross"](x1, x2, axis if dim is None else dim)

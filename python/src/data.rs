@@ -49,30 +49,80 @@ pub fn tensor(value: &Bound<'_, PyAny>, options: Options) -> PyResult<Tensor> {
     if let Some(shared) = dlpack::import(value)? {
         return own(shared);
     }
-    let mut nested = Nested { shape: Vec::new(), numbers: Vec::new() };
-    nested.push(value, 0)?;
+    let mut nested = Nested::default();
+    nested.push(value, 0, false)?;
     nested.tensor(Options { device: options.device.or(dtype::default_device()), ..options })
 }
 
 /// Numbers of nested sequences, in row-major order.
+#[derive(Default)]
 struct Nested {
     shape: Vec<usize>,
     numbers: Vec<Scalar>,
+    /// The kinds of Python's numbers among them, which have no dtype of their own.
+    plain: Kinds,
+    /// The common dtype of tensors, arrays and NumPy's scalars among them.
+    dtype: Option<DType>,
+}
+
+#[derive(Default)]
+struct Kinds {
+    complex: bool,
+    float: bool,
+    unsigned: bool,
+    int: bool,
+    bool: bool,
+}
+
+impl Kinds {
+    fn add(&mut self, number: Scalar) {
+        match number {
+            Scalar::C128(_) => self.complex = true,
+            Scalar::F64(_) => self.float = true,
+            Scalar::U64(_) => self.unsigned = true,
+            Scalar::I64(_) => self.int = true,
+            Scalar::Bool(_) => self.bool = true,
+        }
+    }
+
+    /// The dtype of a tensor of such numbers; `None` if there are none.
+    fn dtype(&self) -> Option<DType> {
+        let kinds = [
+            (self.complex, dtype::default_complex()),
+            (self.float, dtype::default_float()),
+            (self.unsigned, DType::U64),
+            (self.int, DType::I64),
+            (self.bool, DType::Bool),
+        ];
+        kinds.into_iter().find_map(|(is, dtype)| is.then_some(dtype))
+    }
 }
 
 impl Nested {
-    fn push(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+    /// Adds a number or the numbers of a sequence, whose dtype may be known already.
+    fn push(&mut self, value: &Bound<'_, PyAny>, depth: usize, known: bool) -> PyResult<()> {
         let ragged = || PyValueError::new_err("tensor: the parts of a nested sequence differ in shape");
         if let Some(number) = number::scalar(value)? {
             if self.shape.len() != depth {
                 return Err(ragged());
             }
+            match if known { None } else { number::numpy_dtype(value)? } {
+                Some(dtype) => self.join(dtype)?,
+                None if !known => self.plain.add(number),
+                None => {}
+            }
             self.numbers.push(number);
             return Ok(());
         }
-        if let Ok(tensor) = value.cast::<PyTensor>() {
-            let list = crate::convert::to_list(value.py(), &tensor.get().get()?)?;
-            return self.push(list.bind(value.py()), depth);
+        let tensor = match value.cast::<PyTensor>() {
+            Ok(tensor) => Some(tensor.get().get()?),
+            Err(_) if known => None,
+            Err(_) => dlpack::import(value)?,
+        };
+        if let Some(tensor) = tensor {
+            self.join(tensor.dtype())?;
+            let list = crate::convert::to_list(value.py(), &tensor)?;
+            return self.push(list.bind(value.py()), depth, true);
         }
         let Some(items) = args::items(value) else {
             return Err(PyTypeError::new_err(format!("tensor: no tensor can be made of a value {}", type_name(value))));
@@ -85,25 +135,22 @@ impl Nested {
         } else if self.shape.get(depth) != Some(&items.len()) {
             return Err(ragged());
         }
-        items.iter().try_for_each(|item| self.push(item, depth + 1))
+        items.iter().try_for_each(|item| self.push(item, depth + 1, known))
+    }
+
+    fn join(&mut self, dtype: DType) -> PyResult<()> {
+        self.dtype = Some(self.dtype.map_or(Ok(dtype), |own| own.promote(dtype)).or_raise()?);
+        Ok(())
     }
 
     fn tensor(self, options: Options) -> PyResult<Tensor> {
-        let Nested { shape, numbers } = self;
+        let Nested { shape, numbers, plain, dtype } = self;
         if numbers.len() != shape.iter().product::<usize>() {
             return Err(PyValueError::new_err("tensor: the parts of a nested sequence differ in shape"));
         }
-        let is = |kind: fn(&Scalar) -> bool| numbers.iter().any(kind);
-        let natural = if is(|x| matches!(x, Scalar::C128(_))) {
-            dtype::default_complex()
-        } else if numbers.is_empty() || is(|x| matches!(x, Scalar::F64(_))) {
-            dtype::default_float()
-        } else if is(|x| matches!(x, Scalar::U64(_))) {
-            DType::U64
-        } else if is(|x| matches!(x, Scalar::I64(_))) {
-            DType::I64
-        } else {
-            DType::Bool
+        let natural = match (plain.dtype(), dtype) {
+            (Some(plain), Some(dtype)) => plain.promote(dtype).or_raise()?,
+            (plain, dtype) => plain.or(dtype).unwrap_or_else(dtype::default_float),
         };
         let dtype = options.dtype.unwrap_or(natural);
         numbers.iter().try_for_each(|&number| check(number, dtype))?;

@@ -50,6 +50,17 @@ fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     Ok(None)
 }
 
+/// The dtype of a scalar of NumPy's; `None` for a number of Python's own.
+pub fn numpy_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
+    let exact = object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyBool>();
+    if exact || !object.get_type().module().is_ok_and(|module| module == "numpy") {
+        return Ok(None);
+    }
+    dtype::extract(&object.getattr("dtype")?).map(Some)
+}
+
 /// The dtype of a tensor made from this number beside a tensor of `dtype`.
 pub fn beside(number: Scalar, dtype: DType) -> DType {
     match number {

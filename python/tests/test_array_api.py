@@ -279,3 +279,10 @@ def test_names_beyond_the_standard_give_what_numpys_do(name):
         for a, b in zip(found, wanted):
             assert np.shape(a) == np.shape(b), args
             np.testing.assert_allclose(np.asarray(a), b, rtol=1e-6, atol=1e-6, err_msg=str(args))
+
+
+def test_cross_broadcasts_dimensions_in_front():
+    xp = ct.array_api
+    x, y = xp.asarray([1.0, 0, 0]), xp.asarray([[0.0, 1, 0], [0, 0, 1]])
+    assert xp.linalg.cross(x, y).tolist() == [[0, 0, 1], [0, -1, 0]] and xp.linalg.cross(y, x).shape == (2, 3)
+    assert xp.linalg.cross(xp.ones((2, 1, 3)), xp.ones((4, 3))).shape == (2, 4, 3)

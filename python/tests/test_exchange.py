@@ -186,3 +186,30 @@ def test_memory_is_given_back():
     del x
     gc.collect()
     assert ct.memory_stats()["current"] <= before + (1 << 18)
+
+
+def test_lists_keep_the_dtype_of_numpy_scalars_arrays_and_tensors():
+    for given, dtype in [
+        ([np.float64(0.1)], ct.float64), ([np.float16(1)], ct.float16), ([[np.int16(1)], [np.int16(2)]], ct.int16),
+        ([np.int32(1), 2], ct.int64), ([np.float32(1), 2.0], ct.float32), ([1.0, np.float64(2)], ct.float64),
+        ([np.bool_(True)], ct.bool), ([True, np.int32(1)], ct.int32), ([np.complex128(1j), 1.0], ct.complex128),
+        ([np.uint64(2**64 - 1)], ct.uint64), ([np.array([0.1, 0.2]), [1.0, 2.0]], ct.float64), ([np.array(0.1)], ct.float64),
+        ([ct.tensor(0.1, dtype=ct.float64), 1], ct.float64), ([ct.tensor([1], dtype=ct.int8), ct.tensor([2], dtype=ct.int8)], ct.int8),
+        ([0.1], ct.float32), ([], ct.float32), ([1, 2.5], ct.float32), ([1j], ct.complex64),
+    ]:
+        made = ct.tensor(given)
+        assert made.dtype is dtype and ct.asarray(given).dtype is dtype, given
+    assert ct.tensor([np.float64(0.1)]).item() == 0.1 and ct.tensor([np.uint64(2**64 - 1)]).item() == 2**64 - 1
+    assert ct.tensor([np.float64(0.1)], dtype=ct.int32).dtype is ct.int32
+    with pytest.raises(ValueError, match="differ in shape"):
+        ct.tensor([np.array([1.0, 2.0]), [1.0]])
+
+
+def test_numbers_as_tensors_keep_their_kind():
+    assert ct.full((2,), ct.tensor(2 + 1j)).tolist() == [2 + 1j, 2 + 1j]
+    assert ct.full((1,), ct.tensor(2**64 - 1, dtype=ct.uint64), dtype=ct.uint64).tolist() == [2**64 - 1]
+
+
+def test_views_as_types_of_python():
+    assert ct.zeros(4).view(float).dtype is ct.float64 and ct.zeros(4).view(float).shape == (2,)
+    assert ct.zeros(2, dtype=ct.complex64).view(dtype=int).dtype is ct.int64

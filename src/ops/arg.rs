@@ -2,7 +2,7 @@
 
 use crate::layout::{Cuts, Ints};
 use crate::tensor::Index;
-use crate::{At, DType, Device, Dim, Dims, Operand, Scalar, Sections, Shape, Sizes, Slice, Tensor};
+use crate::{At, Complex, DType, Device, Dim, Dims, Operand, Scalar, Sections, Shape, Sizes, Slice, Tensor};
 use std::fmt;
 
 /// What can be given for a parameter.
@@ -176,8 +176,10 @@ fn number(arg: &Arg) -> Option<Scalar> {
         Arg::Scalar(number) => Some(*number),
         Arg::Tensor(x) if x.rank() == 0 && !x.requires_grad() => match x.dtype() {
             DType::Bool => x.item::<bool>().ok().map(Scalar::Bool),
+            DType::U64 => x.item::<u64>().ok().map(Scalar::U64),
             dtype if dtype.is_int() => x.to_dtype(DType::I64).ok()?.item::<i64>().ok().map(Scalar::I64),
             dtype if dtype.is_float() => x.to_dtype(DType::F64).ok()?.item::<f64>().ok().map(Scalar::F64),
+            dtype if dtype.is_complex() => x.to_dtype(DType::C128).ok()?.item::<Complex<f64>>().ok().map(Scalar::C128),
             _ => None,
         },
         _ => None,

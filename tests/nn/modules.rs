@@ -456,6 +456,45 @@ fn parameters_begin_as_in_pytorch() -> Result<()> {
 }
 
 #[test]
+fn weights_of_every_layer_fill_their_range() -> Result<()> {
+    let all: Vec<(&str, f64, StateDict)> = with_generator(&mut Generator::seed(4), || {
+        Ok::<_, Error>(vec![
+            ("Conv1d", 1.0 / 60_f64.sqrt(), Conv1d::new(20, 50, 3)?.state_dict()),
+            ("Conv2d", 1.0 / 90_f64.sqrt(), Conv2d::new(10, 50, 3)?.state_dict()),
+            ("RNNCell", 0.2, RNNCell::new(8, 25)?.state_dict()),
+            ("LSTMCell", 0.2, LSTMCell::new(8, 25)?.state_dict()),
+            ("GRUCell", 0.2, GRUCell::new(8, 25)?.state_dict()),
+            ("RNN", 0.2, RNN::new(8, 25)?.state_dict()),
+            ("LSTM", 0.2, LSTM::new(8, 25)?.state_dict()),
+            ("GRU", 0.2, GRU::new(8, 25)?.state_dict()),
+        ])
+    })?;
+    for (layer, bound, state) in all {
+        for name in state.names() {
+            let values = state.get(name).ok_or_else(no_gradient)?.abs()?;
+            let most = values.max(..)?.item::<f32>()? as f64;
+            // Of twenty-five draws the greatest is in the upper third, but for one seed in twenty thousand.
+            assert!(most <= bound * (1.0 + 1e-6) && most > 0.66 * bound, "{layer}.{name}: {most} of {bound}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn weights_of_a_sequence_learn_without_a_gradient_of_the_input() -> Result<()> {
+    let gradients = |wanted: bool| -> Result<Vec<Vec<f32>>> {
+        with_generator(&mut Generator::seed(5), || {
+            let layer = LSTM::new(3, 4)?;
+            let x = Tensor::randn([5, 2, 3])?.requires_grad_(wanted)?;
+            layer.forward(&x)?.square()?.sum(..)?.backward()?;
+            layer.parameters().iter().map(|w| w.grad().ok_or_else(no_gradient)?.to_vec::<f32>()).collect()
+        })
+    };
+    assert_eq!(gradients(false)?, gradients(true)?);
+    Ok(())
+}
+
+#[test]
 fn the_same_seed_gives_the_same_network() -> Result<()> {
     let make = |seed: u64| with_generator(&mut Generator::seed(seed), || Linear::new(5, 4)?.weight.to_vec::<f32>());
     assert_eq!(make(1)?, make(1)?);

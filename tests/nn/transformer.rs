@@ -143,6 +143,12 @@ fn what_does_not_fit_is_refused_by_name_and_value() -> Outcome {
     let error =
         layer.attend_with(&x, &x, &x, AttendOptions::new().attn_mask(&mask)).err().ok_or("refused")?.to_string();
     assert!(error.starts_with("MultiheadAttention") && error.contains("[2, 2]"), "{error}");
+    let mask = Tensor::zeros([4, 2, 3])?;
+    let error =
+        layer.attend_with(&x, &x, &x, AttendOptions::new().attn_mask(&mask)).err().ok_or("refused")?.to_string();
+    assert!(error.starts_with("MultiheadAttention") && error.contains("[4, 2, 3]"), "{error}");
+    let mixed = MultiheadAttention::new_with(4, 2, MultiheadAttentionOptions::new().vdim(6))?;
+    assert_eq!(mixed.attend(&x, &x, &Tensor::randn([3, 2, 6])?)?.shape(), [3, 2, 4]);
     for (layers, size, dropout) in [(0, 4, 0.0), (1, 0, 0.0), (1, 4, 0.5), (2, 4, 1.5)] {
         let options = LSTMOptions::new().num_layers(layers).dropout(dropout);
         assert!(LSTM::new_with(3, size, options).is_err(), "{layers} {size} {dropout}");

@@ -18,6 +18,7 @@ mod accuracy;
 mod choices;
 mod complex;
 mod conv;
+mod edges;
 mod foreign;
 mod harness;
 mod interrupt;
