@@ -2,7 +2,8 @@
 
 use cotangent::autograd::{BackwardOptions, jvp};
 use cotangent::{
-    Complex, DType, InterpolateMode, InterpolateOptions, MaxPoolOptions, Result, RreluOptions, Tensor, tensor,
+    Complex, CovOptions, DType, InterpolateMode, InterpolateOptions, MaxPoolOptions, Result, RreluOptions, Tensor,
+    tensor,
 };
 
 #[track_caller]
@@ -27,9 +28,12 @@ fn covariances_of_complex_numbers_are_hermitian() -> Result<()> {
     let z = |re, im| Complex::new(re, im);
     let x =
         Tensor::from_vec(vec![z(1.0, 2.0), z(3.0, -1.0), z(0.0, 0.5), z(2.0, -1.0), z(0.0, 1.0), z(4.0, 0.0)], [2, 3])?;
-    let cov = x.cov()?;
-    near(&cov.real()?, &[55.0 / 12.0, -4.5, -4.5, 5.0])?;
-    near(&cov.imag()?, &[0.0, 0.5, -0.5, 0.0])
+    let once = Tensor::ones_with([3], DType::I64)?;
+    for cov in [x.cov()?, x.cov_with(CovOptions::new().fweights(&once))?] {
+        near(&cov.real()?, &[55.0 / 12.0, -4.5, -4.5, 5.0])?;
+        near(&cov.imag()?, &[0.0, 0.5, -0.5, 0.0])?;
+    }
+    Ok(())
 }
 
 #[test]
