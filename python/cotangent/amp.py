@@ -53,6 +53,44 @@ def is_autocast_enabled():
     return _c._autocast_dtype() is not None
 
 
+def custom_fwd(fwd=None, *, device_type="cuda", cast_inputs=None):
+    """Decorates ``forward`` of an ``autograd.Function``: with ``cast_inputs`` its floats are cast, and it runs without autocast."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx, *args, **kwargs):
+        ctx._autocast_dtype = _c._autocast_dtype()
+        if cast_inputs is None or ctx._autocast_dtype is None:
+            return fwd(ctx, *args, **kwargs)
+        ctx._autocast_dtype = None
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *_cast(args, cast_inputs), **_cast(kwargs, cast_inputs))
+
+    return forward
+
+
+def _cast(value, dtype):
+    if isinstance(value, _c.Tensor):
+        return value.to(dtype) if value.is_floating_point() and value.dtype != _c.float64 else value
+    if isinstance(value, dict):
+        return {name: _cast(one, dtype) for name, one in value.items()}
+    return type(value)(_cast(one, dtype) for one in value) if isinstance(value, (list, tuple)) else value
+
+
+def custom_bwd(bwd=None, *, device_type="cuda"):
+    """Decorates ``backward`` of an ``autograd.Function``: it runs with or without autocast as the forward did."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx, *args, **kwargs):
+        with autocast(device_type, ctx._autocast_dtype, ctx._autocast_dtype is not None):
+            return bwd(ctx, *args, **kwargs)
+
+    return backward
+
+
 class GradScaler:
     """Scales losses, so that small gradients of ``float16`` do not vanish, and leaves out steps with infinite gradients."""
 

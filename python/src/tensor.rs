@@ -281,7 +281,7 @@ impl PyTensor {
             return Err(PyTypeError::new_err("Tensor: give the elements as one sequence, or the sizes as integers"));
         }
         let data = data.get_item(0)?;
-        if data.is_instance_of::<PyTuple>() || data.is_instance_of::<pyo3::types::PyList>() {
+        if !data.is_instance_of::<PyTensor>() {
             options.dtype = options.dtype.or(Some(dtype::default_float()));
         }
         crate::data::tensor(&data, options).map(PyTensor::new)

@@ -157,6 +157,63 @@ def test_an_optimizer_of_ones_own_names_what_must_be_given():
         Plain([w])
 
 
+def test_numbers_may_come_before_tensors_as_in_old_programs():
+    x, y, z = ct.ones(2), ct.full((2,), 3.0), ct.full((2,), 5.0)
+    assert ct.add(x, 2, y).tolist() == [7, 7] and x.sub(0.5, y).tolist() == [-0.5, -0.5]
+    assert x.clone().add_(0.5, y).tolist() == [2.5, 2.5] and x.add(y, alpha=2).tolist() == [7, 7]
+    assert ct.addcmul(x, 2, y, z).tolist() == [31, 31] and x.clone().addcmul_(2, y, z).tolist() == [31, 31]
+    assert x.clone().addcdiv_(-5, y, z).tolist() == [-2, -2] and x.addcmul(y, z, value=2).tolist() == [31, 31]
+
+
+def test_results_are_new_tensors_and_out_may_be_none():
+    x = ct.ones(2)
+    assert ct.mul(x, x, out=None).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="takes no out: use the result"):
+        ct.mul(x, x, out=ct.zeros(2))
+
+
+def test_arrays_become_tensors_of_the_default_dtype():
+    import numpy as np
+
+    assert ct.Tensor(np.array([1, 2], dtype=np.int32)).dtype is ct.float32 and ct.Tensor(np.array([1.5])).tolist() == [1.5]
+    assert ct.Tensor(ct.tensor([1, 2])).dtype is ct.int64
+
+
+def test_subclasses_of_convolutions_give_other_weights():
+    layer, x = ct.nn.Conv2d(2, 3, 3, padding=1, stride=2), ct.ones(1, 2, 5, 5)
+    assert (layer._conv_forward(x, layer.weight, layer.bias) == layer(x)).all()
+    assert (layer._conv_forward(x, layer.weight * 0, None) == 0).all()
+
+
+def test_functions_of_ones_own_run_with_or_without_autocast():
+    class Twice(ct.autograd.Function):
+        @staticmethod
+        @ct.amp.custom_fwd(device_type="cuda", cast_inputs=ct.float16)
+        def forward(ctx, x):
+            ctx.seen = x.dtype
+            return x * 2
+
+        @staticmethod
+        @ct.cuda.amp.custom_bwd
+        def backward(ctx, g):
+            assert not ct.amp.is_autocast_enabled()
+            return g * 2
+
+    x = ct.ones(2, requires_grad=True)
+    Twice.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2] and ct.amp._cast([x, {"a": x}, 1], ct.float16)[1]["a"].dtype is ct.float16
+
+
+def test_states_of_random_numbers_are_kept_for_checkpoints():
+    from cotangent.utils.checkpoint import get_device_states, set_device_states
+    from cotangent.utils.hooks import RemovableHandle
+
+    devices, states = get_device_states(ct.ones(1), 2)
+    set_device_states(devices, states)
+    assert devices == [] and not ct.backends.mkldnn.is_available()
+    assert isinstance(ct.nn.Linear(1, 1).register_forward_hook(lambda *_: None), RemovableHandle)
+
+
 def test_there_is_one_process():
     from cotangent.distributed import init_process_group
 

@@ -295,3 +295,26 @@ def test_an_optimiser_of_ones_own_says_what_a_step_is():
     again.state[w]["seen"].zero_()
     assert optimizer.state[w]["seen"].item() == 1 and again.param_groups[0]["lr"] == 0.1
     assert ct.optim.lr_scheduler.StepLR(again, 1).get_last_lr() == [0.1]
+
+
+def test_an_optimizer_keeps_what_belongs_to_no_parameter():
+    class Counting(ct.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {"lr": 0.1})
+
+        def step(self, closure=None):
+            count = self.state.setdefault("k", ct.tensor([0]))
+            count += 1
+            for group in self.param_groups:
+                for p in group["params"]:
+                    self.state[p]["seen"] = count.clone()
+
+    w = ct.nn.Parameter(ct.ones(2))
+    first, second = Counting([w]), Counting([w])
+    first.step()
+    first.step()
+    saved = first.state_dict()
+    assert saved["state"]["k"].item() == 2 and saved["state"][0]["seen"].item() == 2
+    second.load_state_dict(saved)
+    second.step()
+    assert second.state["k"].item() == 3 and first.state["k"].item() == 2

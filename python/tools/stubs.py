@@ -302,13 +302,14 @@ def allowed():
 
 
 SUBMODULES = ("linalg fft special autograd autograd.functional func cuda cuda.amp data io train array_api random testing accelerator "
-              "backends.cudnn backends.cuda backends.mps backends.mkl backends.openmp signal.windows utils.checkpoint")
+              "backends.cudnn backends.cuda backends.mps backends.mkl backends.mkldnn backends.openmp signal.windows utils.checkpoint")
 ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 # Modules that are others by PyTorch's names.
 OTHER_NAMES = {
-    "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mps as mps, openmp as openmp\n",
+    "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mkldnn as mkldnn, mps as mps, openmp as openmp\n",
     "signal": "from . import windows as windows\n",
-    "utils": "from . import benchmark as benchmark, checkpoint as checkpoint, data as data, tensorboard as tensorboard\n",
+    "utils": "from . import benchmark as benchmark, checkpoint as checkpoint, data as data, hooks as hooks, tensorboard as tensorboard\n",
+    "utils.hooks": "from ..nn.hooks import RemovableHandle as RemovableHandle\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
     "nn.utils.parametrizations": "from .parametrize import spectral_norm as spectral_norm, weight_norm as weight_norm\n",

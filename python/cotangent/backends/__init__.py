@@ -3,4 +3,4 @@
 Results do not depend on the number of threads, and products of float32 are computed in float32.
 """
 
-from . import cuda, cudnn, mkl, mps, openmp  # noqa: F401
+from . import cuda, cudnn, mkl, mkldnn, mps, openmp  # noqa: F401

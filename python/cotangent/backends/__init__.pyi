@@ -1,2 +1,2 @@
 # Written by tools/stubs.py: not to be edited.
-from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mps as mps, openmp as openmp
+from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mkldnn as mkldnn, mps as mps, openmp as openmp

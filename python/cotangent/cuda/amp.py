@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import amp as _amp
 from .._cotangent import float16
+from ..amp import custom_bwd, custom_fwd  # noqa: F401
 
 
 class autocast(_amp.autocast):

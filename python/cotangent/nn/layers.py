@@ -313,6 +313,19 @@ def _batch_norm(self, input):
         own["momentum"], own["_program"] = None, None
 
 
+def _conv_forward(self, input, weight, bias):
+    """The convolution with another weight and bias, which PyTorch's subclasses call."""
+    from . import functional
+
+    padding, convolve = self.padding, getattr(functional, _snake(self._name))
+    if self.padding_mode != "zeros":
+        raise NotImplementedError(f"{self._name}._conv_forward: padding_mode must be 'zeros', got {self.padding_mode!r}")
+    return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+
+for _name in ("Conv1d", "Conv2d", "Conv3d"):
+    CLASSES[_name]._conv_forward = _conv_forward
+
 for _name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
     CLASSES[_name].forward = _batch_norm
 

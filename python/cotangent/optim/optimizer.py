@@ -196,7 +196,9 @@ class Optimizer:
         if self._entry is None:
             own = self.__dict__["_own_state"]
             every = [p for group in self.param_groups for p in group["params"]]
-            return {number: own[p] for number, p in enumerate(every) if p in own}
+            kept = {number: own[p] for number, p in enumerate(every) if p in own}
+            # Some keep what belongs to no parameter under names.
+            return kept | {key: value for key, value in own.items() if not isinstance(key, Tensor)}
         state = {}
         for optimizer, _, crate in self._rust:
             for name, value in optimizer.state_dict().items():
@@ -249,15 +251,18 @@ class Optimizer:
             settings = {name: value for name, value in saved.items() if name in self.defaults or name in ("initial_lr", "param_names")
                         or (self._entry is None and name != "params")}
             new.append({**own, **{name: _plain(value) for name, value in settings.items()}})
-        kept = {}
+        kept, named = {}, {}
         for number, own in state_dict["state"].items():
+            if self._entry is None and not isinstance(number, int):
+                named[number] = copy.deepcopy(own)
+                continue
             if number not in numbers:
                 raise ValueError(f"loaded state dict has a state of parameter {number}, which is in no group")
             at, p = numbers[number]
             kept[at] = _copied(own, p) if self._entry is None else self._read(at, own, p)
         if self._entry is None:
             every = [p for group in self.param_groups for p in group["params"]]
-            self.__dict__["_own_state"] = defaultdict(dict, {every[at]: own for at, own in kept.items()})
+            self.__dict__["_own_state"] = defaultdict(dict, {every[at]: own for at, own in kept.items()} | named)
             for own, group in zip(self.param_groups, new):
                 own.update(group)
             return

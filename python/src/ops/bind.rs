@@ -21,6 +21,21 @@ pub struct Bindings<'py> {
     pub first: Option<Bound<'py, PyTensor>>,
 }
 
+/// PyTorch's old order of arguments, `x.add_(2, y)` and `x.addcmul_(2, y, z)`, as `x.add_(y, alpha=2)` and `x.addcmul_(y, z, value=2)`.
+fn number_last(op: &str, args: &mut [Option<Arg>]) {
+    let count = match op {
+        "add" | "sub" => 3,
+        "addcmul" | "addcdiv" => 4,
+        _ => return,
+    };
+    let is_old = args.len() == count
+        && matches!(args[1], Some(Arg::Scalar(_)))
+        && matches!(args[count - 1], Some(Arg::Tensor(_)));
+    if is_old {
+        args[1..].rotate_left(1);
+    }
+}
+
 pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<Bindings<'py>> {
     let (op, params) = (entry.op.name, &entry.params);
     let mut args: Vec<Option<Arg>> = Vec::with_capacity(params.len());
@@ -67,6 +82,7 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
         args.push(Some(take(param, at, &value)?));
         positional = others;
     }
+    number_last(op, &mut args);
     args.resize(params.len(), None);
     let mut none_of_them = false;
     if !given.names.is_null() {
@@ -77,6 +93,14 @@ pub fn bind<'py>(py: Python<'py>, entry: &Entry, given: &Given<'_>) -> PyResult<
             let name = name.cast::<PyString>()?;
             let name = name.to_str()?;
             let name = name.strip_suffix('_').unwrap_or(name);
+            if name == "out" && entry.position(name).is_none() {
+                if object(pointer).is_none() {
+                    continue;
+                }
+                return Err(PyTypeError::new_err(format!(
+                    "{op}() gives a new tensor and takes no out: use the result"
+                )));
+            }
             // PyTorch writes some of them in capitals: UPLO.
             let Some(at) = entry.position(name).or_else(|| entry.position(&name.to_ascii_lowercase())) else {
                 let known: Vec<&str> = params.iter().map(|param| shown(param.name)).collect();

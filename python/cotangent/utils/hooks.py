@@ -1,0 +1,3 @@
+"""PyTorch's name of the file of hooks."""
+
+from ..nn.hooks import RemovableHandle  # noqa: F401
