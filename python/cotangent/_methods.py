@@ -499,10 +499,14 @@ def _new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     return _c._tensor(data, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
 
 
-def _split(self, split_size_or_sections, dim=0):
+def _split(self, split_size, dim=0):
     """Parts of a size, or of several sizes, along a dimension, as views."""
-    one = isinstance(split_size_or_sections, int)
-    return _ops["split" if one else "split_with_sizes"](self, split_size_or_sections, dim)
+    return _ops["split" if isinstance(split_size, int) else "split_with_sizes"](self, split_size, dim)
+
+
+def _reversed_rows(self):
+    """The parts along the first dimension, the last one first."""
+    return iter(self.flip(0)) if self.ndim else iter([self])
 
 
 def _equal(self, other):
@@ -602,6 +606,7 @@ def _install():
         "ndimension": Tensor.dim,
         "new_tensor": _new_tensor,
         "split": _split,
+        "__reversed__": _reversed_rows,
         "equal": _equal,
         "fill_diagonal_": _fill_diagonal,
         "astype": _astype,

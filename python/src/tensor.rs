@@ -281,6 +281,11 @@ impl PyTensor {
             return Err(PyTypeError::new_err("Tensor: give the elements as one sequence, or the sizes as integers"));
         }
         let data = data.get_item(0)?;
+        // The shape of another tensor is sizes; a plain tuple is elements.
+        if data.get_type().name().is_ok_and(|name| name == "Size") && data.is_instance_of::<PyTuple>() {
+            options.dtype = options.dtype.or(Some(dtype::default_float()));
+            return Tensor::zeros_with(data.extract::<Vec<usize>>()?, options).or_raise().map(PyTensor::new);
+        }
         if !data.is_instance_of::<PyTensor>() {
             options.dtype = options.dtype.or(Some(dtype::default_float()));
         }

@@ -179,6 +179,23 @@ def test_arrays_become_tensors_of_the_default_dtype():
     assert ct.Tensor(ct.tensor([1, 2])).dtype is ct.int64
 
 
+def test_shapes_are_sizes_and_tuples_are_elements():
+    x = ct.zeros(2, 3)
+    assert ct.Tensor(x.shape).shape == (2, 3) and ct.Tensor(x.size()).dtype is ct.float32
+    assert ct.Tensor((2, 3)).tolist() == [2, 3]
+
+
+def test_rows_from_the_last_to_the_first():
+    x = ct.tensor([[1, 2], [3, 4]])
+    assert [row.tolist() for row in reversed(x)] == [[3, 4], [1, 2]]
+    assert [part.tolist() for part in x.split(split_size=1)] == [[[1, 2]], [[3, 4]]] and len(x.split([1, 1], dim=1)) == 2
+
+
+def test_the_identity_takes_anything():
+    layer = ct.nn.Identity()
+    assert layer(None) is None and layer(x := ct.ones(1)) is x
+
+
 def test_subclasses_of_convolutions_give_other_weights():
     layer, x = ct.nn.Conv2d(2, 3, 3, padding=1, stride=2), ct.ones(1, 2, 5, 5)
     assert (layer._conv_forward(x, layer.weight, layer.bias) == layer(x)).all()
