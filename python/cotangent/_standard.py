@@ -219,6 +219,9 @@ def where(condition, x1=None, x2=None, /, **named):
     """
     if x1 is None and x2 is None and not named:
         return nonzero(condition)
+    if isinstance(condition, Tensor) and condition.dtype is _c.uint8:
+        # What PyTorch's masks once were.
+        condition = condition != 0
     return _ops["where"](condition, *(x for x in (x1, x2) if x is not None), **named)
 
 

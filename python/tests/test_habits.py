@@ -185,6 +185,21 @@ def test_shapes_are_sizes_and_tuples_are_elements():
     assert ct.Tensor((2, 3)).tolist() == [2, 3]
 
 
+def test_bytes_are_masks_as_they_once_were():
+    mask = ct.tensor([1, 0, 2], dtype=ct.uint8)
+    assert ct.where(mask, ct.ones(3), ct.zeros(3)).tolist() == [1, 0, 1]
+    with pytest.raises(TypeError, match="must be of bools"):
+        ct.where(mask.long(), ct.ones(3), ct.zeros(3))
+
+
+def test_nothing_is_fetched():
+    from cotangent.utils import model_zoo
+
+    with pytest.raises(RuntimeError, match="nothing is fetched; get http://a/b"):
+        model_zoo.load_url("http://a/b")
+    assert not ct.cuda._initialized
+
+
 def test_rows_from_the_last_to_the_first():
     x = ct.tensor([[1, 2], [3, 4]])
     assert [row.tolist() for row in reversed(x)] == [[3, 4], [1, 2]]

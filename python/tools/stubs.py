@@ -308,7 +308,7 @@ ALIASES = "# Written by tools/stubs.py: not to be edited.\n"
 OTHER_NAMES = {
     "backends": "from . import cuda as cuda, cudnn as cudnn, mkl as mkl, mkldnn as mkldnn, mps as mps, openmp as openmp\n",
     "signal": "from . import windows as windows\n",
-    "utils": "from . import benchmark as benchmark, checkpoint as checkpoint, data as data, hooks as hooks, tensorboard as tensorboard\n",
+    "utils": "from . import benchmark as benchmark, checkpoint as checkpoint, data as data, hooks as hooks, model_zoo as model_zoo, tensorboard as tensorboard\n",
     "utils.hooks": "from ..nn.hooks import RemovableHandle as RemovableHandle\n",
     "utils.data": "from ...data import *\nfrom . import dataloader as dataloader, dataset as dataset, distributed as distributed, "
                   "sampler as sampler\n",
@@ -326,7 +326,7 @@ def main():
     files = {"__init__.pyi": package()} | {stub_modules.path(name): submodule(name) for name in SUBMODULES.split()}
     files |= {f"{name}.pyi": HIDDEN for name in
               "_cotangent _creation _devices _dtypes _forms _hints _hooks _methods _modes _pickled _samplers _size _standard _text _aliases _pytree utils/_pytree "
-              "autograd/forward_ad compiler distributed jit multiprocessing nn/common_types sparse types utils/benchmark".split()}
+              "autograd/forward_ad compiler distributed jit multiprocessing nn/common_types sparse types utils/benchmark utils/model_zoo".split()}
     files |= {stub_modules.path(name): ALIASES + text for name, text in OTHER_NAMES.items()}
     files |= stub_modules.files(sys.modules[__name__])
     files["../tests/stubtest.txt"] = allowed()

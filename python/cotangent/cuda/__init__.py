@@ -17,6 +17,10 @@ def device_count() -> int:
     return _c._device_count()
 
 
+# PyTorch's programs ask whether the random numbers of GPUs have a state of their own: they have not.
+_initialized = False
+
+
 def is_initialized() -> bool:
     """Whether GPUs can be used: there is nothing to set up before."""
     return is_available()

@@ -1,11 +1,11 @@
-"""Tools, some of them PyTorch's names of what is elsewhere here: ``benchmark``, ``checkpoint``, ``data``, ``hooks``, ``tensorboard``."""
+"""Tools, some of them PyTorch's names of what is elsewhere here: ``benchmark``, ``checkpoint``, ``data``, ``hooks``, ``model_zoo``, ``tensorboard``."""
 
 from __future__ import annotations
 
 
 def __getattr__(name: str):
-    if name in ("_pytree", "benchmark", "checkpoint", "data", "hooks", "tensorboard"):
+    if name in ("_pytree", "benchmark", "checkpoint", "data", "hooks", "model_zoo", "tensorboard"):
         import importlib
 
         return importlib.import_module("cotangent.utils." + name)
-    raise AttributeError(f"module 'cotangent.utils' has no attribute {name!r}: there are benchmark, checkpoint, data, hooks and tensorboard")
+    raise AttributeError(f"module 'cotangent.utils' has no attribute {name!r}: there are benchmark, checkpoint, data, hooks, model_zoo and tensorboard")
