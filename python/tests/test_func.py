@@ -55,7 +55,7 @@ def test_arguments_that_do_not_fit_are_refused():
         func.grad(lambda p: p["a"] * 1.0)({"a": 1})
     with pytest.raises(RuntimeError, match="must give a Tensor, got TreeSpec"):
         func.grad(lambda a: (a.sum(), a))(x)
-    with pytest.raises(RuntimeError, match="with has_aux the function must give a tuple"):
+    with pytest.raises(RuntimeError, match="with has_aux the function must return a tuple"):
         func.grad(lambda a: a.sum(), has_aux=True)(x)
     with pytest.raises(RuntimeError, match="cotangents must have the containers and shapes"):
         func.vjp(lambda a: {"y": a}, x)[1]({"z": x})
