@@ -233,6 +233,24 @@ def test_functions_of_ones_own_run_with_or_without_autocast():
 
     x = ct.ones(2, requires_grad=True)
     Twice.apply(x).sum().backward()
+    with ct.autocast("cpu", dtype=ct.bfloat16):
+        seen = []
+
+        class Seen(ct.autograd.Function):
+            @staticmethod
+            @ct.amp.custom_fwd(device_type="cpu", cast_inputs=ct.float32)
+            def forward(ctx, x):
+                seen.append((x.dtype, ct.amp.is_autocast_enabled()))
+                return x * 2
+
+            @staticmethod
+            @ct.amp.custom_bwd(device_type="cpu")
+            def backward(ctx, g):
+                seen.append(ct.amp.is_autocast_enabled())
+                return g * 2
+
+        Seen.apply(ct.ones(2, dtype=ct.bfloat16, requires_grad=True)).sum().backward()
+    assert seen == [(ct.float32, False), False]
     assert x.grad.tolist() == [2, 2] and ct.amp._cast([x, {"a": x}, 1], ct.float16)[1]["a"].dtype is ct.float16
 
 

@@ -318,3 +318,5 @@ def test_an_optimizer_keeps_what_belongs_to_no_parameter():
     second.load_state_dict(saved)
     second.step()
     assert second.state["k"].item() == 3 and first.state["k"].item() == 2
+    with pytest.raises(ValueError, match="parameter 7, which is in no group"):
+        second.load_state_dict({**saved, "state": {"7": {}}})

@@ -13,8 +13,8 @@ place of the array libraries that the client knows:
   fixture runs. Tests that SciPy's own marks keep for NumPy alone are skipped, and so are those with ``output=`` that it skips for
   JAX and Dask, because NumPy does not write to their memory. The default dtype is ``float64``, which SciPy
   sets for PyTorch, too.
-- scikit-learn: ``yield_namespaces`` and the generators beside it in ``sklearn.utils._array_api`` name ``cotangent.array_api``, with
-  ``float64`` and ``float32`` on the CPU, as they name PyTorch. Every test with such a parameter runs.
+- scikit-learn: the generators of namespaces in ``sklearn.utils._array_api`` give ``cotangent.array_api``, with ``float64`` and
+  ``float32`` on the CPU. Every test with a parameter from them runs.
 
 Tests that the clients mark as slow do not run. A test that takes more than ``--timeout`` seconds is a failure.
 """

@@ -17,7 +17,7 @@ def device_count() -> int:
     return _c._device_count()
 
 
-# PyTorch's programs ask whether the random numbers of GPUs have a state of their own: they have not.
+# Programs save the random state of GPUs if this is true. Here all devices draw from the generator of the thread.
 _initialized = False
 
 

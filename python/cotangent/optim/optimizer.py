@@ -253,7 +253,7 @@ class Optimizer:
             new.append({**own, **{name: _plain(value) for name, value in settings.items()}})
         kept, named = {}, {}
         for number, own in state_dict["state"].items():
-            if self._entry is None and not isinstance(number, int):
+            if self._entry is None and isinstance(number, str) and not number.isdigit():
                 named[number] = copy.deepcopy(own)
                 continue
             if number not in numbers:

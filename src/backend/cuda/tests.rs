@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The oldest generation: what it can do others can, and tests on a GPU compile for that one. A second would be minutes of CI.
+/// The oldest generation that is supported. Tests on a GPU compile for the generation of that GPU.
 const ARCHITECTURE: u32 = 80;
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
