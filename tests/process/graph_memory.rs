@@ -251,7 +251,9 @@ fn gradients_of_logits() -> Result<()> {
     let loss = |logits: &Tensor| logits.cross_entropy(&target);
     let once = loss(&x.matmul(&w)?)?;
     let ((), taken) = peak(|| once.backward())?;
-    assert!(taken < MIB / 2, "{taken} bytes beside the logits");
+    // The gradients of x and w take MIB / 8 each. Each thread that takes part in a product packs blocks of its own, so that
+    // the rest depends on the scheduler. A second tensor of the logits' size would be a MIB on top.
+    assert!((MIB / 4..MIB).contains(&taken), "{taken} bytes beside the logits");
     // But not where they are needed again, or somebody holds them.
     let again = loss(&x.matmul(&w)?)?;
     let (_, taken) = peak(|| grad_with(&again, &[&x], GradOptions::new().retain_graph(true)))?;
