@@ -483,6 +483,7 @@ fn lstm_errors() -> Result<Vec<ErrorCase>> {
         error!["more layers than weights", "4", "3"; call(&[3, 2, 3], &[3, 2, 2], 3)?],
         error!["no layers", "0"; call(&[3, 2, 3], &[1, 2, 2], 0)?],
         error!["inputs of another size", "4", "[8, 3]"; call(&[3, 2, 4], &[1, 2, 2], 1)?],
+        error!["rows that are no multiple of the gates", "[7, 3]"; sample![x()?, vec![normal([1, 2, 1], 2)?, normal([1, 2, 1], 2)?], vec![normal([7, 3], 1)?, normal([7, 1], 1)?, normal([7], 1)?, normal([7], 1)?]]],
         error!["one state", "1"; sample![x()?, vec![normal([1, 2, 2], 2)?], all()?]],
         error!["a length beyond the end", "4"; sample![x()?, state()?, all()?; lengths = ints(&[4, 1], [2])?]],
         error!["another dtype", "f32"; sample![x()?.to_dtype(DType::F32)?, state()?, all()?]],

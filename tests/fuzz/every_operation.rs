@@ -205,7 +205,7 @@ fn watch() {
 
 #[test]
 fn every_operation_answers_or_refuses_whatever_it_is_given() {
-    let (seed, rounds) = (setting("COTANGENT_FUZZ_SEED", 1), setting("COTANGENT_FUZZ_ROUNDS", 1500));
+    let (seed, rounds) = (setting("COTANGENT_FUZZ_SEED", 1), setting("COTANGENT_FUZZ_ROUNDS", 700));
     let only = std::env::var("COTANGENT_FUZZ_OP").ok();
     let verbose = std::env::var("COTANGENT_FUZZ_VERBOSE").is_ok();
     memory::set_limit(Device::Cpu, Some(LIMIT)).expect("there is a CPU");

@@ -64,6 +64,21 @@ fn the_greatest_of_long_columns_is_one_of_the_column() -> Result<()> {
 }
 
 #[test]
+fn the_logarithm_of_one_large_complex_exponential_is_its_exponent() -> Result<()> {
+    let x = tensor!([[1000.0, -1000.0]])?.to_dtype(DType::C128)?;
+    near(&x.logsumexp(0)?.real()?, &[1000.0, -1000.0])?;
+    near(&x.narrow(1, 0, 1)?.logsumexp(..)?.real()?, &[1000.0])
+}
+
+#[test]
+fn indices_without_dimensions_do_not_fit_matrices() -> Result<()> {
+    let (x, index) = (Tensor::zeros([2, 3])?, tensor!(1)?);
+    let error = x.scatter(0, &index, &tensor!(5.0)?).map_or_else(|e| e.to_string(), |y| format!("{y:?}"));
+    assert!(error.contains("indices of shape [] do not fit into shape [2, 3]"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn a_kept_graph_of_several_results_gives_the_same_gradient_again() -> Result<()> {
     let x = tensor!([[3.0, 1.0], [1.0, 2.0], [0.5, -1.0]])?.to_dtype(DType::F64)?.requires_grad_(true)?;
     let (q, r) = x.linalg_qr()?;

@@ -368,6 +368,8 @@ fn a_scaler_works_with_clipping_groups_and_several_optimisers_and_refuses_mistak
 
     let mut bad = GradScaler::new_with(GradScalerOptions::new().backoff_factor(2.0));
     assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("a backoff_factor of 2"));
+    let mut bad = GradScaler::new_with(GradScalerOptions::new().growth_factor(1.0));
+    assert!(message(bad.scale(&Tensor::full((), 1.0)?)).contains("a growth_factor of 1"));
     let mut dict = scaler.state_dict()?;
     dict.insert("scale", Tensor::full_with((), f64::INFINITY, DType::F64)?);
     assert!(message(scaler.load_state_dict(&dict)).contains("the scale cannot be inf"));

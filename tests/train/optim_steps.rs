@@ -348,6 +348,12 @@ fn lbfgs_goes_pytorchs_way_saved_and_loaded_in_between() -> Result<()> {
                 assert!(near, "{} after step {}: {got}, not {want}", case["options"], at + 1);
             }
             let mut again = lbfgs(&case["options"]);
+            let mut bad = own.state_dict()?;
+            if bad.get("old_dirs").is_some() {
+                bad.insert("old_dirs", Tensor::zeros_with([1, 9], DType::F64)?);
+                let refused = again.load_state_dict(&bad).map_or_else(|error| error.to_string(), |()| String::new());
+                assert!(refused.contains("old_dirs is f64 of shape [1, 9], which does not fit"), "{refused}");
+            }
             again.load_state_dict(&own.state_dict()?)?;
             own = again;
         }

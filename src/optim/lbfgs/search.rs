@@ -122,3 +122,44 @@ fn lowest_of_cubic(a: &Point, b: &Point, (least, most): (f64, f64)) -> f64 {
     let part = (far.slope + root - mean) / (far.slope - near.slope + 2.0 * root);
     (far.length - (far.length - near.length) * part).max(least).min(most)
 }
+
+#[cotangent_macros::unit_tests]
+mod tests {
+    use super::*;
+    use crate::Generator;
+
+    #[test]
+    fn the_point_found_satisfies_the_strong_wolfe_conditions() -> Result<()> {
+        // A parabola with waves, which has many intervals where one condition holds and the other does not.
+        let drawn = Generator::seed(5).rand_with([400, 4], crate::DType::F64)?.to_vec::<f64>()?;
+        let (mut searched, zero) = (0, Tensor::zeros(())?);
+        for numbers in drawn.chunks_exact(4) {
+            let [amplitude, frequency, phase, first] =
+                [numbers[0], 1.0 + 9.0 * numbers[1], 6.3 * numbers[2], numbers[3]];
+            let value = |t: f64| (t - 3.0).powi(2) + amplitude * (frequency * t + phase).sin();
+            let slope = |t: f64| 2.0 * (t - 3.0) + amplitude * frequency * (frequency * t + phase).cos();
+            if slope(0.0) >= 0.0 {
+                continue;
+            }
+            let point =
+                |length| Ok(Point { length, value: value(length), slope: slope(length), gradient: zero.clone() });
+            let search = Search { start: point(0.0)?, reach: 1.0, tolerance: 1e-12, most: 60 };
+            let mut seen = Vec::new();
+            let (found, evaluated) = search.run(10f64.powf(4.0 * first - 3.0), &mut |length| {
+                seen.extend(point(length));
+                point(length)
+            })?;
+            let case = format!("{numbers:?}: {} after {evaluated}", found.length);
+            assert_eq!(evaluated, seen.len() as u64, "{case}");
+            assert!(!search.is_above(&found), "{case}");
+            assert!(found.slope.abs() <= -SLOPE * search.start.slope, "{case}");
+            // The first steps go further and further out. What lies between two of them has to be lower than both.
+            let outward = seen.is_sorted_by(|a, b| a.length < b.length);
+            let lower = seen.iter().all(|other| search.is_above(other) || found.value <= other.value);
+            assert!(outward || lower, "{case}");
+            searched += 1;
+        }
+        assert!(searched > 200, "{searched}");
+        Ok(())
+    }
+}

@@ -97,7 +97,23 @@ pub(crate) fn present() -> bool {
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
+/// The first number of the compiler's version.
+#[cfg(feature = "samples")]
+pub(crate) fn version() -> i32 {
+    let (mut major, mut minor) = (0, 0);
+    if present() {
+        // SAFETY: the library is there, and writes to two numbers.
+        let _ = unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor) };
+    }
+    major
+}
+
 pub(crate) fn compile(op: &'static str, source: &str, arch: u32, fused: bool) -> Result<Vec<u8>> {
+    compile_with(op, source, arch, fused, &[])
+}
+
+/// As [`compile`], with more options of the compiler.
+pub(crate) fn compile_with(op: &'static str, source: &str, arch: u32, fused: bool, more: &[&str]) -> Result<Vec<u8>> {
     if !present() {
         bail!(Backend, op, "the compiler of CUDA (libnvrtc) was not found: install CUDA, or set LD_LIBRARY_PATH");
     }
@@ -108,7 +124,7 @@ pub(crate) fn compile(op: &'static str, source: &str, arch: u32, fused: bool) ->
     let architecture = format!("--gpu-architecture=sm_{arch}{}", if arch >= 90 { "a" } else { "" });
     // Products and sums are not contracted unless the caller asks for it: the CPU's kernels do not do it either.
     let contracted = if fused { "--fmad=true" } else { "--fmad=false" };
-    let options = [architecture.as_str(), contracted, "--std=c++17", "--device-int128"];
+    let options = [&[architecture.as_str(), contracted, "--std=c++17", "--device-int128"], more].concat();
     // SAFETY: the program was just made, and is destroyed once, below.
     unsafe {
         let compiled = nvrtc::result::compile_program(program, &options);
