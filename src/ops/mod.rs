@@ -22,17 +22,11 @@
 #![forbid(unsafe_code)]
 
 mod arg;
-mod complex_forms;
-pub(crate) mod elementwise;
 mod entry;
-mod generator;
-mod linalg;
-pub(crate) mod map;
 mod operators;
-mod precision;
 mod sample;
 
-/// Declares the files of operations, and the list of all that they hold.
+/// Declares the files of a room that have operations.
 macro_rules! files {
     ($($file:ident)+) => {
         $(pub(crate) mod $file;)+
@@ -43,6 +37,22 @@ macro_rules! files {
             $(pub use super::$file::*;)+
         }
 
+        /// The operations of each file.
+        pub(in crate::ops) static FILES: &[&[crate::ops::Op]] = &[$($file::OPS),+];
+    };
+}
+
+/// Declares the rooms, and the list of all that their files hold.
+macro_rules! rooms {
+    ($($room:ident)+) => {
+        $(pub(crate) mod $room;)+
+
+        /// What the signatures of operations name, such as their options.
+        #[allow(unused_imports)]
+        pub(crate) mod signatures {
+            $(pub use super::$room::signatures::*;)+
+        }
+
         /// Every operation.
         ///
         /// ```
@@ -50,21 +60,12 @@ macro_rules! files {
         /// ```
         pub fn list() -> &'static [&'static Op] {
             static ALL: std::sync::LazyLock<Vec<&'static Op>> =
-                std::sync::LazyLock::new(|| [$($file::OPS),+].into_iter().flatten().collect());
+                std::sync::LazyLock::new(|| [$($room::FILES),+].into_iter().flatten().copied().flatten().collect());
             &ALL
         }
     };
 }
-files! {
-    activation arithmetic attention bessel binary bits calculus cast clamp classify compare complex covariance create diagonal
-    distance distributions extreme fft fft_nd histogram index index_along join like linalg_cholesky linalg_det linalg_eig linalg_einsum
-    linalg_functions linalg_ldl linalg_lowrank linalg_lu linalg_norms linalg_pinv linalg_products linalg_qr linalg_solve linalg_spectral linalg_vectors
-    loss matmul norm order pad pairwise parts poisson product quantile recurrent reduce repeat rounding scan scatter select sequences
-    sets shape signal_windows softmax sort special spectral stacking statistics strided trigonometry unary variants views windows
-    grid interpolate loss_ctc loss_elementwise loss_distributions loss_linear loss_margin loss_margin_classes rope network dropout
-    norm_channels
-    conv fold pool pool_adaptive pool_forms
-}
+rooms! { create elementwise special reduce shape index linalg fft random nn loss }
 
 /// The operation of this name, or with this alias.
 ///
@@ -80,11 +81,11 @@ pub fn find(name: &str) -> Option<&'static Op> {
 
 pub(crate) use arg::choices;
 pub use arg::{Arg, ArgKind, FromArg};
-pub(crate) use conv::each;
 pub(crate) use cotangent_macros::ops;
 pub(crate) use entry::{Args, Intercept, Intercepted, Outputs, ParamSpec, bind, intercepted, one, typed};
 pub use entry::{AutocastPolicy, Derivative, Numbers, Op, Param, ParamGroup};
-pub(crate) use recurrent::Cell;
+pub(crate) use nn::conv::each;
+pub(crate) use nn::recurrent::Cell;
 pub use sample::{ErrorCase, Sample};
 
-pub use precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
+pub use linalg::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};

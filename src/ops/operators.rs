@@ -1,7 +1,7 @@
 //! `+ - * / & | ^`, unary `-` and `!`, and `+= -= *= /=` on tensors and numbers. They panic with the message of the method's
 //! error, as indexing a slice does. Where an error should be handled, call the methods.
 
-use super::binary::{ADD, DIV, MUL, SUB};
+use super::elementwise::binary::{ADD, DIV, MUL, SUB};
 use crate::nn::Parameter;
 use crate::{Complex, Operand, Result, Scalar, Tensor};
 use std::ops;
@@ -17,7 +17,7 @@ fn sugar<T>(result: Result<T>) -> T {
 
 /// A number on the left: as a tensor beside the one on the right, so that dtypes are those of the method.
 #[track_caller]
-fn reversed(op: &'static super::elementwise::Elementwise, left: Scalar, right: &Tensor) -> Result<Tensor> {
+fn reversed(op: &'static super::elementwise::call::Elementwise, left: Scalar, right: &Tensor) -> Result<Tensor> {
     let left = Operand::Scalar(left);
     let left = left.resolve(op.beside(right.dtype()), right.device())?;
     op.call(&[&left, right], &[])

@@ -9,9 +9,9 @@ use crate::autograd::is_grad_enabled;
 use crate::autograd::node::NodeKind;
 use crate::backend;
 use crate::error::{bail, named};
-use crate::ops::binary::{ADD, DIV, MUL, SUB};
-use crate::ops::elementwise::Elementwise;
-use crate::ops::map::map_alike;
+use crate::ops::elementwise::binary::{ADD, DIV, MUL, SUB};
+use crate::ops::elementwise::call::Elementwise;
+use crate::ops::elementwise::map::map_alike;
 use crate::{Result, Scalar, interrupt};
 
 /// # Changing in place

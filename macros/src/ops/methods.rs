@@ -114,8 +114,8 @@ impl Op {
                 #[track_caller]
                 #[allow(clippy::needless_pass_by_value, non_snake_case)]
                 fn #inner #generics (#own_receiver #(#body_params),*) #output {
-                    let __half = crate::ops::loss::half_of(&[#(#dtypes),*]);
-                    crate::ops::loss::rounded(#home #wide(#this #(#names),*), __half)
+                    let __half = crate::ops::loss::cross_entropy::half_of(&[#(#dtypes),*]);
+                    crate::ops::loss::cross_entropy::rounded(#home #wide(#this #(#names),*), __half)
                 }
             }
         } else {
@@ -193,7 +193,7 @@ impl Op {
                 Some(quote!(#name.dtype()))
             }
             ty if last_segment(ty).is_some_and(|last| last.ident == "Operand") => {
-                Some(quote!(crate::ops::loss::operand_dtype(&#name)))
+                Some(quote!(crate::ops::loss::cross_entropy::operand_dtype(&#name)))
             }
             _ => None,
         };

@@ -1,0 +1,131 @@
+//! Tensors made after the example of another, and single numbers as tensors.
+
+use crate::ops::create::constants::{Distribution, RangeEnd, alike, random_tensor};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, sample, spread};
+use crate::error::bail;
+use crate::{DType, Result, Scalar, Shape, Tensor, TensorOptions, random};
+
+/// One number in a shape, in this tensor's dtype and on its device unless the options say otherwise.
+fn new(op: &'static str, x: &Tensor, size: Shape, value: Scalar, options: TensorOptions) -> Result<Tensor> {
+    let (dtype, device) = alike(x, options).or(x.dtype());
+    value.check_element(op, dtype)?;
+    Tensor::filled(op, size, value, dtype, device)
+}
+
+/// # Creation after the example of another tensor
+#[ops]
+impl Tensor {
+    /// Zeros of a shape, in this tensor's dtype and on its device. PyTorch's `new_empty` is the same here: memory is never
+    /// handed out with what was in it.
+    ///
+    /// ```
+    /// # use cotangent::{DType, tensor};
+    /// assert_eq!(tensor!([1, 2])?.new_zeros([3])?.to_vec::<i64>()?, [0, 0, 0]);
+    /// assert_eq!(tensor!([1, 2])?.new_zeros_with([1], DType::F64)?.dtype(), DType::F64);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[doc(alias = "new_empty")]
+    #[op(samples = new_samples, errors = new_errors, aliases = ["new_empty"], derivative = none)]
+    pub fn new_zeros(&self, size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        new("new_zeros", self, size, Scalar::I64(0), options)
+    }
+
+    /// Ones of a shape, in this tensor's dtype and on its device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, tensor};
+    /// assert_eq!(tensor!([1, 2])?.new_ones([3])?.to_vec::<i64>()?, [1, 1, 1]);
+    /// assert_eq!(tensor!([1, 2])?.new_ones_with([1], DType::Bool)?.to_vec::<bool>()?, [true]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[op(samples = new_samples, errors = new_errors, derivative = none)]
+    pub fn new_ones(&self, size: impl Into<Shape>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        new("new_ones", self, size, Scalar::I64(1), options)
+    }
+
+    /// One number in a shape, in this tensor's dtype and on its device.
+    ///
+    /// ```
+    /// # use cotangent::{DType, tensor};
+    /// assert_eq!(tensor!([1.0])?.new_full([2], 7)?.to_vec::<f32>()?, [7.0, 7.0]);
+    /// assert_eq!(tensor!([1.0])?.new_full_with([2], 7, DType::U8)?.to_vec::<u8>()?, [7, 7]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shape is too large or memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([2], -1.0, 1.0)?, [2, 3], 1.5], sample![spread([2], -1.0, 1.0)?, [], 2; dtype = DType::I64]]),
+        errors = || Ok(vec![error!["too large", "bytes"; sample![spread([2], -1.0, 1.0)?, [isize::MAX, 8], 1.5]]]), derivative = none)]
+    pub fn new_full(
+        &self,
+        size: impl Into<Shape>,
+        fill_value: impl Into<Scalar>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
+        new("new_full", self, size, fill_value, options)
+    }
+
+    /// A number as a tensor without dimensions, as `f32` unless the options say otherwise.
+    ///
+    /// ```
+    /// # use cotangent::{DType, Tensor};
+    /// assert_eq!(Tensor::scalar_tensor(2.5)?.item::<f32>()?, 2.5);
+    /// assert_eq!(Tensor::scalar_tensor_with(2, DType::I64)?.item::<i64>()?, 2);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such device.
+    #[op(samples = || Ok(vec![sample![2.5], sample![3], sample![true; dtype = DType::Bool]]), derivative = none)]
+    pub fn scalar_tensor(s: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        let (dtype, device) = options.or(DType::F32);
+        s.check_element("scalar_tensor", dtype)?;
+        Tensor::filled("scalar_tensor", Shape::default(), s, dtype, device)
+    }
+
+    /// Integers drawn evenly from `low` up to but without `high`, in this tensor's shape and dtype and on its device.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::zeros([100])?.randint_like(-2, 3)?;
+    /// assert!(x.to_vec::<f32>()?.iter().all(|x| (-2.0..3.0).contains(x)));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no integer in that range.
+    #[op(samples = || Ok(vec![sample![spread([2, 3], -1.0, 1.0)?, 0, 5], sample![spread([2], -1.0, 1.0)?, -3, 9; dtype = DType::I32]]),
+        errors = || Ok(vec![error!["an empty range", "3"; sample![spread([2], -1.0, 1.0)?, 3, 3]]]), derivative = none, random)]
+    pub fn randint_like(
+        &self,
+        low: i64,
+        high: impl Into<RangeEnd>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
+        let (low, high) = high.after(low.into());
+        let (Scalar::I64(low), Scalar::I64(high)) = (low, high) else {
+            bail!(Value, "randint_like", "{low} and {high} are no integers");
+        };
+        let (shape, integers) = (self.layout().shape().clone(), Distribution::Integers(low, high));
+        random_tensor("randint_like", shape, alike(self, options), integers, random::next_range)
+    }
+}
+
+fn new_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([2], -1.0, 1.0)?, [2, 3]],
+        sample![spread([2], -1.0, 1.0)?, []],
+        sample![spread([2], -1.0, 1.0)?, [0, 2]; dtype = DType::I64],
+    ])
+}
+
+fn new_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["too large", "bytes"; sample![spread([2], -1.0, 1.0)?, [isize::MAX, 8]]]])
+}

@@ -1,0 +1,7 @@
+//! New tensors.
+//!
+//! - `constants`: constants, ranges, and uniform and normal random numbers. `sequences`: powers, triangular indices, one-hot vectors.
+//! - `like`: tensors with the dtype and device of another.
+//! - `cast`: other dtypes, devices and copies.
+
+files! { cast constants like sequences }

@@ -1,0 +1,361 @@
+//! Complex numbers.
+//!
+//! A complex tensor is one of real numbers under another name: the parts of an element lie side by side. No kernel knows
+//! complex numbers. An operation on them is written with operations on the parts, and its derivative follows from theirs:
+//! the cotangent of `re + i im` is that of `re` plus `i` times that of `im`, which is PyTorch's convention. Elementwise
+//! formulas are taken apart by [`ComplexFormula`](crate::backend::spec::ComplexFormula).
+
+use crate::ops::elementwise::call::{common_dtype, elementwise, zero};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::BackwardContext;
+use crate::backend::spec::{Ordered, select};
+use crate::error::bail;
+use crate::layout::broadcast;
+use crate::{DType, Result, Tensor};
+use smallvec::smallvec;
+use std::f64::consts::PI;
+
+impl Tensor {
+    /// This tensor as the real parts and another of its shape and dtype as the imaginary ones.
+    #[track_caller]
+    pub(crate) fn with_imaginary(&self, imag: &Tensor) -> Result<Tensor> {
+        // The stacked parts are nobody else's: the result is no view of them.
+        Ok(Tensor::stack(&[self, imag], -1)?.view_as_complex()?.into_value())
+    }
+
+    /// A function of both parts by themselves.
+    #[track_caller]
+    pub(crate) fn by_parts(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        f(&self.real()?)?.with_imaginary(&f(&self.imag()?)?)
+    }
+}
+
+/// # Complex numbers
+#[ops]
+impl Tensor {
+    /// The parts of complex numbers, as a view with one more dimension of size 2. Real tensors are refused.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.view_as_real()?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not complex.
+    #[op(samples = complex_samples, errors = view_as_real_errors, view)]
+    pub fn view_as_real(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            bail!(DType, "view_as_real", "{} has no parts", self.dtype());
+        }
+        let layout = self.layout().pairs();
+        self.reinterpreted(layout, self.dtype().to_real())
+            .record("view_as_real", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_complex()?)]))
+    }
+
+    /// Complex numbers whose parts are the last dimension, which has size 2. The result is a view where the parts lie
+    /// side by side, else a copy.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor, tensor};
+    /// let z = tensor!([[3.0, 4.0]])?.view_as_complex()?;
+    /// assert_eq!(z.to_vec::<Complex<f32>>()?, [Complex::new(3.0, 4.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are neither f32 nor f64, or the last dimension has not size 2.
+    #[op(autocast_cpu = f32, samples = pair_samples, errors = pair_errors, full_precision)]
+    pub fn view_as_complex(&self) -> Result<Tensor> {
+        let dtype = match self.dtype() {
+            DType::F32 => DType::C64,
+            DType::F64 => DType::C128,
+            other => bail!(DType, "view_as_complex", "{other} is not a part of complex numbers: f32 and f64 are"),
+        };
+        if self.shape().last() != Some(&2) {
+            bail!(Shape, "view_as_complex", "the last dimension must have size 2, but the shape is {:?}", self.shape());
+        }
+        let mut whole = if self.layout().joined_pairs().is_some() { self.clone() } else { self.contiguous()? };
+        let odd = |whole: &Tensor| whole.batch_dims().is_some_and(|dims| dims.iter().any(|dim| dim.stride % 2 != 0));
+        if whole.layout().joined_pairs().is_none() || odd(&whole) {
+            // Pairs side by side that do not begin where a complex number can.
+            whole = self.deep_clone()?;
+        }
+        let Some(layout) = whole.layout().joined_pairs() else {
+            bail!(Backend, "view_as_complex", "a copy of shape {:?} has no pairs", self.shape());
+        };
+        whole
+            .reinterpreted(layout, dtype)
+            .record("view_as_complex", &[&whole], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_real()?)]))
+    }
+
+    /// Complex numbers with the real parts of this tensor and the imaginary parts of the other; the two broadcast.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor, tensor};
+    /// let z = tensor!([3.0])?.complex(&tensor!([4.0])?)?;
+    /// assert_eq!(z.to_vec::<Complex<f32>>()?, [Complex::new(3.0, 4.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast, or the elements are neither f32 nor f64.
+    #[op(samples = part_samples, errors = complex_errors, full_precision)]
+    pub fn complex(&self, imag: &Tensor) -> Result<Tensor> {
+        let dtype = common_dtype("complex", self.dtype(), imag.dtype())?;
+        if !matches!(dtype, DType::F32 | DType::F64) {
+            bail!(DType, "complex", "{dtype} is not a part of complex numbers: f32 and f64 are");
+        }
+        let shape = broadcast("complex", &[self.layout().shape(), imag.layout().shape()])?;
+        let part = |x: &Tensor| x.to_dtype(dtype)?.expand(&shape);
+        Tensor::stack(&[&part(self)?, &part(imag)?], -1)?.view_as_complex()
+    }
+
+    /// Complex numbers from their absolute values, this tensor, and their angles.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor, tensor};
+    /// let z = tensor!([2.0])?.polar(&tensor!([0.0])?)?;
+    /// assert_eq!(z.to_vec::<Complex<f32>>()?, [Complex::new(2.0, 0.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast, or the elements are neither f32 nor f64.
+    #[op(autocast_cpu = f32, samples = polar_samples, errors = complex_errors, full_precision)]
+    pub fn polar(&self, angle: &Tensor) -> Result<Tensor> {
+        for x in [self, angle] {
+            if !matches!(x.dtype(), DType::F32 | DType::F64) {
+                bail!(DType, "polar", "{} is not a part of complex numbers: f32 and f64 are", x.dtype());
+            }
+        }
+        self.mul(&angle.cos()?)?.complex(&self.mul(&angle.sin()?)?)
+    }
+
+    /// The real parts, as a view; a real tensor is its own.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.real()?.to_vec::<f32>()?, [3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = complex_samples, view)]
+    pub fn real(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Ok(self.clone());
+        }
+        self.view_as_real()?.select(-1, 0)
+    }
+
+    /// The imaginary parts, as a view. Real tensors have none.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.imag()?.to_vec::<f32>()?, [4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not complex.
+    #[op(samples = complex_samples, errors = imag_errors, view)]
+    pub fn imag(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            bail!(DType, "imag", "{} has no imaginary part", self.dtype());
+        }
+        self.view_as_real()?.select(-1, 1)
+    }
+
+    /// The complex conjugate of each element; a real tensor is its own.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.conj()?.to_vec::<Complex<f32>>()?, [Complex::new(3.0, -4.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = any_samples, aliases = ["conj_physical"])]
+    #[doc(alias = "conj_physical")]
+    pub fn conj(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Ok(self.clone());
+        }
+        self.real()?.with_imaginary(&self.imag()?.neg()?)
+    }
+
+    /// The matrices in the last two dimensions, transposed and conjugated.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([[Complex::new(3.0_f32, 4.0), Complex::<f32>::I]])?;
+    /// assert_eq!(z.adjoint()?.to_vec::<Complex<f32>>()?, [Complex::new(3.0, -4.0), Complex::new(0.0, -1.0)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer than two dimensions.
+    #[op(samples = adjoint_samples, errors = adjoint_errors, aliases = ["mH", "H"])]
+    #[doc(alias = "mH")]
+    pub fn adjoint(&self) -> Result<Tensor> {
+        if self.rank() < 2 {
+            bail!(Shape, "adjoint", "shape {:?} has no matrices", self.shape());
+        }
+        self.transpose(-2, -1)?.conj()
+    }
+
+    /// The angle of each element in the complex plane: of real numbers 0 or π.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([2.0, -2.0])?.angle()?.to_vec::<f32>()?, [0.0, std::f32::consts::PI]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = angle_samples)]
+    pub fn angle(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.imag()?.atan2(&self.real()?);
+        }
+        elementwise!(Float angle(self) |x| select(x.ne(x), x, select(x.lt(zero()), zero() + PI, zero())),
+            |g, _y| [g * 0.0])
+    }
+
+    /// Each element over its absolute value, and 0 where that is 0; of real numbers the [`sign`](Self::sign).
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.sgn()?.to_vec::<Complex<f32>>()?, [Complex::new(0.6, 0.8)]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = complex_samples)]
+    pub fn sgn(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return self.sign();
+        }
+        let size = self.abs()?;
+        // At 0 both the result and its slope are 0.
+        let size = size.masked_fill(&size.eq(0)?, f64::INFINITY)?;
+        self.by_parts(|part| part.div(&size))
+    }
+
+    /// Where elements have no imaginary part; everywhere in real tensors.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor};
+    /// let z = Tensor::new([Complex::new(3.0_f32, 4.0)])?;
+    /// assert_eq!(z.isreal()?.to_vec::<bool>()?, [false]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = any_samples, derivative = none)]
+    pub fn isreal(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return crate::ops::elementwise::classify::everywhere(self, true);
+        }
+        self.imag()?.eq(0)
+    }
+}
+
+/// Complex numbers of this shape, none near 0.
+pub(in crate::ops) fn complex_spread(shape: &[usize]) -> Result<Tensor> {
+    spread(shape, -2.0, 2.1)?.with_imaginary(&spread(shape, 0.3, 1.9)?.flip(..)?)
+}
+
+fn complex_samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![complex_spread(&[2, 3])?], sample![complex_spread(&[])?], sample![complex_spread(&[2, 0])?]])
+}
+
+fn any_samples() -> Result<Vec<Sample>> {
+    let mut all = complex_samples()?;
+    all.push(sample![spread([2, 3], -2.0, 2.1)?]);
+    all.push(sample![ints(&[1, -2], [2])?]);
+    Ok(all)
+}
+
+fn angle_samples() -> Result<Vec<Sample>> {
+    let mut all = complex_samples()?;
+    all.push(sample![spread([2, 3], -2.0, 2.1)?].zero_derivative());
+    all.push(sample![ints(&[1, -2], [2])?]);
+    Ok(all)
+}
+
+fn adjoint_samples() -> Result<Vec<Sample>> {
+    let all: [&[usize]; 3] = [&[2, 3], &[2, 1, 3], &[0, 2]];
+    let mut samples = all.iter().map(|shape| Ok(sample![complex_spread(shape)?])).collect::<Result<Vec<_>>>()?;
+    samples.push(sample![spread([2, 3], -2.0, 2.1)?]);
+    Ok(samples)
+}
+
+fn adjoint_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
+}
+
+fn pair_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.1);
+    Ok(vec![
+        sample![x(&[3, 2])?],
+        sample![x(&[2])?],
+        sample![x(&[0, 2])?],
+        sample![x(&[3, 2, 2])?.transpose(0, 1)?],
+        // These parts do not lie side by side.
+        sample![x(&[2, 3])?.t()?],
+        // These begin in the middle of a pair.
+        sample![x(&[5])?.narrow(0, 1, 4)?.reshape([2, 2])?],
+    ])
+}
+
+fn part_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize], low: f64| spread(shape, low, low + 2.0);
+    Ok(vec![
+        sample![x(&[2, 3], -1.0)?, x(&[2, 3], 0.5)?],
+        sample![x(&[3], -1.0)?, x(&[2, 1], 0.5)?],
+        sample![x(&[], -1.0)?, x(&[], 0.5)?],
+        sample![x(&[0], -1.0)?, x(&[1], 0.5)?],
+    ])
+}
+
+fn polar_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize], low: f64| spread(shape, low, low + 2.0);
+    Ok(vec![sample![x(&[2, 3], 0.5)?, x(&[2, 3], -1.0)?], sample![x(&[3], 0.5)?, x(&[2, 1], -1.0)?]])
+}
+
+fn view_as_real_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["real numbers", "f64"; sample![normal([2], 1)?]]])
+}
+
+fn imag_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["real numbers", "f64"; sample![normal([2], 1)?]]])
+}
+
+fn pair_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["integers", "i64"; sample![ints(&[1, 2], [2])?]],
+        error!["no pairs", "[2, 3]"; sample![normal([2, 3], 1)?]],
+        error!["a single number", "[]"; sample![normal([], 1)?]],
+    ])
+}
+
+fn complex_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2], 1)?;
+    Ok(vec![
+        error!["integers", "i64"; sample![ints(&[1, 2], [2])?, ints(&[1, 2], [2])?]],
+        error!["shapes that do not broadcast", "[2]", "[3]"; sample![&x, normal([3], 1)?]],
+    ])
+}

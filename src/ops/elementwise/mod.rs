@@ -1,0 +1,16 @@
+//! Elementwise operations: each element of the result is a function of the elements at its place.
+//!
+//! - `unary`, `rounding`, `trigonometry`: functions of one tensor.
+//! - `binary`, `arithmetic`, `bits`: functions of two and three tensors, which broadcast.
+//! - `compare`, `classify`, `clamp`: comparisons, logic and bounds.
+//! - `complex`: parts, conjugates and angles. `complex_forms`: functions of complex numbers with rules of their own.
+//! - `call`: what they share: dtypes, broadcasting and derivatives, all from a formula.
+//! - `map`: from a formula to a tensor, now or deferred.
+//!
+//! Special functions are in [`special`](super::special), activation functions in [`nn`](super::nn).
+
+pub(crate) mod call;
+pub(in crate::ops) mod complex_forms;
+pub(crate) mod map;
+
+files! { arithmetic binary bits clamp classify compare complex rounding trigonometry unary }

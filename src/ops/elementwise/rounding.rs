@@ -1,0 +1,278 @@
+//! Powers and logarithms to other bases, and rounding.
+
+use crate::ops::elementwise::call::{elementwise, infinity};
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
+use crate::ops::elementwise::unary::{no_bools, unary};
+use crate::backend::spec::{Ordered, Real, select};
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Result, Tensor};
+
+options! {
+    /// The options of [`Tensor::round_with`]. A number stands for the decimals.
+    ///
+    /// ```
+    /// use cotangent::{RoundOptions, tensor};
+    /// let x = tensor!([1234.5])?;
+    /// assert_eq!(x.round_with(RoundOptions::new().decimals(-2))?.item::<f32>()?, 1200.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RoundOptions {
+        /// How many decimals are kept.
+        decimals: i64 = 0,
+    }
+}
+
+impl From<i64> for RoundOptions {
+    fn from(decimals: i64) -> RoundOptions {
+        RoundOptions::new().decimals(decimals)
+    }
+}
+
+options! {
+    /// The options of [`Tensor::nan_to_num_with`].
+    ///
+    /// ```
+    /// use cotangent::{NanToNumOptions, tensor};
+    /// let options = NanToNumOptions::new().nan(1.0).neginf(-2.0);
+    /// assert_eq!(tensor!([f32::NAN, f32::NEG_INFINITY])?.nan_to_num_with(options)?.to_vec::<f32>()?, [1.0, -2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct NanToNumOptions {
+        /// In place of NaN.
+        nan: f64 = 0.0,
+        /// In place of infinity; the largest number of the dtype if this is `None`.
+        posinf: Option<f64> = None,
+        /// In place of minus infinity; the least number of the dtype if this is `None`.
+        neginf: Option<f64> = None,
+    }
+}
+
+/// # Rounding, and other bases
+#[ops]
+impl Tensor {
+    /// 2 to the power of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([3.0, -1.0])?.exp2()?.to_vec::<f32>()?, [8.0, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_exp2"])]
+    pub fn exp2(&self) -> Result<Tensor> {
+        elementwise!(Float exp2(self) |x| x.exp2())
+    }
+
+    /// The logarithm to base 2 of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([8.0])?.log2()?.to_vec::<f32>()?, [3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    pub fn log2(&self) -> Result<Tensor> {
+        elementwise!(Float log2(self) |x| x.log2())
+    }
+
+    /// The logarithm to base 10 of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([100.0])?.log10()?.to_vec::<f32>()?, [2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    pub fn log10(&self) -> Result<Tensor> {
+        elementwise!(Float log10(self) |x| x.log10())
+    }
+
+    /// One over the square root of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([4.0])?.rsqrt()?.to_vec::<f32>()?, [0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
+    pub fn rsqrt(&self) -> Result<Tensor> {
+        elementwise!(Float rsqrt(self) |x| x.rsqrt())
+    }
+
+    /// The largest whole number that is not above each element. Integers stay as they are. The derivative is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 1.5])?.floor()?.to_vec::<f32>()?, [-2.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
+    pub fn floor(&self) -> Result<Tensor> {
+        if self.dtype().is_int() {
+            return Ok(self.clone());
+        }
+        elementwise!(Number floor(self) |x| x.floor())
+    }
+
+    /// The smallest whole number that is not below each element. Integers stay as they are. The derivative is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 1.5])?.ceil()?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero)]
+    pub fn ceil(&self) -> Result<Tensor> {
+        if self.dtype().is_int() {
+            return Ok(self.clone());
+        }
+        elementwise!(Number ceil(self) |x| x.ceil())
+    }
+
+    /// Each element without what stands after its decimal point. Integers stay as they are. The derivative is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 1.5])?.trunc()?.to_vec::<f32>()?, [-1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.2, 2.3), errors = no_bools, derivative = zero, aliases = ["fix"])]
+    #[doc(alias = "fix")]
+    pub fn trunc(&self) -> Result<Tensor> {
+        if self.dtype().is_int() {
+            return Ok(self.clone());
+        }
+        elementwise!(Number trunc(self) |x| x.trunc())
+    }
+
+    /// The nearest whole number, and of two that are equally near the even one; or, with `decimals`, the nearest
+    /// number of so many decimals. Negative ones round to tens, hundreds and so on. Integers stay as they are. The
+    /// derivative is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.5, 1.5, -0.7])?.round()?.to_vec::<f32>()?, [0.0, 2.0, -1.0]);
+    /// assert_eq!(tensor!([0.126, 1234.5])?.round_with(2)?.to_vec::<f32>()?, [0.13, 1234.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools, or integers are to be rounded to decimals.
+    #[op(samples = round_samples, errors = round_errors, derivative = zero, aliases = ["special_round"])]
+    pub fn round(&self, options: impl Into<RoundOptions>) -> Result<Tensor> {
+        let decimals = options.decimals;
+        if self.dtype().is_int() && decimals == 0 {
+            return Ok(self.clone());
+        }
+        if decimals != 0 {
+            float_only("round", self)?;
+        }
+        let scale = 10_f64.powi(i32::try_from(decimals.unsigned_abs()).unwrap_or(i32::MAX));
+        match decimals {
+            0 => elementwise!(Number round(self) |x| x.rint()),
+            1.. => elementwise!(Number round(self; scale) |x; scale| (x * scale).rint() / scale),
+            _ => elementwise!(Number round(self; scale) |x; scale| (x / scale).rint() * scale),
+        }
+    }
+
+    /// What stands after the decimal point of each element, with its sign.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.5, 2.25])?.frac()?.to_vec::<f32>()?, [-0.5, 0.25]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats.
+    #[op(samples = || unary(-2.2, 2.3), errors = no_ints)]
+    pub fn frac(&self) -> Result<Tensor> {
+        float_only("frac", self)?;
+        elementwise!(Float frac(self) |x| x - x.trunc())
+    }
+
+    /// Each element, but `nan`, by default 0, in place of NaN, and `posinf` and `neginf` in place of infinities, by
+    /// default the largest and the least number of the dtype. Their derivative is 0. Integers stay as they are.
+    ///
+    /// ```
+    /// # use cotangent::{NanToNumOptions, Tensor, tensor};
+    /// let x = tensor!([f32::NAN, f32::INFINITY, 1.0])?;
+    /// assert_eq!(x.nan_to_num()?.to_vec::<f32>()?, [0.0, f32::MAX, 1.0]);
+    /// assert_eq!(x.nan_to_num_with(NanToNumOptions::new().posinf(9.0))?.to_vec::<f32>()?, [0.0, 9.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1))]
+    pub fn nan_to_num(&self, options: impl Into<NanToNumOptions>) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.nan_to_num_with(options.clone()));
+        }
+        if !self.dtype().is_float() {
+            return Ok(self.clone());
+        }
+        let largest = self.dtype().largest();
+        let (nan, high, low) = (options.nan, options.posinf.unwrap_or(largest), options.neginf.unwrap_or(-largest));
+        elementwise!(Float nan_to_num(self; nan, high, low)
+            |x; nan, high, low| select(x.ne(x), nan, select(x.eq(infinity()), high, select(x.eq(-infinity()), low, x))))
+    }
+
+    /// Each element as it is: the opposite of [`neg`](Self::neg).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1, -2])?.positive()?.to_vec::<i64>()?, [1, -2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    pub fn positive(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool {
+            bail!(DType, "positive", "a bool is not a number: cast with to_dtype first");
+        }
+        Ok(self.clone())
+    }
+}
+
+fn round_samples() -> Result<Vec<Sample>> {
+    let mut all = unary(-2.2, 2.3)?;
+    all.push(sample![spread([7], -2.0, 2.0)?; decimals = 1]);
+    all.push(sample![spread([7], -200.0, 200.0)?; decimals = -1]);
+    Ok(all)
+}
+
+fn round_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = no_bools()?;
+    all.push(error!["decimals of integers", "i64"; sample![ints(&[1, 2], [2])?; decimals = 1]]);
+    Ok(all)
+}
+
+fn no_ints() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["integers", "i64", "cast"; sample![ints(&[1, 2], [2])?]]])
+}

@@ -1,0 +1,374 @@
+//! Fourier transforms along several dimensions: those along one, one after the other.
+
+use crate::ops::fft::transforms::{FftNorm, FftOptions, c2c, complex_numbers, numbers, one_dim};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::error::bail;
+use crate::layout::{resolve_dim, resolve_dims};
+use crate::options::options;
+use crate::{Dim, Dims, Result, Sizes, Tensor};
+
+options! {
+    /// The options of Fourier transforms along several dimensions.
+    ///
+    /// ```
+    /// use cotangent::{FftnOptions, Tensor};
+    /// let x = Tensor::randn([3, 5, 2])?;
+    /// let y = x.fftn_with(FftnOptions::new().s([4, 8]).dim([0, 1]))?;
+    /// assert_eq!(y.shape(), [4, 8, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FftnOptions {
+        /// The lengths that the dimensions are cut or filled up to; -1 for one that stays. Without dimensions that are named
+        /// they are those of the last ones.
+        s: Sizes = Sizes::default(),
+        /// The dimensions.
+        dim: Dims = Dims::ALL,
+        /// Where the factor goes.
+        norm: FftNorm = FftNorm::Backward,
+    }
+}
+
+/// The dimensions of a transform along several, with their lengths.
+struct DimPlan {
+    dims: Vec<usize>,
+    sizes: Vec<Option<usize>>,
+    norm: FftNorm,
+}
+
+impl DimPlan {
+    fn new(op: &'static str, x: &Tensor, options: &FftnOptions, two: bool) -> Result<DimPlan> {
+        let lengths = &options.s.0;
+        let dims: Vec<usize> = match &options.dim.named {
+            // In the order in which they are named: the last of them is the one of which a half is kept.
+            Some(named) => match resolve_dims(op, &options.dim, x.rank())?.is_empty() {
+                true => Vec::new(),
+                false => named.iter().map(|&dim| resolve_dim(op, dim, x.rank())).collect::<Result<_>>()?,
+            },
+            None if two && x.rank() < 2 => bail!(Shape, op, "shape {:?} has no two dimensions", x.shape()),
+            None if two => vec![x.rank() - 2, x.rank() - 1],
+            None if !lengths.is_empty() && lengths.len() <= x.rank() => (x.rank() - lengths.len()..x.rank()).collect(),
+            None => (0..x.rank()).collect(),
+        };
+        if !lengths.is_empty() && lengths.len() != dims.len() {
+            bail!(Value, op, "{} lengths {lengths:?} for {} dimensions {dims:?}", lengths.len(), dims.len());
+        }
+        let size = |&length: &isize| match length {
+            -1 => Ok(None),
+            1.. => Ok(Some(length as usize)),
+            _ => bail!(Value, op, "a length cannot be {length}"),
+        };
+        let mut sizes = lengths.iter().map(size).collect::<Result<Vec<_>>>()?;
+        sizes.resize(dims.len(), None);
+        if dims.is_empty() {
+            bail!(Shape, op, "there is no dimension to transform in shape {:?}", x.shape());
+        }
+        Ok(DimPlan { dims, sizes, norm: options.norm })
+    }
+
+    fn options(&self, at: usize) -> FftOptions {
+        FftOptions { n: self.sizes[at], dim: Dim(self.dims[at] as isize), norm: self.norm }
+    }
+
+    fn last(&self) -> FftOptions {
+        self.options(self.dims.len() - 1)
+    }
+
+    /// Whether the kernel does all of it at once: whole dimensions, which are the last ones, in their order. The library of a
+    /// GPU takes no more than three.
+    fn is_one_plan(&self, x: &Tensor) -> bool {
+        let first = x.rank() - self.dims.len();
+        let whole = |at: usize| self.sizes[at].is_none_or(|size| size == x.shape()[self.dims[at]]);
+        let last = |at: usize| self.dims[at] == first + at && x.shape()[first + at] > 0 && whole(at);
+        (2..=3).contains(&self.dims.len()) && (0..self.dims.len()).all(last)
+    }
+
+    /// Along all dimensions.
+    #[track_caller]
+    fn all(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
+        if self.is_one_plan(x) {
+            let factor: f64 = self.dims.iter().map(|&dim| self.norm.factor(x.shape()[dim], forward)).product();
+            let y = c2c(&complex_numbers("fft", x)?, self.dims.len(), 0, forward)?;
+            return if factor == 1.0 { Ok(y) } else { y.mul(factor) };
+        }
+        let last = one_dim("fft", x, &self.last(), forward)?;
+        self.others(&last, forward)
+    }
+
+    /// Along all dimensions but the last.
+    #[track_caller]
+    fn others(&self, x: &Tensor, forward: bool) -> Result<Tensor> {
+        let mut x = x.clone();
+        for at in (0..self.dims.len() - 1).rev() {
+            x = one_dim("fft", &x, &self.options(at), forward)?;
+        }
+        Ok(x)
+    }
+}
+
+/// # Fourier transforms along several dimensions
+#[ops]
+impl Tensor {
+    /// The Fourier transform along the last two dimensions.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.fft2()?.shape(), [4, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_fft2"])]
+    #[doc(alias = "fft_fft2")]
+    pub fn fft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("fft2", self, &options, true)?;
+        plan.all(self, true)
+    }
+
+    /// The inverse of [`fft2`](Self::fft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.fft2()?.ifft2()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_ifft2"])]
+    #[doc(alias = "fft_ifft2")]
+    pub fn ifft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ifft2", self, &options, true)?;
+        plan.all(self, false)
+    }
+
+    /// The Fourier transform of real numbers along the last two dimensions: along the last of them the first half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.rfft2()?.shape(), [4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(autocast_cpu = f32, samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_rfft2"])]
+    #[doc(alias = "fft_rfft2")]
+    pub fn rfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("rfft2", self, &options, true)?;
+        plan.others(&self.rfft_with(plan.last())?, true)
+    }
+
+    /// The inverse of [`rfft2`](Self::rfft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.rfft2()?.irfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_irfft2"])]
+    #[doc(alias = "fft_irfft2")]
+    pub fn irfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("irfft2", self, &options, true)?;
+        plan.others(self, false)?.irfft_with(plan.last())
+    }
+
+    /// The transform, along the last two dimensions, of numbers that repeat as conjugates along the last of them, of
+    /// which the first half is given.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.hfft2()?.shape(), [4, 10]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, true), errors = many_errors, full_precision, aliases = ["fft_hfft2"])]
+    #[doc(alias = "fft_hfft2")]
+    pub fn hfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("hfft2", self, &options, true)?;
+        plan.others(self, true)?.hfft_with(plan.last())
+    }
+
+    /// The inverse of [`hfft2`](Self::hfft2).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.ihfft2()?.hfft2()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(true, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfft2"])]
+    #[doc(alias = "fft_ihfft2")]
+    pub fn ihfft2(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ihfft2", self, &options, true)?;
+        plan.others(&self.ihfft_with(plan.last())?, false)
+    }
+
+    /// The Fourier transform along all dimensions, or those that are named.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.fftn()?.shape(), [4, 6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_fftn"])]
+    #[doc(alias = "fft_fftn")]
+    pub fn fftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("fftn", self, &options, false)?;
+        plan.all(self, true)
+    }
+
+    /// The inverse of [`fftn`](Self::fftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.fftn()?.ifftn()?.real()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_ifftn"])]
+    #[doc(alias = "fft_ifftn")]
+    pub fn ifftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ifftn", self, &options, false)?;
+        plan.all(self, false)
+    }
+
+    /// The Fourier transform of real numbers along all dimensions, or those that are named: along the last of them
+    /// the first half.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.rfftn()?.shape(), [4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(autocast_cpu = f32, samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_rfftn"])]
+    #[doc(alias = "fft_rfftn")]
+    pub fn rfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("rfftn", self, &options, false)?;
+        plan.others(&self.rfft_with(plan.last())?, true)
+    }
+
+    /// The inverse of [`rfftn`](Self::rfftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.rfftn()?.irfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_irfftn"])]
+    #[doc(alias = "fft_irfftn")]
+    pub fn irfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("irfftn", self, &options, false)?;
+        plan.others(self, false)?.irfft_with(plan.last())
+    }
+
+    /// The transform, along all dimensions, or those that are named, of numbers that repeat as conjugates along the
+    /// last of them, of which the first half is given.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert_eq!(x.hfftn()?.shape(), [4, 10]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, true), errors = many_errors, full_precision, aliases = ["fft_hfftn"])]
+    #[doc(alias = "fft_hfftn")]
+    pub fn hfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("hfftn", self, &options, false)?;
+        plan.others(self, true)?.hfft_with(plan.last())
+    }
+
+    /// The inverse of [`hfftn`](Self::hfftn).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// let x = Tensor::randn([4, 6])?;
+    /// assert!(x.ihfftn()?.hfftn()?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, a dimension is not there or named twice, or lengths and dimensions differ in
+    /// number.
+    #[op(samples = || many_samples(false, false), errors = real_many_errors, full_precision, aliases = ["fft_ihfftn"])]
+    #[doc(alias = "fft_ihfftn")]
+    pub fn ihfftn(&self, options: impl Into<FftnOptions>) -> Result<Tensor> {
+        let plan = DimPlan::new("ihfftn", self, &options, false)?;
+        plan.others(&self.ihfft_with(plan.last())?, false)
+    }
+}
+
+fn many_samples(two: bool, complex: bool) -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| numbers(shape, complex);
+    let mut all = vec![
+        sample![x(&[4, 3])?],
+        sample![x(&[2, 3, 4])?; norm = "ortho"],
+        sample![x(&[3, 4])?; s = [2, 6]],
+        sample![x(&[3, 2, 4])?; dim = [0, 2], norm = "forward"],
+        sample![x(&[3, 2, 4])?; s = [5, 2], dim = [2, 0]],
+        sample![spread([3, 4], -2.0, 2.1)?],
+    ];
+    if !two {
+        all.push(sample![x(&[5])?]);
+        all.push(sample![x(&[2, 3, 2])?; s = [4], dim = [1]]);
+    }
+    Ok(all)
+}
+
+fn many_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![&x; dim = [0, 2]]],
+        error!["other lengths than dimensions", "[4]", "[0, 1]"; sample![&x; s = [4], dim = [0, 1]]],
+        error!["a length of 0", "0"; sample![&x; s = [0, 2]]],
+    ])
+}
+
+fn real_many_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = many_errors()?;
+    all.push(error!["complex numbers", "c128"; sample![numbers(&[3, 2], true)?]]);
+    Ok(all)
+}

@@ -1,0 +1,301 @@
+//! Fourier transforms of the frames of a signal.
+
+use crate::ops::ops;
+use crate::ops::shape::pad::PadMode;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Device, FftNorm, FftOptions, Result, Tensor};
+
+options! {
+    /// The options of [`Tensor::stft_with`].
+    ///
+    /// ```
+    /// use cotangent::{StftOptions, Tensor};
+    /// let window = Tensor::hann_window(8)?;
+    /// let x = Tensor::randn([100])?.stft_with(8, StftOptions::new().hop_length(4).window(&window))?;
+    /// assert_eq!(x.shape(), [5, 26]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct StftOptions<'a> {
+        /// How far apart the frames begin; a quarter of `n_fft` if it is not given.
+        hop_length: Option<usize> = None,
+        /// The length of the window, which lies in the middle of the frame; `n_fft` if it is not given.
+        win_length: Option<usize> = None,
+        /// What the elements of a frame are multiplied with; ones if it is not given.
+        window: Option<&'a Tensor> = None,
+        /// Whether the signal is padded so that the frames lie around their places.
+        center: bool = true,
+        /// What it is padded with.
+        pad_mode: PadMode = PadMode::Reflect,
+        /// Whether the transforms are divided by the root of `n_fft`.
+        normalized: bool = false,
+        /// Whether only the first half is returned; if it is not given, where all numbers are real.
+        onesided: Option<bool> = None,
+        /// Whether complex numbers are returned, as they are if it is not given, or a last dimension of their parts.
+        return_complex: Option<bool> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::istft_with`].
+    ///
+    /// ```
+    /// use cotangent::{IstftOptions, StftOptions, Tensor};
+    /// let (x, window) = (Tensor::randn([40])?, Tensor::hann_window(8)?);
+    /// let y = x.stft_with(8, StftOptions::new().window(&window))?;
+    /// assert!(y.istft_with(8, IstftOptions::new().window(&window))?.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct IstftOptions<'a> {
+        /// How far apart the frames begin; a quarter of `n_fft` if it is not given.
+        hop_length: Option<usize> = None,
+        /// The length of the window, which lies in the middle of the frame; `n_fft` if it is not given.
+        win_length: Option<usize> = None,
+        /// What the elements of a frame were multiplied with; ones if it is not given.
+        window: Option<&'a Tensor> = None,
+        /// Whether the signal was padded, so that both ends are cut off.
+        center: bool = true,
+        /// Whether the transforms were divided by the root of `n_fft`.
+        normalized: bool = false,
+        /// Whether only the first half is there; if it is not given, what the shape says.
+        onesided: Option<bool> = None,
+        /// The length that the signal is cut or filled up to.
+        length: Option<usize> = None,
+        /// Whether the signal is of complex numbers.
+        return_complex: bool = false,
+    }
+}
+
+/// Where frames lie, and the window for all of their elements.
+struct Frames {
+    n_fft: usize,
+    hop: usize,
+    window: Option<Tensor>,
+}
+
+impl Frames {
+    fn new(
+        op: &'static str,
+        n_fft: usize,
+        hop: Option<usize>,
+        win: Option<usize>,
+        window: Option<&Tensor>,
+        (dtype, device): (DType, Device),
+    ) -> Result<Frames> {
+        let (hop, win) = (hop.unwrap_or(n_fft / 4), win.unwrap_or(n_fft));
+        if n_fft == 0 || hop == 0 || win == 0 || win > n_fft {
+            bail!(Value, op, "no frames of n_fft = {n_fft} with hop_length = {hop} and win_length = {win}");
+        }
+        if let Some(window) = window
+            && window.shape() != [win]
+        {
+            bail!(Shape, op, "a window of shape {:?} should have win_length = {win} elements", window.shape());
+        }
+        if let Some(window) = window {
+            check_dtype(op, window)?;
+        }
+        let ones = || Tensor::ones_with([win], (dtype, device));
+        let window = match window {
+            Some(window) => Some(window.clone()),
+            None if win < n_fft => Some(ones()?),
+            None => None,
+        };
+        let left = ((n_fft - win) / 2) as isize;
+        let whole = |window: Tensor| if win < n_fft { window.pad(&[left, (n_fft - win) as isize - left]) } else { Ok(window) };
+        Ok(Frames { n_fft, hop, window: window.map(whole).transpose()? })
+    }
+
+    /// Rows of frames added up where they lie in a signal.
+    fn overlapped(&self, frames: &Tensor) -> Result<Tensor> {
+        let (rows, count) = (frames.shape()[0], frames.shape()[1]);
+        let starts = Tensor::arange(0, count)?.mul(self.hop)?.unsqueeze(1)?;
+        let places = starts.add(&Tensor::arange(0, self.n_fft)?)?.flatten(0, -1)?.to_device(frames.device())?;
+        let signal = Tensor::zeros_with([rows, self.length(count)], (frames.dtype(), frames.device()))?;
+        signal.index_add(1, &places, &frames.flatten(1, 2)?)
+    }
+
+    /// The length of a signal of so many frames.
+    fn length(&self, count: usize) -> usize {
+        self.hop.saturating_mul(count.saturating_sub(1)).saturating_add(self.n_fft)
+    }
+}
+
+/// Refuses what has no transform.
+fn check_dtype(op: &'static str, x: &Tensor) -> Result<()> {
+    if !(x.dtype().is_complex() || matches!(x.dtype(), DType::F32 | DType::F64)) {
+        bail!(DType, op, "not defined for {}: cast to f32 or f64 first", x.dtype());
+    }
+    Ok(())
+}
+
+fn norm(normalized: bool) -> FftNorm {
+    if normalized { FftNorm::Ortho } else { FftNorm::Backward }
+}
+
+/// # Transforms of frames
+#[ops]
+impl Tensor {
+    /// The Fourier transforms of overlapping frames of a signal, or of signals as rows: a matrix of frequencies and frames
+    /// for each.
+    ///
+    /// ```
+    /// # use cotangent::{StftOptions, Tensor};
+    /// let x = Tensor::ones([8])?.stft_with(4, StftOptions::new().center(false))?;
+    /// assert_eq!(x.shape(), [3, 5]);
+    /// assert_eq!(x.real()?.select(1, 0)?.to_vec::<f32>()?, [4.0, 0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there are not one or two dimensions, the signal is shorter than a frame, a length does
+    /// not fit, or half of the transform of complex numbers is asked for.
+    #[op(autocast_cpu = f32, samples = stft_samples, errors = stft_errors, full_precision, tolerance = 4.0)]
+    pub fn stft<'a>(&self, n_fft: usize, options: impl Into<StftOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "stft";
+        check_dtype(OP, self)?;
+        if !matches!(self.rank(), 1 | 2) {
+            bail!(Shape, OP, "a signal or rows of signals are needed, not shape {:?}", self.shape());
+        }
+        let real = self.dtype().to_real();
+        let StftOptions { hop_length, win_length, window, .. } = options;
+        let frames = Frames::new(OP, n_fft, hop_length, win_length, window, (real, self.device()))?;
+        let mut x = if self.rank() == 1 { self.unsqueeze(0)? } else { self.clone() };
+        if options.center {
+            let half = (n_fft / 2) as isize;
+            x = x.pad_with(&[half, half], options.pad_mode)?;
+        }
+        if x.shape()[1] < n_fft {
+            bail!(Value, OP, "a signal of {} elements has no frame of n_fft = {n_fft}", x.shape()[1]);
+        }
+        x = x.unfold(1, n_fft, frames.hop)?;
+        if let Some(window) = &frames.window {
+            x = x.mul(window)?;
+        }
+        let complex = x.dtype().is_complex();
+        let half = options.onesided.unwrap_or(!complex);
+        if half && complex {
+            bail!(DType, OP, "the halves of transforms of {} are not conjugates: onesided must be false", x.dtype());
+        }
+        let by = FftOptions::new().norm(norm(options.normalized));
+        let out = if half { x.rfft_with(by)? } else { x.fft_with(by)? }.transpose(1, 2)?;
+        let out = if self.rank() == 1 { out.squeeze(0)? } else { out };
+        if options.return_complex == Some(false) { out.view_as_real() } else { Ok(out) }
+    }
+
+    /// The inverse of [`stft`](Self::stft): the signal whose frames have these transforms, as nearly as there is one.
+    ///
+    /// ```
+    /// # use cotangent::{IstftOptions, Tensor};
+    /// let x = Tensor::randn([40])?;
+    /// let y = x.stft(8)?.istft_with(8, IstftOptions::new().length(40))?;
+    /// assert!(y.allclose_with(&x, (1e-4, 1e-5))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not complex, the shape is not that of transforms of frames, a length does not fit, or the windows
+    /// do not overlap so that all of the signal can be found.
+    #[op(samples = istft_samples, errors = istft_errors, full_precision, tolerance = 4.0)]
+    pub fn istft<'a>(&self, n_fft: usize, options: impl Into<IstftOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "istft";
+        if !self.dtype().is_complex() {
+            bail!(DType, OP, "{} is not complex: view_as_complex makes it so", self.dtype());
+        }
+        if !matches!(self.rank(), 2 | 3) || self.numel() == 0 {
+            bail!(Shape, OP, "shape {:?} is not one of frequencies and frames", self.shape());
+        }
+        let real = self.dtype().to_real();
+        let IstftOptions { hop_length, win_length, window, return_complex, .. } = options;
+        let frames = Frames::new(OP, n_fft, hop_length, win_length, window, (real, self.device()))?;
+        let x = if self.rank() == 2 { self.unsqueeze(0)? } else { self.clone() };
+        let found = x.shape()[1];
+        let half = options.onesided.unwrap_or(found != n_fft);
+        let expected = if half { n_fft / 2 + 1 } else { n_fft };
+        if found != expected || (half && return_complex) {
+            bail!(Shape, OP, "{found} frequencies with n_fft = {n_fft}, onesided = {half} and return_complex = {return_complex}");
+        }
+        let x = x.transpose(1, 2)?;
+        let by = FftOptions::new().norm(norm(options.normalized)).n(n_fft);
+        let x = if return_complex { x.ifft_with(by)? } else { x.narrow(2, 0, n_fft / 2 + 1)?.irfft_with(by)? };
+        let window = match &frames.window {
+            Some(window) => window.clone(),
+            None => Tensor::ones_with([n_fft], (real, self.device()))?,
+        };
+        let count = x.shape()[1];
+        let signal = frames.overlapped(&x.mul(&window)?)?;
+        let weight = frames.overlapped(&window.square()?.expand([1, count, n_fft])?)?;
+        let start = if options.center { n_fft / 2 } else { 0 };
+        let whole = frames.length(count);
+        let end = match options.length {
+            Some(length) => start.saturating_add(length),
+            None => whole - start,
+        };
+        let taken = end.min(whole).saturating_sub(start);
+        if taken == 0 {
+            bail!(Value, OP, "nothing is left of a signal of {whole} elements from {start} to {end}");
+        }
+        let (signal, weight) = (signal.narrow(1, start, taken)?, weight.narrow(1, start, taken)?);
+        let sums = weight.detach().all_examples()?.abs()?;
+        let least = if sums.numel() == 0 { 1.0 } else { sums.min(..)?.to_dtype(DType::F64)?.item::<f64>()? };
+        if least < 1e-11 {
+            bail!(Value, OP, "the windows leave gaps: the least sum of their squares is {least}");
+        }
+        let mut out = signal.div(&weight)?;
+        if end > whole {
+            out = out.pad(&[0, (end - start - taken) as isize])?;
+        }
+        if self.rank() == 2 { out.squeeze(0) } else { Ok(out) }
+    }
+}
+
+fn stft_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.1);
+    let window = || spread([4], 0.3, 1.0);
+    Ok(vec![
+        sample![x(&[9])?, 4],
+        sample![x(&[2, 9])?, 4; hop_length = 2, window = window()?],
+        sample![x(&[2, 9])?, 6; win_length = 4, window = window()?, center = false],
+        sample![x(&[9])?, 5; hop_length = 3, win_length = 3, normalized = true, pad_mode = "constant"],
+        sample![x(&[9])?, 4; onesided = false, return_complex = false],
+        sample![crate::ops::elementwise::complex::complex_spread(&[9])?, 4; window = window()?],
+    ])
+}
+
+fn stft_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([9], 1);
+    Ok(vec![
+        error!["integers", "i64"; sample![ints(&[1, 2, 3, 4], [4])?, 2]],
+        error!["three dimensions", "[1, 1, 9]"; sample![normal([1, 1, 9], 1)?, 4]],
+        error!["no frame", "9", "12"; sample![x()?, 12; center = false]],
+        error!["a step of 0", "hop_length = 0"; sample![x()?, 4; hop_length = 0]],
+        error!["a long window", "win_length = 5"; sample![x()?, 4; win_length = 5]],
+        error!["a window of another length", "[3]", "4"; sample![x()?, 4; window = normal([3], 1)?]],
+        error!["half of complex numbers", "c128", "onesided"; sample![crate::ops::elementwise::complex::complex_spread(&[9])?, 4; onesided = true]],
+    ])
+}
+
+fn istft_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| crate::ops::elementwise::complex::complex_spread(shape);
+    let window = || spread([4], 0.3, 1.0);
+    Ok(vec![
+        sample![x(&[3, 5])?, 4],
+        sample![x(&[2, 3, 4])?, 4; hop_length = 2, window = window()?],
+        sample![x(&[4, 3])?, 6; win_length = 4, hop_length = 2, window = window()?, length = 5],
+        sample![x(&[3, 4])?, 5; hop_length = 2, center = false, normalized = true],
+        sample![x(&[3, 3])?, 4; hop_length = 2, length = 9],
+        sample![x(&[4, 3])?, 4; hop_length = 2, onesided = false],
+        sample![x(&[4, 3])?, 4; hop_length = 2, onesided = false, return_complex = true, window = window()?],
+    ])
+}
+
+fn istft_errors() -> Result<Vec<ErrorCase>> {
+    let x = |shape: &[usize]| crate::ops::elementwise::complex::complex_spread(shape);
+    Ok(vec![
+        error!["real numbers", "f64"; sample![normal([3, 5], 1)?, 4]],
+        error!["a vector", "[3]"; sample![x(&[3])?, 4]],
+        error!["other frequencies", "3 frequencies", "n_fft = 8"; sample![x(&[3, 5])?, 8]],
+        error!["half of complex numbers", "return_complex = true"; sample![x(&[3, 5])?, 4; return_complex = true]],
+        error!["gaps", "gaps", "0"; sample![x(&[3, 5])?, 4; window = Tensor::zeros_with([4], DType::F64)?]],
+    ])
+}

@@ -1,0 +1,501 @@
+//! Fourier transforms.
+//!
+//! Three of them are kernels, without a factor: of complex numbers, along any dimension, and along the last one from real to
+//! complex ones and back. All others are made of these, and so are their derivatives.
+
+use crate::ops::arg::choices;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::layout::{resolve_dim, resolve_dims};
+use crate::options::options;
+use crate::{DType, Device, Dim, Dims, Result, Tensor, TensorOptions};
+use smallvec::smallvec;
+
+choices! {
+    /// Where the factor of a Fourier transform goes.
+    ///
+    /// ```
+    /// use cotangent::{FftNorm, FftOptions, tensor};
+    /// let x = tensor!([1.0, 3.0])?;
+    /// let mean = x.rfft_with(FftOptions::new().norm(FftNorm::Forward))?.real()?.select(0, 0)?;
+    /// assert_eq!(mean.item::<f32>()?, 2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum FftNorm {
+        /// 1/n to the inverse transform.
+        #[default]
+        Backward = "backward",
+        /// 1/√n to both, which keeps lengths.
+        Ortho = "ortho",
+        /// 1/n to the transform.
+        Forward = "forward",
+    }
+}
+
+impl FftNorm {
+    pub(in crate::ops) fn factor(self, n: usize, forward: bool) -> f64 {
+        match (self, forward) {
+            (FftNorm::Backward, true) | (FftNorm::Forward, false) => 1.0,
+            (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            _ => 1.0 / n as f64,
+        }
+    }
+}
+
+options! {
+    /// The options of Fourier transforms along one dimension. A number stands for the length.
+    ///
+    /// ```
+    /// use cotangent::{FftNorm, FftOptions, Tensor};
+    /// let x = Tensor::randn([3, 5])?;
+    /// let y = x.fft_with(FftOptions::new().n(8).dim(0).norm(FftNorm::Ortho))?;
+    /// assert_eq!(y.shape(), [8, 5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct FftOptions {
+        /// The length that the dimension is cut or filled up to.
+        n: Option<usize> = None,
+        /// The dimension.
+        dim: Dim = Dim(-1),
+        /// Where the factor goes.
+        norm: FftNorm = FftNorm::Backward,
+    }
+}
+
+impl From<usize> for FftOptions {
+    fn from(n: usize) -> FftOptions {
+        FftOptions::new().n(n)
+    }
+}
+
+/// A dimension cut, or filled up with zeros, to so many elements.
+#[track_caller]
+fn resized(op: &'static str, x: &Tensor, dim: usize, take: usize) -> Result<Tensor> {
+    let size = x.shape()[dim];
+    if take == 0 {
+        bail!(Value, op, "dimension {dim} of shape {:?} has no elements to transform", x.shape());
+    }
+    if take <= size {
+        return if take < size { x.narrow(dim, 0, take) } else { Ok(x.clone()) };
+    }
+    let mut rest = x.shape().to_vec();
+    rest[dim] = take - size;
+    Tensor::cat(&[x, &Tensor::zeros_with(&rest, (x.dtype(), x.device()))?], dim)
+}
+
+/// Rows that are ready for a transform, and where their dimension was.
+struct Rows {
+    x: Tensor,
+    dim: usize,
+    n: usize,
+}
+
+impl Rows {
+    /// The dimension last, with so many elements; `n` is the length of the transform.
+    #[track_caller]
+    fn new(op: &'static str, x: &Tensor, dim: usize, take: usize, n: usize) -> Result<Rows> {
+        // There is no transform of no elements, either way.
+        let x = resized(op, x, dim, if n == 0 { 0 } else { take })?.transpose(dim, -1)?;
+        Ok(Rows { x, dim, n })
+    }
+
+    #[track_caller]
+    fn r2c(&self) -> Result<Tensor> {
+        r2c(&self.x)
+    }
+
+    #[track_caller]
+    fn c2r(&self) -> Result<Tensor> {
+        c2r(&self.x, self.n)
+    }
+
+    /// The result of a transform, scaled, with the dimension where it was.
+    #[track_caller]
+    fn finish(&self, y: &Tensor, factor: f64) -> Result<Tensor> {
+        let y = y.transpose(self.dim, -1)?;
+        if factor == 1.0 { Ok(y) } else { y.mul(factor) }
+    }
+}
+
+/// The transform of complex numbers along `dims` dimensions, after which come so many others; without a factor.
+#[track_caller]
+pub(in crate::ops) fn c2c(x: &Tensor, dims: usize, after: usize, forward: bool) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2c(x, dims, after, forward)) {
+        return done;
+    }
+    let first = x.rank() - after - dims;
+    if x.device() != Device::Cpu && after > 0 {
+        let rows = x.transpose(first, -1)?;
+        return c2c(&rows, dims, 0, forward)?.transpose(first, -1);
+    }
+    let (lengths, others) = x.shape()[first..].split_at(dims);
+    let (pairs, inner) = (x.detach().view_as_real()?.contiguous()?, others.iter().product());
+    let shape = pairs.layout().shape().clone();
+    let out = Tensor::build("fft", shape, pairs.dtype(), x.device(), |out| {
+        let x = pairs.as_view()?;
+        kernel!("fft" on [x, out]: linalg::fft::c2c(x, lengths, inner, forward, out))
+    })?;
+    // The conjugate of the matrix is that of the other direction, and it is symmetric.
+    out.view_as_complex()?.record("fft", &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(c2c(g, dims, after, !forward)?)])
+    })
+}
+
+/// The first half of the transform of the last dimension of real numbers; without a factor.
+#[track_caller]
+fn r2c(x: &Tensor) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(r2c) {
+        return done;
+    }
+    let (mut whole, n) = (x.detach().contiguous()?, x.shape()[x.rank() - 1]);
+    if whole.device() != Device::Cpu && !whole.offset().is_multiple_of(2) {
+        // cuFFT reads pairs, from an address that is a multiple of their size.
+        whole = whole.deep_clone()?;
+    }
+    let mut shape = whole.layout().shape().with(x.rank() - 1, n / 2 + 1);
+    shape.insert(x.rank(), 2);
+    let out = Tensor::build("rfft", shape, whole.dtype(), x.device(), |out| {
+        let x = whole.as_view()?;
+        kernel!("rfft" on [x, out]: linalg::fft::r2c(x, n, out))
+    })?;
+    out.view_as_complex()?.record("rfft", &[x], |_| {
+        move |_: &BackwardContext, g: &Tensor| {
+            // The transform back of what is 0 in the other half.
+            let whole = resized("rfft", g, g.rank() - 1, n)?;
+            Ok(smallvec![Some(c2c(&whole, 1, 0, false)?.real()?)])
+        }
+    })
+}
+
+/// `n` real numbers from the first half of what would be their transform, along the last dimension; without a factor.
+#[track_caller]
+fn c2r(x: &Tensor, n: usize) -> Result<Tensor> {
+    if let Some(done) = x.with_examples(|x| c2r(x, n)) {
+        return done;
+    }
+    let pairs = x.detach().view_as_real()?.contiguous()?;
+    let shape = x.layout().shape().with(x.rank() - 1, n);
+    let out = Tensor::build("irfft", shape, pairs.dtype(), x.device(), |out| {
+        let x = pairs.as_view()?;
+        kernel!("irfft" on [x, out]: linalg::fft::c2r(x, n, out))
+    })?;
+    out.record("irfft", &[x], |_| {
+        let from = x.layout().shape().clone();
+        move |_: &BackwardContext, g: &Tensor| {
+            if g.numel() == 0 {
+                // The length alone says nothing about memory.
+                return Ok(smallvec![Some(Tensor::zeros_with(&from, (g.dtype().to_complex(), g.device()))?)]);
+            }
+            // Every number counts twice, as itself and as its conjugate, but for those that are real.
+            let half = n / 2 + 1;
+            let mut weights = Tensor::full_with([half], 2.0, (g.dtype(), g.device()))?;
+            weights.set(0, 1.0)?;
+            if n.is_multiple_of(2) {
+                weights.set(half as isize - 1, 1.0)?;
+            }
+            Ok(smallvec![Some(r2c(g)?.mul(&weights)?)])
+        }
+    })
+}
+
+/// Complex numbers, from whatever has a transform.
+#[track_caller]
+pub(in crate::ops) fn complex_numbers(op: &'static str, x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
+        dtype => x.to_dtype(dtype.to_complex()),
+    }
+}
+
+#[track_caller]
+pub(in crate::ops) fn one_dim(op: &'static str, x: &Tensor, options: &FftOptions, forward: bool) -> Result<Tensor> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let n = options.n.unwrap_or(x.shape()[dim]);
+    let y = c2c(&resized(op, &complex_numbers(op, x)?, dim, n)?, 1, x.rank() - 1 - dim, forward)?;
+    let factor = options.norm.factor(n, forward);
+    if factor == 1.0 { Ok(y) } else { y.mul(factor) }
+}
+
+/// Real numbers along the dimension of the options.
+#[track_caller]
+fn real_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let x = match x.dtype() {
+        DType::F16 | DType::BF16 => bail!(DType, op, "not defined for {}: cast to f32 first", x.dtype()),
+        dtype if dtype.is_complex() => bail!(DType, op, "not defined for {dtype}: its numbers must be real"),
+        dtype => x.to_dtype(dtype.to_float())?,
+    };
+    let n = options.n.unwrap_or(x.shape()[dim]);
+    Rows::new(op, &x, dim, n, n)
+}
+
+/// The first half of what repeats as conjugates, along the dimension of the options.
+#[track_caller]
+fn half_rows(op: &'static str, x: &Tensor, options: &FftOptions) -> Result<Rows> {
+    let dim = resolve_dim(op, options.dim.0, x.rank())?;
+    let n = options.n.unwrap_or((2 * x.shape()[dim]).saturating_sub(2));
+    Rows::new(op, &complex_numbers(op, x)?, dim, n / 2 + 1, n)
+}
+
+/// Each of the dimensions cut at a place, and its parts exchanged.
+#[track_caller]
+fn shifted(op: &'static str, x: &Tensor, dims: &Dims, cut: fn(usize) -> usize) -> Result<Tensor> {
+    let mut x = x.clone();
+    for dim in resolve_dims(op, dims, x.rank())? {
+        let size = x.shape()[dim];
+        let at = cut(size);
+        x = Tensor::cat(&[x.narrow(dim, at, size - at)?, x.narrow(dim, 0, at)?], dim)?;
+    }
+    Ok(x)
+}
+
+/// The first `count` of the frequencies of `n` numbers.
+fn frequencies(op: &'static str, n: usize, d: f64, count: usize, options: TensorOptions) -> Result<Tensor> {
+    if n == 0 {
+        bail!(Value, op, "0 numbers have no frequencies");
+    }
+    let (dtype, device) = options.or(DType::F32);
+    if !dtype.is_float() {
+        bail!(DType, op, "frequencies are floats, not {dtype}");
+    }
+    let positive = Tensor::arange_with(0, count, crate::ArangeOptions::new().dtype(dtype).device(device))?;
+    // Of a whole transform, those from the middle on are negative. Of two numbers the half is as long as the whole.
+    let whole = op == "fftfreq";
+    let numbers = if whole { positive.ge(n.div_ceil(2))?.where_(positive.sub(n)?, &positive)? } else { positive };
+    numbers.div(n as f64 * d)
+}
+
+/// # Fourier transforms
+#[ops]
+impl Tensor {
+    /// The discrete Fourier transform along a dimension, the last by default. With `n` the dimension is cut, or
+    /// filled up with zeros, to that length first; `norm` says where the factor 1/n goes.
+    ///
+    /// ```
+    /// # use cotangent::{Complex, Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.fft()?.to_vec::<Complex<f32>>()?[0], Complex::new(10.0, 0.0));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_fft"])]
+    #[doc(alias = "fft_fft")]
+    pub fn fft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        one_dim("fft", self, &options, true)
+    }
+
+    /// The inverse of [`fft`](Self::fft).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.fft()?.ifft()?.real()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_ifft"])]
+    #[doc(alias = "fft_ifft")]
+    pub fn ifft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        one_dim("ifft", self, &options, false)
+    }
+
+    /// The first half, `n / 2 + 1` numbers, of the transform of real numbers; the rest are their conjugates.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.rfft()?.shape(), [3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_rfft"])]
+    #[doc(alias = "fft_rfft")]
+    pub fn rfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = real_rows("rfft", self, &options)?;
+        x.finish(&x.r2c()?, options.norm.factor(x.n, true))
+    }
+
+    /// The inverse of [`rfft`](Self::rfft): real numbers from the first half of their transform. Their number is `n`,
+    /// by default the even one.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.rfft()?.irfft()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_irfft"])]
+    #[doc(alias = "fft_irfft")]
+    pub fn irfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = half_rows("irfft", self, &options)?;
+        x.finish(&x.c2r()?, options.norm.factor(x.n, false))
+    }
+
+    /// The transform of numbers that repeat as conjugates, of which the first half is given: real numbers, `n` of
+    /// them.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.hfft()?.shape(), [6]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(samples = || one_samples(true), errors = one_errors, full_precision, aliases = ["fft_hfft"])]
+    #[doc(alias = "fft_hfft")]
+    pub fn hfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = half_rows("hfft", &self.conj()?, &options)?;
+        x.finish(&x.c2r()?, options.norm.factor(x.n, true))
+    }
+
+    /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real numbers.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([1.0, 2.0, 3.0, 4.0])?;
+    /// assert!(x.ihfft()?.hfft()?.allclose(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype has no transform, there is no such dimension, or its length is 0.
+    #[op(autocast_cpu = f32, samples = || one_samples(false), errors = real_errors, full_precision, aliases = ["fft_ihfft"])]
+    #[doc(alias = "fft_ihfft")]
+    pub fn ihfft(&self, options: impl Into<FftOptions>) -> Result<Tensor> {
+        let x = real_rows("ihfft", self, &options)?;
+        x.finish(&x.r2c()?.conj()?, options.norm.factor(x.n, false))
+    }
+
+    /// The halves of dimensions, all by default, exchanged, so that frequency 0 comes to the middle.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0, 1, -2, -1])?.fftshift(..)?.to_vec::<i64>()?, [-2, -1, 0, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or one is named twice.
+    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_fftshift"])]
+    #[doc(alias = "fft_fftshift")]
+    pub fn fftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
+        shifted("fftshift", self, &dim, |size| size - size / 2)
+    }
+
+    /// The inverse of [`fftshift`](Self::fftshift).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1, 0, 1])?.ifftshift(..)?.to_vec::<i64>()?, [0, 1, -1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or one is named twice.
+    #[op(samples = shift_samples, errors = shift_errors, aliases = ["fft_ifftshift"])]
+    #[doc(alias = "fft_ifftshift")]
+    pub fn ifftshift(&self, #[default(..)] dim: impl Into<Dims>) -> Result<Tensor> {
+        shifted("ifftshift", self, &dim, |size| size / 2)
+    }
+
+    /// The frequencies of [`fft`](Self::fft) of `n` numbers that are `d` apart.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// assert_eq!(Tensor::fftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, -0.5, -0.25]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `n` is 0, or the dtype is not of floats.
+    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_fftfreq"])]
+    #[doc(alias = "fft_fftfreq")]
+    pub fn fftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        frequencies("fftfreq", n, d, n, options)
+    }
+
+    /// The frequencies of [`rfft`](Self::rfft) of `n` numbers that are `d` apart.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor};
+    /// assert_eq!(Tensor::rfftfreq(4, 1.0)?.to_vec::<f32>()?, [0.0, 0.25, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `n` is 0, or the dtype is not of floats.
+    #[op(samples = frequency_samples, errors = frequency_errors, derivative = none, aliases = ["fft_rfftfreq"])]
+    #[doc(alias = "fft_rfftfreq")]
+    pub fn rfftfreq(n: usize, #[default(1.0)] d: f64, options: impl Into<TensorOptions>) -> Result<Tensor> {
+        frequencies("rfftfreq", n, d, n / 2 + 1, options)
+    }
+}
+
+pub(in crate::ops) fn numbers(shape: &[usize], complex: bool) -> Result<Tensor> {
+    if complex { crate::ops::elementwise::complex::complex_spread(shape) } else { spread(shape, -2.0, 2.1) }
+}
+
+fn one_samples(complex: bool) -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| numbers(shape, complex);
+    Ok(vec![
+        sample![x(&[6])?],
+        sample![x(&[2, 5])?],
+        sample![x(&[2, 5])?; n = 3],
+        sample![x(&[2, 3])?; n = 8, dim = 1, norm = "ortho"],
+        sample![x(&[4, 2, 3])?; dim = 0, norm = "forward"],
+        sample![x(&[0, 4])?],
+        sample![spread([5], -2.0, 2.1)?],
+    ])
+}
+
+fn one_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![&x; dim = 2]],
+        error!["nothing to transform", "0"; sample![normal([2, 0], 1)?]],
+        error!["half precision", "f16"; sample![x.to_dtype(DType::F16)?]],
+    ])
+}
+
+fn real_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = one_errors()?;
+    all.push(error!["complex numbers", "c128"; sample![numbers(&[3], true)?]]);
+    Ok(all)
+}
+
+fn shift_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([5], -2.0, 2.1)?],
+        sample![spread([4, 3], -2.0, 2.1)?],
+        sample![spread([4, 3], -2.0, 2.1)?, 0],
+        sample![spread([2, 3, 4], -2.0, 2.1)?, [0, -1]],
+        sample![spread([0, 3], -2.0, 2.1)?],
+        sample![ints(&[1, 2, 3, 4], [4])?],
+    ])
+}
+
+fn shift_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 2]]])
+}
+
+fn frequency_samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![5], sample![6, 0.5], sample![1], sample![4; dtype = DType::F64]])
+}
+
+fn frequency_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no numbers", "0"; sample![0]], error!["integers", "i64"; sample![4; dtype = DType::I64]]])
+}

@@ -1,0 +1,459 @@
+//! Elements put where indices say: in place of what is there, or together with it.
+
+use crate::ops::arg::choices;
+use crate::ops::index::gather::{add_at, as_indices, at_least_1d, check_fits, folded, gather, lined_up};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::BackwardContext;
+use crate::backend::spec::IndexFold;
+use crate::error::bail;
+use crate::layout::resolve_dim;
+use crate::options::options;
+use crate::{DType, Dim, Operand, Result, Rounding, Scalar, Tensor};
+use smallvec::smallvec;
+use std::borrow::Cow;
+
+choices! {
+    /// What [`Tensor::scatter`] does with an element and the new one for its place.
+    ///
+    /// ```
+    /// use cotangent::{ScatterMode, Tensor, tensor};
+    /// let (x, index) = (tensor!([10, 20])?, tensor!([1, 1])?);
+    /// let by = |mode| x.scatter_with(0, &index, 3, mode)?.to_vec::<i64>();
+    /// assert_eq!(by(ScatterMode::None)?, [10, 3]);
+    /// assert_eq!(by(ScatterMode::Add)?, [10, 26]);
+    /// assert_eq!(by(ScatterMode::Multiply)?, [10, 180]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum ScatterMode {
+        /// Takes the new one.
+        #[default]
+        None = "none",
+        /// Adds them.
+        Add = "add",
+        /// Multiplies them.
+        Multiply = "multiply",
+    }
+}
+
+choices! {
+    /// What [`Tensor::scatter_reduce`] makes of all elements for one place.
+    ///
+    /// ```
+    /// use cotangent::{ScatterReduce, tensor};
+    /// let (x, index, src) = (tensor!([1.0, 9.0])?, tensor!([0, 0])?, tensor!([2.0, 6.0])?);
+    /// let by = |reduce| x.scatter_reduce(0, &index, &src, reduce)?.to_vec::<f32>();
+    /// assert_eq!(by(ScatterReduce::Sum)?, [9.0, 9.0]);
+    /// assert_eq!(by(ScatterReduce::Prod)?, [12.0, 9.0]);
+    /// assert_eq!(by(ScatterReduce::Mean)?, [3.0, 9.0]);
+    /// assert_eq!(by(ScatterReduce::Amax)?, [6.0, 9.0]);
+    /// assert_eq!(by(ScatterReduce::Amin)?, [1.0, 9.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum ScatterReduce {
+        /// Their sum.
+        #[default]
+        Sum = "sum",
+        /// Their product.
+        Prod = "prod",
+        /// Their mean, rounded down for integers.
+        Mean = "mean",
+        /// The largest; NaN if there is one.
+        Amax = "amax",
+        /// The smallest; NaN if there is one.
+        Amin = "amin",
+    }
+}
+
+options! {
+    /// The options of [`Tensor::scatter_with`]. A mode stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{ScatterMode, ScatterOptions, Tensor, tensor};
+    /// let options = ScatterOptions::new().reduce(ScatterMode::Add);
+    /// let x = Tensor::ones([2])?.scatter_with(0, &tensor!([1])?, 2.0, options)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ScatterOptions {
+        /// What becomes of an element and the new one for its place.
+        reduce: ScatterMode = ScatterMode::None,
+    }
+}
+
+impl From<ScatterMode> for ScatterOptions {
+    fn from(reduce: ScatterMode) -> ScatterOptions {
+        ScatterOptions::new().reduce(reduce)
+    }
+}
+
+options! {
+    /// The options of [`Tensor::scatter_reduce_with`] and [`Tensor::index_reduce_with`]. A bool stands for `include_self`.
+    ///
+    /// ```
+    /// use cotangent::{ScatterReduce, ScatterReduceOptions, tensor};
+    /// let (x, index, src) = (tensor!([9.0, 9.0])?, tensor!([0, 0])?, tensor!([2.0, 6.0])?);
+    /// let options = ScatterReduceOptions::new().include_self(false);
+    /// let y = x.scatter_reduce_with(0, &index, &src, ScatterReduce::Amax, options)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [6.0, 9.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ScatterReduceOptions {
+        /// Whether the element that was there counts, too.
+        include_self: bool = true,
+    }
+}
+
+impl From<bool> for ScatterReduceOptions {
+    fn from(include_self: bool) -> ScatterReduceOptions {
+        ScatterReduceOptions::new().include_self(include_self)
+    }
+}
+
+/// `base` with the elements of `source` put where `index`, which broadcasts to their shape, says along `dim`; with the
+/// derivative in both.
+#[track_caller]
+pub(crate) fn fold_at(
+    op: &'static str,
+    by: IndexFold,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    if by == IndexFold::Add {
+        return add_at(op, base, dim, index, source);
+    }
+    if base.dtype() != source.dtype() {
+        bail!(DType, op, "{} cannot be put into {}: cast one of them first", source.dtype(), base.dtype());
+    }
+    if by == IndexFold::Replace && base.dtype().is_complex() {
+        return base.by_parts_with(source, |base, source| fold_at(op, by, base, dim, index, source));
+    }
+    let out = folded(op, by, base, dim, index, source)?.to_dtype(base.dtype())?;
+    match by {
+        IndexFold::Multiply => record_product(op, out, base, dim, index, source),
+        IndexFold::Max | IndexFold::Min => record_extreme(op, out, base, dim, index, source),
+        IndexFold::Replace | IndexFold::Add => record_replaced(op, out, base, dim, index, source),
+    }
+}
+
+/// Of elements that share a place only the last one stayed, and has its gradient.
+#[track_caller]
+fn record_replaced(
+    op: &'static str,
+    out: Tensor,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    out.record(op, &[base, source], |save| {
+        let (index, shape) = (save.save(index), source.layout().shape().clone());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let others = || {
+                let zeros = Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?.expand(&shape)?;
+                fold_at(op, IndexFold::Replace, g, dim, &index, &zeros)
+            };
+            let stayed = || {
+                // Whoever finds its own number along the dimension at its place.
+                let numbers = Tensor::arange(0, shape[dim])?.to_device(g.device())?;
+                let numbers = lined_up(&numbers, dim, shape.len())?.expand(&shape)?;
+                let none = Tensor::scalar(Scalar::I64(-1), DType::I64, g.device())?.expand(g.shape())?;
+                let last = fold_at(op, IndexFold::Replace, &none, dim, &index, &numbers)?;
+                let stayed = gather(op, &last, dim, &index, &shape)?.eq(&numbers)?;
+                stayed.where_(&gather(op, g, dim, &index, &shape)?, 0.0)
+            };
+            Ok(smallvec![ctx.want(0, others)?, ctx.want(1, stayed)?])
+        }
+    })
+}
+
+/// Those that are equal to the result share its gradient evenly.
+#[track_caller]
+fn record_extreme(
+    op: &'static str,
+    out: Tensor,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    // Where the result is NaN, all NaN are among the chosen.
+    let chosen = |x: &Tensor, y: &Tensor| y.ne(y)?.where_(x.ne(x)?, x.eq(y)?);
+    out.record(op, &[base, source], |save| {
+        let (base, source) = (save.save(&base.detach()), save.save(&source.detach()));
+        let (index, y) = (save.save(index), save.save_output());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let (y, shape) = (y.detach(), source.layout().shape());
+            let here = chosen(&base, &y)?;
+            let there = chosen(&source, &gather(op, &y, dim, &index, shape)?)?;
+            let count = add_at(op, &here.to_dtype(g.dtype())?, dim, &index, &there.to_dtype(g.dtype())?)?;
+            let each = g.div(&count)?;
+            Ok(smallvec![
+                ctx.want(0, || here.where_(&each, 0.0))?,
+                ctx.want(1, || there.where_(&gather(op, &each, dim, &index, shape)?, 0.0))?
+            ])
+        }
+    })
+}
+
+/// The product of all others: the result without an element, or with 1 in place of one that is 0.
+#[track_caller]
+fn record_product(
+    op: &'static str,
+    out: Tensor,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
+    out.record(op, &[base, source], |save| {
+        let (base, source) = (save.save(base), save.save(source));
+        let (index, y) = (save.save(index), save.save_output());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            let product = |base: &Tensor, source: &Tensor| fold_at(op, IndexFold::Multiply, base, dim, &index, source);
+            let at_source = |x: &Tensor| gather(op, x, dim, &index, source.layout().shape());
+            let of_base = || {
+                let masked = base.masked_fill(&base.eq(0)?, 1)?;
+                g.mul(&product(&masked, &source)?)?.div(&masked)
+            };
+            let of_source = || {
+                let zero = source.eq(0)?;
+                let zeros = Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?.expand(base.shape())?;
+                let zeros = add_at(op, &zeros, dim, &index, &zero.to_dtype(g.dtype())?)?;
+                let alone = zero.where_(at_source(&zeros)?.eq(1)?, false)?;
+                let others = at_source(&g.mul(&product(&base, &source.masked_fill(&alone, 1)?)?)?)?;
+                let divided = at_source(&g.mul(ctx.output(&y))?)?.div(&source.masked_fill(&zero, 1)?)?;
+                alone.where_(&others, &divided)
+            };
+            Ok(smallvec![ctx.want(0, of_base)?, ctx.want(1, of_source)?])
+        }
+    })
+}
+
+/// The elements of `src` put where `index`, of as many dimensions, says along `dim`. What of `src` is longer than the index
+/// is left out.
+#[track_caller]
+pub(in crate::ops) fn scattered(
+    op: &'static str,
+    x: &Tensor,
+    dim: Dim,
+    index: &Tensor,
+    src: &Tensor,
+    put: impl Fn(&Tensor, usize, &Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let ranks = [x.rank(), index.rank(), src.rank()];
+    let single = ranks.contains(&0) && ranks.iter().all(|&rank| rank <= 1);
+    let (from, index, src) = if single {
+        (at_least_1d(x)?, at_least_1d(index)?, at_least_1d(src)?)
+    } else {
+        (Cow::Borrowed(x), Cow::Borrowed(index), Cow::Borrowed(src))
+    };
+    let dim = resolve_dim(op, dim.0, from.rank())?;
+    check_fits(op, &index, &from, Some(dim))?;
+    check_fits(op, &index, &src, None)?;
+    let mut used = src;
+    for (d, &size) in index.shape().iter().enumerate() {
+        if size < used.shape()[d] {
+            used = Cow::Owned(used.narrow(d, 0, size)?);
+        }
+    }
+    let out = put(&from, dim, &as_indices(op, &index)?, &used)?;
+    if single { out.reshape(x.shape()) } else { Ok(out) }
+}
+
+/// A number that is above none of a dtype.
+fn lowest(dtype: DType) -> Scalar {
+    match dtype {
+        DType::I8 => Scalar::I64(i8::MIN.into()),
+        DType::I16 => Scalar::I64(i16::MIN.into()),
+        DType::I32 => Scalar::I64(i32::MIN.into()),
+        DType::I64 => Scalar::I64(i64::MIN),
+        dtype if dtype.is_float() => Scalar::F64(f64::NEG_INFINITY),
+        _ => Scalar::I64(0),
+    }
+}
+
+/// A number that is below none of a dtype.
+fn highest(dtype: DType) -> Scalar {
+    match dtype {
+        DType::I8 => Scalar::I64(i8::MAX.into()),
+        DType::I16 => Scalar::I64(i16::MAX.into()),
+        DType::I32 => Scalar::I64(i32::MAX.into()),
+        DType::I64 => Scalar::I64(i64::MAX),
+        DType::U8 => Scalar::I64(u8::MAX.into()),
+        DType::U16 => Scalar::I64(u16::MAX.into()),
+        DType::U32 => Scalar::I64(u32::MAX.into()),
+        DType::U64 => Scalar::U64(u64::MAX),
+        DType::Bool => Scalar::I64(1),
+        _ => Scalar::F64(f64::INFINITY),
+    }
+}
+
+/// All elements for one place made one.
+#[track_caller]
+pub(in crate::ops) fn reduced(
+    op: &'static str,
+    (x, dim, index, source): (&Tensor, usize, &Tensor, &Tensor),
+    reduce: ScatterReduce,
+    include_self: bool,
+) -> Result<Tensor> {
+    if x.dtype() != source.dtype() {
+        bail!(DType, op, "{} cannot be put into {}: cast one of them first", source.dtype(), x.dtype());
+    }
+    let repeated = |value: Scalar, dtype: DType| Tensor::scalar(value, dtype, x.device())?.expand(source.shape());
+    let (by, start) = match reduce {
+        ScatterReduce::Sum | ScatterReduce::Mean => (IndexFold::Add, Scalar::I64(0)),
+        ScatterReduce::Prod => (IndexFold::Multiply, Scalar::I64(1)),
+        ScatterReduce::Amax => (IndexFold::Max, lowest(x.dtype())),
+        ScatterReduce::Amin => (IndexFold::Min, highest(x.dtype())),
+    };
+    let start_at = |x: &Tensor, start: Scalar| fold_at(op, IndexFold::Replace, x, dim, index, &repeated(start, x.dtype())?);
+    let base = if include_self { x.clone() } else { start_at(x, start)? };
+    let folded = fold_at(op, by, &base, dim, index, source)?;
+    if reduce != ScatterReduce::Mean {
+        return Ok(folded);
+    }
+    let ones = Tensor::scalar(Scalar::I64(1), DType::I64, x.device())?.expand(x.shape())?;
+    let own = if include_self { ones } else { start_at(&ones, Scalar::I64(0))? };
+    let count = fold_at(op, IndexFold::Add, &own, dim, index, &repeated(Scalar::I64(1), DType::I64)?)?;
+    let count = count.to_dtype(x.dtype())?;
+    if x.dtype().is_float() { folded.div(&count) } else { folded.div_with(&count, Rounding::Floor) }
+}
+
+/// # Scattering
+#[ops]
+impl Tensor {
+    /// This tensor with the elements of `src`, or one number, at the places that `index` gives along a dimension:
+    /// `y[i, index[i, j]] = src[i, j]` for `dim` 1. An option adds or multiplies instead. The index is at most as long as
+    /// `src` in every dimension, and as this tensor in the others than `dim`; what of `src` is longer is left out.
+    ///
+    /// Of several elements for one place the last one stays, on every device, and has the gradient.
+    ///
+    /// ```
+    /// # use cotangent::{ScatterMode, Tensor, tensor};
+    /// let (x, index) = (Tensor::zeros([3])?, tensor!([2, 0, 2])?);
+    /// assert_eq!(x.scatter(0, &index, &tensor!([1.0, 2.0, 3.0])?)?.to_vec::<f32>()?, [2.0, 0.0, 3.0]);
+    /// assert_eq!(x.scatter_with(0, &index, 1.5, ScatterMode::Add)?.to_vec::<f32>()?, [1.5, 0.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
+    #[doc(alias = "scatter_")]
+    #[op(samples = scatter_samples, errors = scatter_errors)]
+    pub fn scatter<'a>(
+        &self,
+        dim: impl Into<Dim>,
+        index: &Tensor,
+        src: impl Into<Operand<'a>>,
+        options: impl Into<ScatterOptions>,
+    ) -> Result<Tensor> {
+        let by = match options.reduce {
+            ScatterMode::None => IndexFold::Replace,
+            ScatterMode::Add => IndexFold::Add,
+            ScatterMode::Multiply => IndexFold::Multiply,
+        };
+        let src = match &src {
+            Operand::Scalar(number) => {
+                number.check_put("scatter", self.dtype())?;
+                Cow::Owned(Tensor::scalar(*number, self.dtype(), self.device())?.expand(index.shape())?)
+            }
+            Operand::Borrowed(src) => Cow::Borrowed(*src),
+            Operand::Owned(src) => Cow::Borrowed(src),
+        };
+        scattered("scatter", self, dim, index, &src, |x, dim, index, src| fold_at("scatter", by, x, dim, index, src))
+    }
+
+    /// As [`scatter`](Self::scatter), with the sum, product, mean, largest or smallest of all elements for one place. The
+    /// element that was there counts as one of them unless an option says otherwise. Equal extremes share the gradient.
+    ///
+    /// ```
+    /// # use cotangent::{ScatterReduce, Tensor, tensor};
+    /// let (x, index) = (tensor!([1.0, 9.0])?, tensor!([0, 0, 1])?);
+    /// let src = tensor!([3.0, 5.0, 2.0])?;
+    /// assert_eq!(x.scatter_reduce(0, &index, &src, ScatterReduce::Mean)?.to_vec::<f32>()?, [3.0, 5.5]);
+    /// assert_eq!(x.scatter_reduce_with(0, &index, &src, ScatterReduce::Mean, false)?.to_vec::<f32>()?, [4.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an index is negative or too large, not an integer, or the shapes or dtypes do not fit.
+    #[op(samples = scatter_reduce_samples, errors = scatter_reduce_errors)]
+    pub fn scatter_reduce(
+        &self,
+        dim: impl Into<Dim>,
+        index: &Tensor,
+        src: &Tensor,
+        reduce: ScatterReduce,
+        options: impl Into<ScatterReduceOptions>,
+    ) -> Result<Tensor> {
+        scattered("scatter_reduce", self, dim, index, src, |x, dim, index, src| {
+            reduced("scatter_reduce", (x, dim, index, src), reduce, options.include_self)
+        })
+    }
+}
+
+fn scatter_samples() -> Result<Vec<Sample>> {
+    let sample = |shape: &[usize], dim: i64, index: Tensor, src: &[usize]| {
+        Ok(sample![spread(shape, -2.0, 2.0)?, dim, index, spread(src, 1.0, 3.0)?])
+    };
+    let (x, index) = (|| spread([2, 3], -2.0, 2.0), || ints(&[2, 2, 0, 1, 1, 1], [2, 3]));
+    Ok(vec![
+        sample(&[2, 3], 1, ints(&[2, 2, 0, 1, 1, 1, 0, 2], [2, 4])?, &[2, 4])?,
+        sample(&[3, 4], -2, ints(&[2, 0, 2, 1], [2, 2])?, &[3, 5])?,
+        sample(&[5], 0, ints(&[4, 1, 4, 4], [4])?, &[4])?,
+        sample(&[], 0, ints(&[0], [])?, &[])?,
+        sample(&[3, 4], 1, ints(&[], [3, 0])?, &[3, 0])?,
+        sample![x()?, 1, index()?, 2.5],
+        sample![x()?, 1, index()?, spread([2, 3], 1.0, 3.0)?; reduce = "add"],
+        sample![x()?, 1, index()?, spread([2, 3], 1.0, 3.0)?; reduce = "multiply"],
+        sample![x()?, 1, index()?, 1.5; reduce = "multiply"],
+    ])
+}
+
+fn scatter_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    let index = |value| ints(&[0, value, 1], [1, 3]);
+    let src = normal([1, 3], 2)?;
+    Ok(vec![
+        error!["an index too large", "index 2", "size 2"; sample![x()?, 0, index(2)?, &src]],
+        error!["a negative index", "index -1", "size 2"; sample![x()?, 0, index(-1)?, 1.5]],
+        error!["a short source", "[1, 3]", "[1, 2]"; sample![x()?, 0, index(1)?, normal([1, 2], 2)?]],
+        error!["wide indices", "[1, 4]", "[2, 3]"; sample![x()?, 0, ints(&[0; 4], [1, 4])?, normal([1, 4], 2)?]],
+        error!["another dtype", "f32", "f64"; sample![x()?, 0, index(1)?, src.to_dtype(DType::F32)?]],
+        error!["indices of floats", "integers", "f64"; sample![x()?, 0, &src, &src]],
+        error!["no such dimension", "2"; sample![x()?, 2, index(1)?, &src]],
+    ])
+}
+
+fn scatter_reduce_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for reduce in ["sum", "prod", "mean", "amax", "amin"] {
+        for include_self in [true, false] {
+            let index = ints(&[2, 2, 0, 1, 1, 1, 0, 0], [2, 4])?;
+            all.push(
+                sample![spread([2, 3], -2.0, 2.0)?, 1, index, spread([2, 4], -3.1, 2.9)?, reduce; include_self = include_self],
+            );
+        }
+        all.push(sample![spread([3, 2], -2.0, 2.0)?, 0, ints(&[2, 0, 2], [3, 1])?, spread([4, 2], 1.1, 2.9)?, reduce]);
+        all.push(sample![spread([], 1.0, 2.0)?, 0, ints(&[0, 0], [2])?, spread([2], 2.1, 2.9)?, reduce]);
+        all.push(sample![spread([3], 1.0, 2.0)?, 0, ints(&[], [0])?, spread([0], 2.1, 2.9)?, reduce]);
+    }
+    Ok(all)
+}
+
+fn scatter_reduce_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    let (index, src) = (ints(&[0, 2, 1], [1, 3])?, normal([1, 3], 2)?);
+    Ok(vec![
+        error!["an index too large", "index 2", "size 2"; sample![x()?, 0, &index, &src, "sum"]],
+        error!["no such reduction", "reduce"; sample![x()?, 0, &index, &src, "median"]],
+        error!["another dtype", "f32", "f64"; sample![x()?, 1, &index, src.to_dtype(DType::F32)?, "mean"]],
+    ])
+}
+
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,446 @@
+//! Tensors as sets: distinct elements, and whether an element is one of some.
+
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::backend::cpu::index::sort::sort_integers;
+use crate::backend::order_rows;
+use crate::error::bail;
+use crate::layout::resolve_dim;
+use crate::options::options;
+use crate::tensor::where_true;
+use crate::{DType, Device, Dim, Operand, Result, Tensor};
+
+options! {
+    /// The options of [`Tensor::unique_with`].
+    ///
+    /// ```
+    /// use cotangent::{UniqueOptions, tensor};
+    /// let rows = tensor!([[1, 2], [0, 1], [1, 2]])?.unique_with(UniqueOptions::new().dim(Some(0.into())))?;
+    /// assert_eq!(rows.to_vec::<i64>()?, [0, 1, 1, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueOptions {
+        /// Whether they have to be in ascending order. They always are.
+        sorted: bool = true,
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::unique_all_with`] and its like. A dimension stands for itself.
+    ///
+    /// ```
+    /// use cotangent::tensor;
+    /// let (rows, counts) = tensor!([[1, 2], [0, 1], [1, 2]])?.unique_counts_with(0)?;
+    /// assert_eq!((rows.to_vec::<i64>()?, counts.to_vec::<i64>()?), (vec![0, 1, 1, 2], vec![1, 2]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueDimOptions {
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+impl From<i32> for UniqueDimOptions {
+    fn from(dim: i32) -> UniqueDimOptions {
+        UniqueDimOptions::new().dim(Some(Dim::from(dim)))
+    }
+}
+
+options! {
+    /// The options of [`Tensor::unique_outputs_with`].
+    ///
+    /// ```
+    /// use cotangent::{UniqueOutputsOptions, tensor};
+    /// let options = UniqueOutputsOptions::new().return_inverse(true);
+    /// assert_eq!(tensor!([3, 1, 3])?.unique_outputs_with(options)?[1].to_vec::<i64>()?, [1, 0, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueOutputsOptions {
+        /// Whether they have to be in ascending order. They always are.
+        sorted: bool = true,
+        /// Whether the number of each element's value is returned.
+        return_inverse: bool = false,
+        /// Whether it is returned how often each value occurs.
+        return_counts: bool = false,
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::unique_consecutive_outputs_with`].
+    ///
+    /// ```
+    /// use cotangent::{UniqueConsecutiveOptions, tensor};
+    /// let options = UniqueConsecutiveOptions::new().return_counts(true);
+    /// assert_eq!(tensor!([3, 3, 1])?.unique_consecutive_outputs_with(options)?[1].to_vec::<i64>()?, [2, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct UniqueConsecutiveOptions {
+        /// Whether the number of each element's run is returned.
+        return_inverse: bool = false,
+        /// Whether the lengths of the runs are returned.
+        return_counts: bool = false,
+        /// The dimension whose parts are compared; without one the elements are.
+        dim: Option<Dim> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::isin_with`].
+    ///
+    /// ```
+    /// use cotangent::{IsinOptions, tensor};
+    /// let x = tensor!([1, 2, 3])?.isin_with(&tensor!([2])?, IsinOptions::new().invert(true))?;
+    /// assert_eq!(x.to_vec::<bool>()?, [true, false, true]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct IsinOptions {
+        /// Whether no element is repeated on either side. It makes no difference.
+        assume_unique: bool = false,
+        /// Whether to say which elements are none of them.
+        invert: bool = false,
+    }
+}
+
+/// Elements, or parts along a dimension, with equal ones beside each other.
+struct Groups {
+    /// The parts in their order here.
+    parts: Tensor,
+    dim: usize,
+    /// Whether a part is another than the one before it: a vector.
+    new: Tensor,
+    /// The numbers that the parts had.
+    order: Option<Tensor>,
+}
+
+impl Groups {
+    /// Groups of those that are equal, in ascending order; or only of neighbours that are, as they lie.
+    fn new(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool) -> Result<Groups> {
+        let x = x.private()?.detach();
+        let Some(dim) = dim else {
+            let flat = x.flatten(0, -1)?;
+            let (parts, order) = if sorted {
+                let (values, order) = flat.sort(0)?;
+                (values, Some(order))
+            } else {
+                (flat, None)
+            };
+            let new = different(&parts.reshape([-1, 1])?)?;
+            return Ok(Groups { parts, dim: 0, new, order });
+        };
+        // What there is no memory for is refused before anything is compared.
+        let (dim, x) = (resolve_dim(op, dim.0, x.rank())?, x.contiguous()?);
+        let n = x.shape()[dim];
+        if x.shape().iter().enumerate().any(|(d, &size)| d != dim && size == 0) {
+            bail!(Shape, op, "the parts of {:?} along dimension {dim} have no elements", x.shape());
+        }
+        let rows = x.transpose(0, dim)?.reshape([n, x.numel().checked_div(n).unwrap_or(0)])?;
+        if !sorted {
+            return Ok(Groups { new: different(&rows)?, parts: x, dim, order: None });
+        }
+        let order = Tensor::build(op, [n].into(), DType::I64, x.device(), |out| order_rows(op, rows.as_view()?, out))?;
+        let new = different(&rows.index_select(0, &order)?)?;
+        Ok(Groups { parts: x.index_select(dim, &order)?, dim, new, order: Some(order) })
+    }
+
+    /// One part of each group.
+    fn values(&self) -> Result<Tensor> {
+        self.parts.index_select(self.dim, &self.starts()?)
+    }
+
+    /// The distinct elements in ascending order, where nothing else is asked for.
+    fn values_of(op: &'static str, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
+        if dim.is_some() || x.dtype() != DType::I64 || x.device() != Device::Cpu || u32::try_from(x.numel()).is_err() {
+            return Groups::new(op, x, dim, true)?.values();
+        }
+        let flat = x.private()?.detach().flatten(0, -1)?.contiguous()?;
+        let sorted = Tensor::build(op, flat.layout().shape().clone(), DType::I64, Device::Cpu, |out| {
+            let x = flat.as_view()?;
+            crate::interrupt::caught(op, || sort_integers(op, x, out))
+        })?;
+        Groups { new: different(&sorted.reshape([-1, 1])?)?, parts: sorted, dim: 0, order: None }.values()
+    }
+
+    /// Where groups begin.
+    fn starts(&self) -> Result<Tensor> {
+        let Some(places) = where_true("unique", &self.new)?.pop() else {
+            bail!(Backend, "unique", "there are no places in {:?}", self.new.shape());
+        };
+        Ok(places)
+    }
+
+    /// How many parts are in each group.
+    fn counts(&self) -> Result<Tensor> {
+        let end = Tensor::filled("unique", [1].into(), self.new.numel().into(), DType::I64, self.new.device())?;
+        Tensor::cat(&[&self.starts()?, &end], 0)?.diff()
+    }
+
+    /// For each part, as it lay in the beginning, the number of its group.
+    fn inverse(&self) -> Result<Tensor> {
+        let groups = self.new.cumsum(0)?.sub(1)?;
+        match &self.order {
+            None => Ok(groups),
+            Some(order) => groups.zeros_like()?.scatter_add(0, order, &groups),
+        }
+    }
+
+    /// For each group the number that its first part had.
+    fn first(&self) -> Result<Tensor> {
+        let starts = self.starts()?;
+        self.order.as_ref().map_or_else(|| Ok(starts.clone()), |order| order.index_select(0, &starts))
+    }
+}
+
+/// Whether each row is another than the one before it. NaN is another than itself.
+fn different(rows: &Tensor) -> Result<Tensor> {
+    let n = rows.shape()[0];
+    if n == 0 {
+        return rows.reshape([0, 0])?.any(1);
+    }
+    let changed = rows.narrow(0, 1, n - 1)?.ne(rows.narrow(0, 0, n - 1)?)?;
+    let changed = if rows.shape()[1] == 1 { changed.squeeze(1)? } else { changed.any(1)? };
+    let first = Tensor::filled("unique", [1].into(), true.into(), DType::Bool, rows.device())?;
+    Tensor::cat(&[&first, &changed], 0)
+}
+
+/// The inverse in the shape of the tensor, where elements are compared.
+fn shaped(inverse: &Tensor, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
+    if dim.is_none() { inverse.reshape(x.shape()) } else { Ok(inverse.clone()) }
+}
+
+/// The values, and what else is asked for.
+fn outputs(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+    let groups = Groups::new(op, x, dim, sorted)?;
+    let mut all = vec![groups.values()?.record_barrier(op, &[x])];
+    if inverse {
+        all.push(shaped(&groups.inverse()?, x, dim)?);
+    }
+    if counts {
+        all.push(groups.counts()?);
+    }
+    Ok(all)
+}
+
+/// # Sets
+#[ops]
+impl Tensor {
+    /// The distinct elements in ascending order or, with a dimension, the distinct parts along it, in the order of their first
+    /// elements, then of their second, and so on. Every NaN is another. It has no derivative.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, UniqueOptions, tensor};
+    /// let x = tensor!([[3, 1], [1, 3], [3, 1]])?;
+    /// assert_eq!(x.unique()?.to_vec::<i64>()?, [1, 3]);
+    /// assert_eq!(x.unique_with(UniqueOptions::new().dim(Some(0.into())))?.to_vec::<i64>()?, [1, 3, 3, 1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or the parts along it have no elements.
+    #[doc(alias = "unique_values")]
+    #[op(name = "unique_values", samples = unique_samples, errors = unique_errors, derivative = none)]
+    pub fn unique(&self, options: impl Into<UniqueOptions>) -> Result<Tensor> {
+        let values = Groups::values_of("unique_values", self, options.dim)?;
+        Ok(values.record_barrier("unique_values", &[self]))
+    }
+
+    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them, and how many of each there are.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (values, counts) = tensor!([3, 1, 3])?.unique_counts()?;
+    /// assert_eq!((values.to_vec::<i64>()?, counts.to_vec::<i64>()?), (vec![1, 3], vec![1, 2]));
+    /// let (_, counts) = tensor!([[3, 1], [3, 1]])?.unique_counts_with(0)?;
+    /// assert_eq!(counts.to_vec::<i64>()?, [2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(samples = unique_samples, errors = unique_errors, derivative = none, outputs = [values, counts])]
+    pub fn unique_counts(&self, options: impl Into<UniqueDimOptions>) -> Result<(Tensor, Tensor)> {
+        let groups = Groups::new("unique_counts", self, options.dim, true)?;
+        Ok((groups.values()?.record_barrier("unique_counts", &[self]), groups.counts()?))
+    }
+
+    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them, and for each element, or part, the number of its
+    /// like among these.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (values, inverse) = tensor!([3, 1, 3])?.unique_inverse()?;
+    /// assert_eq!((values.to_vec::<i64>()?, inverse.to_vec::<i64>()?), (vec![1, 3], vec![1, 0, 1]));
+    /// let (_, inverse) = tensor!([[3, 1], [3, 1]])?.unique_inverse_with(0)?;
+    /// assert_eq!(inverse.to_vec::<i64>()?, [0, 0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(samples = unique_samples, errors = unique_errors, derivative = none, outputs = [values, inverse_indices])]
+    pub fn unique_inverse(&self, options: impl Into<UniqueDimOptions>) -> Result<(Tensor, Tensor)> {
+        let groups = Groups::new("unique_inverse", self, options.dim, true)?;
+        let inverse = shaped(&groups.inverse()?, self, options.dim)?;
+        Ok((groups.values()?.record_barrier("unique_inverse", &[self]), inverse))
+    }
+
+    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them; the number of the first of each, for each element
+    /// or part the number of its like among the distinct ones, and how many of each there are.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (values, indices, inverse, counts) = tensor!([3, 1, 3])?.unique_all()?;
+    /// assert_eq!((values.to_vec::<i64>()?, indices.to_vec::<i64>()?), (vec![1, 3], vec![1, 0]));
+    /// assert_eq!((inverse.to_vec::<i64>()?, counts.to_vec::<i64>()?), (vec![1, 0, 1], vec![1, 2]));
+    /// let (_, indices, _, _) = tensor!([[3, 1], [1, 3]])?.unique_all_with(1)?;
+    /// assert_eq!(indices.to_vec::<i64>()?, [1, 0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(samples = unique_samples, errors = unique_errors, derivative = none,
+        outputs = [values, indices, inverse_indices, counts])]
+    pub fn unique_all(&self, options: impl Into<UniqueDimOptions>) -> Result<(Tensor, Tensor, Tensor, Tensor)> {
+        let groups = Groups::new("unique_all", self, options.dim, true)?;
+        let inverse = shaped(&groups.inverse()?, self, options.dim)?;
+        let values = groups.values()?.record_barrier("unique_all", &[self]);
+        Ok((values, groups.first()?, inverse, groups.counts()?))
+    }
+
+    /// The elements without those that are equal to the one before them or, with a dimension, the parts along it; for each
+    /// element or part the number of its like among these, and how many equal ones there were in each place.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (values, inverse, counts) = tensor!([1, 1, 3, 1])?.unique_consecutive()?;
+    /// assert_eq!((values.to_vec::<i64>()?, counts.to_vec::<i64>()?), (vec![1, 3, 1], vec![2, 1, 1]));
+    /// assert_eq!(inverse.to_vec::<i64>()?, [0, 0, 1, 2]);
+    /// let (rows, _, _) = tensor!([[1, 2], [1, 2], [0, 2]])?.unique_consecutive_with(0)?;
+    /// assert_eq!(rows.shape(), [2, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(name = "unique_consecutive_all", samples = unique_samples, errors = unique_errors, derivative = none,
+        outputs = [values, inverse_indices, counts])]
+    pub fn unique_consecutive(&self, options: impl Into<UniqueDimOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        let groups = Groups::new("unique_consecutive_all", self, options.dim, false)?;
+        let inverse = shaped(&groups.inverse()?, self, options.dim)?;
+        let values = groups.values()?.record_barrier("unique_consecutive_all", &[self]);
+        Ok((values, inverse, groups.counts()?))
+    }
+
+    /// Whether each element is one of `test_elements`. NaN is none of any. It has no derivative.
+    ///
+    /// ```
+    /// # use cotangent::{IsinOptions, Tensor, tensor};
+    /// let x = tensor!([1, 2, 3])?;
+    /// assert_eq!(x.isin(&tensor!([2, 5])?)?.to_vec::<bool>()?, [false, true, false]);
+    /// assert_eq!(x.isin_with(2, IsinOptions::new().invert(true))?.to_vec::<bool>()?, [true, false, true]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtypes have no common type.
+    #[op(samples = isin_samples, errors = isin_errors, derivative = none)]
+    pub fn isin<'a>(&self, test_elements: impl Into<Operand<'a>>, options: impl Into<IsinOptions>) -> Result<Tensor> {
+        let tested = test_elements.compared(self.dtype(), self.device())?;
+        let dtype = common_dtype("isin", self.dtype(), tested.dtype())?;
+        let elements = self.detach().to_dtype(dtype)?;
+        let Some(last) = tested.numel().checked_sub(1) else {
+            let none = Tensor::scalar(options.invert.into(), DType::Bool, self.device())?;
+            return Ok(none.expand(self.shape())?.contiguous()?.record_barrier("isin", &[self]));
+        };
+        let sorted = tested.detach().to_dtype(dtype)?.flatten(0, -1)?.sort(0)?.0;
+        let places = sorted.searchsorted(&elements)?.minimum(last)?;
+        let nearest = sorted.index_select(0, &places.flatten(0, -1)?)?.reshape(self.shape())?;
+        let found = if options.invert { nearest.ne(&elements)? } else { nearest.eq(&elements)? };
+        Ok(found.record_barrier("isin", &[self, &tested]))
+    }
+
+    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them and, as the options say, for each element or part
+    /// the number of its value, and how many of each there are.
+    ///
+    /// ```
+    /// # use cotangent::{UniqueOutputsOptions, tensor};
+    /// let found = tensor!([3, 1, 3])?.unique_outputs_with(UniqueOutputsOptions::new().return_counts(true))?;
+    /// assert_eq!((found[0].to_vec::<i64>()?, found[1].to_vec::<i64>()?), (vec![1, 3], vec![1, 2]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(name = "unique", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
+    pub fn unique_outputs(&self, options: impl Into<UniqueOutputsOptions>) -> Result<Vec<Tensor>> {
+        outputs("unique", self, options.dim, true, options.return_inverse, options.return_counts)
+    }
+
+    /// As [`unique_outputs`](Self::unique_outputs), of runs of equal elements, or parts, which may occur again.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([3, 3, 1, 3])?.unique_consecutive_outputs()?[0].to_vec::<i64>()?, [3, 1, 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`unique`](Self::unique).
+    #[op(name = "unique_consecutive", samples = outputs_samples, errors = unique_errors, derivative = none, outputs = [tensors])]
+    pub fn unique_consecutive_outputs(&self, options: impl Into<UniqueConsecutiveOptions>) -> Result<Vec<Tensor>> {
+        outputs("unique_consecutive", self, options.dim, false, options.return_inverse, options.return_counts)
+    }
+}
+
+fn unique_samples() -> Result<Vec<Sample>> {
+    let rows = ints(&[1, 2, 0, 1, 1, 2, 0, 1], [4, 2])?;
+    Ok(vec![
+        sample![spread([3, 4], -2.0, 2.0)?],
+        sample![spread([], -2.0, 2.0)?],
+        sample![spread([0, 2], -2.0, 2.0)?],
+        sample![ints(&[3, -1, 3, 3, -1, 0], [2, 3])?],
+        sample![&rows; dim = 0],
+        sample![&rows; dim = -1],
+        sample![ints(&[1, 1, 0, 0, 1, 1, 0, 0], [2, 2, 2])?; dim = 1],
+        sample![spread([0, 2], -2.0, 2.0)?; dim = 0],
+        sample![spread([3, 4], -2.0, 2.0)?.gt(0.0)?],
+    ])
+}
+
+fn outputs_samples() -> Result<Vec<Sample>> {
+    let mut all = unique_samples()?;
+    let x = || ints(&[3, 3, 1, 3, 1, 1], [2, 3]);
+    all.push(sample![x()?; return_inverse = true]);
+    all.push(sample![x()?; return_counts = true]);
+    all.push(sample![x()?; return_inverse = true, return_counts = true, dim = 1]);
+    Ok(all)
+}
+
+fn unique_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?; dim = 2]],
+        error!["parts without elements", "[2, 0]"; sample![Tensor::zeros([2, 0])?; dim = 0]],
+    ])
+}
+
+fn isin_samples() -> Result<Vec<Sample>> {
+    let x = || ints(&[3, -1, 2, 3, 5, 0], [2, 3]);
+    Ok(vec![
+        sample![x()?, ints(&[3, 0, 7], [3])?],
+        sample![x()?, ints(&[3, 0, 7, 5], [2, 2])?; invert = true],
+        sample![x()?, 3],
+        sample![spread([3, 4], -2.0, 2.0)?, spread([12], -2.0, 2.0)?.narrow(0, 0, 3)?],
+        sample![x()?, ints(&[], [0])?],
+        sample![spread([0], -2.0, 2.0)?, 1.0],
+    ])
+}
+
+fn isin_errors() -> Result<Vec<ErrorCase>> {
+    let wide = Tensor::zeros_with([2], DType::U64)?;
+    Ok(vec![error!["no common type", "u64", "i64"; sample![ints(&[1, 2], [2])?, wide]]])
+}

@@ -1,0 +1,155 @@
+//! Decompositions of matrices whose rank is small, from products with a few random vectors.
+
+use crate::ops::linalg::common::{batch, full_precision, mh, sizes, with};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::error::bail;
+use crate::options::options;
+use crate::{Result, SvdOptions, Tensor, keepdim};
+
+options! {
+    /// The options of [`Tensor::svd_lowrank_with`].
+    ///
+    /// ```
+    /// use cotangent::{SvdLowrankOptions, Tensor};
+    /// let x = Tensor::randn([30, 2])?.matmul(&Tensor::randn([2, 20])?)?;
+    /// let (u, s, v) = x.svd_lowrank_with(SvdLowrankOptions::new().q(2))?;
+    /// assert_eq!((u.shape(), s.shape(), v.shape()), (&[30, 2][..], &[2][..], &[20, 2][..]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct SvdLowrankOptions {
+        /// How many singular values there are; a little more than the rank that is expected.
+        q: usize = 6,
+        /// How many times the vectors are refined by a product with the matrix and its transpose.
+        niter: usize = 2,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::pca_lowrank_with`].
+    ///
+    /// ```
+    /// use cotangent::{PcaLowrankOptions, Tensor};
+    /// let (_, s, _) = Tensor::randn([30, 4])?.pca_lowrank_with(PcaLowrankOptions::new().q(3).center(false))?;
+    /// assert_eq!(s.shape(), [3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct PcaLowrankOptions {
+        /// How many principal components there are; by default 6, or the smaller side of the matrices.
+        q: Option<usize> = None,
+        /// Whether the mean of each column is taken away first.
+        center: bool = true,
+        /// How many times the vectors are refined by a product with the matrix and its transpose.
+        niter: usize = 2,
+    }
+}
+
+/// A few do; far more than anyone needs, and few enough that a mistaken number does not run for ever.
+const MOST_REFINEMENTS: usize = 1000;
+
+/// Orthonormal columns whose span is about that of the `q` first left singular vectors, after Halko, Martinsson and Tropp. They
+/// are made orthonormal after each product, without which small singular values would be lost in rounding.
+fn basis(x: &Tensor, q: usize, niter: usize) -> Result<Tensor> {
+    let columns = x.shape()[x.rank() - 1];
+    let draw = Tensor::randn_with([columns, q], (x.dtype(), x.device()))?;
+    let mut found = x.matmul(&draw)?.linalg_qr()?.0;
+    for _ in 0..niter {
+        let back = mh(x)?.matmul(&found)?.linalg_qr()?.0;
+        found = x.matmul(&back)?.linalg_qr()?.0;
+    }
+    Ok(found)
+}
+
+fn decompose(op: &'static str, x: &Tensor, q: usize, niter: usize) -> Result<(Tensor, Tensor, Tensor)> {
+    let (m, n) = sizes(op, x)?;
+    full_precision(op, x)?;
+    if q > m.min(n) {
+        bail!(Value, op, "q = {q} is more than the smaller side of matrices of {m} by {n}");
+    }
+    if niter > MOST_REFINEMENTS {
+        bail!(Value, op, "niter = {niter}: more than {MOST_REFINEMENTS} refinements change nothing any more");
+    }
+    if q == 0 {
+        let empty = |last: &[usize], dtype| Tensor::zeros_with(with(batch(x), last), (dtype, x.device()));
+        return Ok((empty(&[m, 0], x.dtype())?, empty(&[0], x.dtype().to_real())?, empty(&[n, 0], x.dtype())?));
+    }
+    // The columns of the longer side are reached through the shorter one.
+    let wide = m < n;
+    let tall = if wide { mh(x)? } else { x.clone() };
+    let found = basis(&tall, q, niter)?;
+    let (u, s, vh) = mh(&found)?.matmul(&tall)?.linalg_svd_with(SvdOptions::new().full_matrices(false))?;
+    let (u, v) = (found.matmul(&u)?, mh(&vh)?);
+    Ok(if wide { (v, s, u) } else { (u, s, v) })
+}
+
+/// Matrices of full rank, so that every vector of the basis has a derivative.
+fn lowrank_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([5, 3], 1)?; q = 3],
+        sample![normal([3, 5], 2)?; q = 3, niter = 1],
+        sample![normal([2, 4, 4], 3)?; q = 4, niter = 0],
+    ])
+}
+
+fn lowrank_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no matrices", "[3]"; sample![normal([3], 1)?; q = 2]],
+        error!["more values than there are", "q = 4"; sample![normal([5, 3], 1)?; q = 4]],
+        error!["refinements without end", "niter = 1001"; sample![normal([5, 3], 1)?; q = 2, niter = 1001]],
+    ])
+}
+
+fn pca_samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![normal([6, 3], 1)?], sample![normal([4, 3], 2)?; q = 3, center = false, niter = 1]])
+}
+
+/// # Decompositions of small rank
+#[ops]
+impl Tensor {
+    /// The `q` largest singular values of matrices with their vectors, `U`, `S` and `V` with about `U · diag(S) · Vᴴ`, from products
+    /// with `q` random vectors. They are exact if the rank is at most `q`; of other matrices they are close if the values that
+    /// are left out are small, and `niter` makes them closer. Much faster than [`svd`](Self::svd) of a large matrix.
+    ///
+    /// ```
+    /// # use cotangent::{SvdLowrankOptions, Tensor};
+    /// # cotangent::manual_seed(0);
+    /// let x = Tensor::randn([30, 2])?.matmul(&Tensor::randn([2, 20])?)?;
+    /// let (u, s, v) = x.svd_lowrank_with(SvdLowrankOptions::new().q(2))?;
+    /// let again = u.mul(&s)?.matmul(&v.t()?)?;
+    /// assert!(again.allclose_with(&x, (1e-3, 1e-3))?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no matrices of `f32`, `f64` or complex numbers, `q` is more than their smaller side, or `niter`
+    /// more than 1000. There is no derivative where `q` is more than the rank.
+    #[op(autocast = f32, samples = lowrank_samples, errors = lowrank_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, random)]
+    pub fn svd_lowrank(&self, options: impl Into<SvdLowrankOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        decompose("svd_lowrank", self, options.q, options.niter)
+    }
+
+    /// Principal components of matrices whose rows are observations: the `q` largest singular values, with their vectors, of the matrices
+    /// from whose columns the mean is taken away. The columns of `V` are the directions, and `S² / (m - 1)` the
+    /// variances along them. See [`svd_lowrank`](Self::svd_lowrank).
+    ///
+    /// ```
+    /// # use cotangent::{PcaLowrankOptions, Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0], [4.0, 8.0]])?;
+    /// let (_, _, v) = x.pca_lowrank_with(PcaLowrankOptions::new().q(1))?;
+    /// let v = v.to_vec::<f32>()?;
+    /// assert!((v[1] / v[0] - 2.0).abs() < 1e-4);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`svd_lowrank`](Self::svd_lowrank).
+    #[op(autocast = f32, samples = pca_samples, errors = lowrank_errors, outputs = [u, s, v], full_precision, tolerance = 1000.0, random)]
+    pub fn pca_lowrank(&self, options: impl Into<PcaLowrankOptions>) -> Result<(Tensor, Tensor, Tensor)> {
+        const OP: &str = "pca_lowrank";
+        let (m, n) = sizes(OP, self)?;
+        full_precision(OP, self)?;
+        let q = options.q.unwrap_or(6.min(m).min(n));
+        let x = if options.center { self.sub(&self.mean(keepdim(-2))?)? } else { self.clone() };
+        decompose(OP, &x, q, options.niter)
+    }
+}

@@ -1,0 +1,11 @@
+//! Linear algebra.
+//!
+//! - `matmul`, `products`, `vectors`, `einsum`: products of matrices, vectors and tensors. `precision`: how exactly they are computed.
+//! - `cholesky`, `lu`, `ldl`, `qr`, `eig`, `spectral`, `lowrank`: decompositions. `spectral` is `eigh` and `svd`.
+//! - `solve`, `det`, `pinv`, `norms`, `functions`: what is computed with them.
+//! - `common`: checks of matrices, transposes and diagonals.
+
+pub(in crate::ops) mod common;
+pub(crate) mod precision;
+
+files! { cholesky det eig einsum functions ldl lowrank lu matmul norms pinv products qr solve spectral vectors }

@@ -1,0 +1,298 @@
+//! Products of vectors, diagonals, and matrices that are made from vectors.
+
+// PyTorch calls a parameter of `vander` N.
+#![allow(non_snake_case)]
+
+use crate::ops::linalg::common::{sizes, with};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::error::bail;
+use crate::layout::{broadcast, resolve_dim};
+use crate::options::options;
+use crate::{Dim, Result, Tensor};
+
+options! {
+    /// The options of [`Tensor::linalg_diagonal_with`].
+    ///
+    /// ```
+    /// use cotangent::{LinalgDiagonalOptions, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// let above = x.linalg_diagonal_with(LinalgDiagonalOptions::new().offset(1_isize))?;
+    /// assert_eq!(above.to_vec::<i64>()?, [2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LinalgDiagonalOptions {
+        /// How far above the main diagonal; below it if negative.
+        offset: isize = 0,
+        /// The dimension of the rows.
+        dim1: isize = -2,
+        /// The dimension of the columns.
+        dim2: isize = -1,
+    }
+}
+
+/// # Vectors
+#[ops]
+impl Tensor {
+    /// The cross product of vectors of size 3 along a dimension; the others broadcast.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let z = tensor!([1.0, 0.0, 0.0])?.linalg_cross(&tensor!([0.0, 1.0, 0.0])?, -1)?;
+    /// assert_eq!(z.to_vec::<f32>()?, [0.0, 0.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the numbers of dimensions differ, there is no such dimension, its size is not 3, or the others do not broadcast.
+    #[doc(alias = "cross")]
+    #[op(samples = cross_samples, errors = cross_errors, aliases = ["cross"])]
+    pub fn linalg_cross(&self, other: &Tensor, #[default(-1)] dim: impl Into<Dim>) -> Result<Tensor> {
+        const OP: &str = "linalg_cross";
+        let (a, b) = (self.shape(), other.shape());
+        if a.len() != b.len() {
+            bail!(Shape, OP, "shapes {a:?} and {b:?} do not have as many dimensions");
+        }
+        let dim = resolve_dim(OP, dim.0, self.rank())?;
+        if a[dim] != 3 || b[dim] != 3 {
+            bail!(Shape, OP, "dimension {dim} of shapes {a:?} and {b:?} should have size 3");
+        }
+        let shape = broadcast(OP, &[self.layout().shape(), other.layout().shape()])?;
+        let (a, b) = (self.expand(&shape[..])?, other.expand(&shape[..])?);
+        let minor = |i: isize, j: isize| {
+            let product = |i: isize, j: isize| a.narrow(dim, i, 1)?.mul(&b.narrow(dim, j, 1)?);
+            product(i, j)?.sub(&product(j, i)?)
+        };
+        Tensor::cat(&[minor(1, 2)?, minor(2, 0)?, minor(0, 1)?], dim)
+    }
+
+    /// The sums of products along a dimension; the others broadcast. Of complex numbers the first is conjugated.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.linalg_vecdot(&x, -1)?.to_vec::<f32>()?, [5.0, 25.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast, there is no such dimension, or sizes along it differ.
+    #[doc(alias = "vecdot")]
+    #[op(autocast = lower, samples = vecdot_samples, errors = vecdot_errors, aliases = ["vecdot"])]
+    pub fn linalg_vecdot(&self, y: &Tensor, #[default(-1)] dim: impl Into<Dim>) -> Result<Tensor> {
+        const OP: &str = "linalg_vecdot";
+        let shape = broadcast(OP, &[self.layout().shape(), y.layout().shape()])?;
+        let dim = resolve_dim(OP, dim.0, shape.len())?;
+        let size = |x: &Tensor| (dim + x.rank()).checked_sub(shape.len()).map_or(1, |d| x.shape()[d]);
+        if size(self) != size(y) {
+            let (a, b) = (self.shape(), y.shape());
+            bail!(Shape, OP, "{a:?} and {b:?} have sizes {} and {} along dimension {dim}", size(self), size(y));
+        }
+        self.conj()?.mul(y)?.sum(dim)
+    }
+
+    /// The Kronecker product: each element of the one tensor times the whole other. Of matrices the blocks are laid out as
+    /// the first tensor's elements are, and likewise for any number of dimensions.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let y = tensor!([[1, 10]])?.kron(&tensor!([[1, 2], [3, 4]])?)?;
+    /// assert_eq!((y.shape(), y.to_vec::<i64>()?), (&[2, 4][..], vec![1, 2, 10, 20, 3, 4, 30, 40]));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the result is too large.
+    #[op(samples = kron_samples)]
+    pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
+        let rank = self.rank().max(other.rank());
+        let padded = |x: &Tensor| -> Vec<usize> { with(&vec![1; rank - x.rank()], x.shape()).to_vec() };
+        let (a, b) = (padded(self), padded(other));
+        let outer: Vec<usize> = a.iter().flat_map(|&size| [size, 1]).collect();
+        let inner: Vec<usize> = b.iter().flat_map(|&size| [1, size]).collect();
+        let product = self.reshape(&outer[..])?.mul(&other.reshape(&inner[..])?)?;
+        let sizes: Vec<usize> = a.iter().zip(&b).map(|(a, b)| a.saturating_mul(*b)).collect();
+        product.reshape(&sizes[..])
+    }
+
+    /// The sum of a matrix's main diagonal.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[1, 2], [3, 4]])?.trace()?.item::<i64>()?, 5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is not a matrix.
+    #[op(autocast_cpu = f32, samples = trace_samples, errors = trace_errors)]
+    pub fn trace(&self) -> Result<Tensor> {
+        if self.rank() != 2 {
+            bail!(Shape, "trace", "a tensor of shape {:?} is not a matrix", self.shape());
+        }
+        self.diagonal(0, 0, 1)?.sum(..)
+    }
+
+    /// A diagonal of the matrices in a tensor, as a view; it is the last dimension of the result.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([[1, 2], [3, 4]])?.linalg_diagonal()?.to_vec::<i64>()?, [1, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no such dimensions, or both are the same.
+    #[op(samples = diagonal_samples, errors = diagonal_errors, view)]
+    pub fn linalg_diagonal(&self, options: impl Into<LinalgDiagonalOptions>) -> Result<Tensor> {
+        const OP: &str = "linalg_diagonal";
+        let LinalgDiagonalOptions { offset, dim1, dim2 } = options;
+        sizes(OP, self)?;
+        let (a, b) = (resolve_dim(OP, dim1, self.rank())?, resolve_dim(OP, dim2, self.rank())?);
+        if a == b {
+            bail!(Index, OP, "the rows and the columns are both dimension {a}");
+        }
+        self.diagonal(offset, a, b)
+    }
+
+    /// Vandermonde's matrix of a vector: the powers from 0 to `N - 1` of each element, as a row. Without `N` there are as
+    /// many as the vector has elements. Integers become `i64`.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let y = tensor!([2.0, 3.0])?.linalg_vander(Some(3))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 4.0, 1.0, 3.0, 9.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there would be fewer than two powers.
+    #[doc(alias = "vander")]
+    #[op(samples = vander_samples, errors = vander_errors)]
+    pub fn linalg_vander(&self, N: Option<usize>) -> Result<Tensor> {
+        const OP: &str = "linalg_vander";
+        let n = N.unwrap_or(self.shape().last().copied().unwrap_or(1));
+        if n < 2 {
+            bail!(Value, OP, "{n} powers: at least 2 are needed");
+        }
+        let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
+        powers(OP, &x, n)
+    }
+}
+
+/// The powers of each element from 0 on, `n` of them, in a new last dimension. Integers become `i64`.
+#[track_caller]
+pub(in crate::ops) fn powers(op: &'static str, x: &Tensor, n: usize) -> Result<Tensor> {
+    let x = x.to_dtype(x.dtype().to_sum())?.unsqueeze(-1)?;
+    // Refused before anything is computed, if there is not so much memory.
+    Tensor::empty(op, x.layout().shape().with(x.rank() - 1, n), x.dtype(), x.device())?;
+    // Twice as many powers at a time.
+    let (mut powers, mut next) = (x.ones_like()?, x);
+    while powers.shape()[powers.rank() - 1] < n {
+        let known = powers.shape()[powers.rank() - 1];
+        let more = powers.narrow(-1, 0, known.min(n - known))?.mul(&next)?;
+        powers = Tensor::cat(&[&powers, &more], -1)?;
+        if powers.shape()[powers.rank() - 1] < n {
+            next = next.mul(&next)?;
+        }
+    }
+    Ok(powers)
+}
+
+fn cross_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([3], 1)?, normal([3], 2)?],
+        sample![normal([2, 3], 1)?, normal([1, 3], 2)?],
+        sample![normal([3, 2], 1)?, normal([3, 2], 2)?, 0],
+        sample![normal([0, 3], 1)?, normal([0, 3], 2)?, -1],
+    ])
+}
+
+fn cross_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a size", "[2]", "size 3"; sample![normal([2], 1)?, normal([2], 2)?]],
+        error!["dimensions", "[3]", "[2, 3]"; sample![normal([3], 1)?, normal([2, 3], 2)?]],
+        error!["no such dimension", "1", "rank 1"; sample![normal([3], 1)?, normal([3], 2)?, 1]],
+        error!["no broadcast", "[2, 3]", "[4, 3]"; sample![normal([2, 3], 1)?, normal([4, 3], 2)?]],
+    ])
+}
+
+fn vecdot_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([3], 1)?, normal([3], 2)?],
+        sample![normal([2, 3], 1)?, normal([3], 2)?],
+        sample![normal([2, 3], 1)?, normal([2, 1], 2)?, 0],
+        sample![normal([2, 0], 1)?, normal([2, 0], 2)?, -1].zero_derivative(),
+        sample![ints(&[1, 2, 3], [3])?, ints(&[4, 5, 6], [3])?],
+    ])
+}
+
+fn vecdot_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["sizes", "[2]", "[3]"; sample![normal([2], 1)?, normal([3], 2)?]],
+        error!["no broadcast here", "[2, 3]", "[2, 1]", "3 and 1"; sample![normal([2, 3], 1)?, normal([2, 1], 2)?]],
+        error!["no such dimension", "2"; sample![normal([2, 3], 1)?, normal([2, 3], 2)?, 2]],
+    ])
+}
+
+fn kron_samples() -> Result<Vec<Sample>> {
+    let shapes: [(&[usize], &[usize]); 6] =
+        [(&[2, 3], &[2, 2]), (&[2], &[3]), (&[2], &[2, 3, 1]), (&[], &[2, 2]), (&[2, 2, 2], &[2]), (&[0, 2], &[2, 2])];
+    shapes.iter().map(|&(a, b)| Ok(sample![normal(a, 1)?, normal(b, 2)?])).collect()
+}
+
+fn trace_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([3, 3], 1)?],
+        sample![normal([2, 4], 1)?],
+        sample![normal([4, 1], 1)?],
+        sample![normal([0, 3], 1)?].zero_derivative(),
+        sample![ints(&[1, 2, 3, 4], [2, 2])?],
+    ])
+}
+
+fn trace_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a vector", "[3]"; sample![normal([3], 1)?]],
+        error!["a batch", "[2, 2, 2]"; sample![normal([2, 2, 2], 1)?]],
+    ])
+}
+
+fn diagonal_samples() -> Result<Vec<Sample>> {
+    let x = normal([2, 3, 4], 1)?;
+    Ok(vec![
+        sample![&x],
+        sample![&x; offset = 2],
+        sample![&x; offset = -1],
+        sample![&x; offset = 1, dim1 = 2, dim2 = 0],
+        sample![&x; offset = 7].zero_derivative(),
+        sample![normal([0, 3], 1)?],
+    ])
+}
+
+fn diagonal_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a vector", "[3]"; sample![normal([3], 1)?]],
+        error!["one dimension", "both dimension 1"; sample![normal([2, 3], 1)?; dim1 = 1]],
+        error!["no such dimension", "2"; sample![normal([2, 3], 1)?; dim1 = 2]],
+    ])
+}
+
+fn vander_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([3], 1)?],
+        sample![normal([2, 2], 1)?, 5],
+        sample![normal([1], 1)?, 6],
+        sample![normal([2, 0], 1)?, 3],
+        sample![ints(&[1, 2, 3], [3])?],
+        sample![normal([], 1)?, 3],
+    ])
+}
+
+fn vander_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a number, once", "1 powers"; sample![normal([], 1)?]],
+        error!["one power", "1 powers"; sample![normal([3], 1)?, 1]],
+        error!["one element", "1 powers"; sample![normal([1], 1)?]],
+    ])
+}

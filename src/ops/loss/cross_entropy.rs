@@ -1,0 +1,455 @@
+//! Losses.
+
+mod classes;
+
+use crate::ops::arg::choices;
+use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype};
+use crate::ops::elementwise::map::map_alike;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::BackwardContext;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Formula;
+use crate::error::bail;
+use crate::layout::broadcast;
+use crate::options::options;
+use crate::vmap::innermost;
+use crate::{DType, Device, Operand, Result, Scalar, Tensor};
+use classes::{against_probabilities, class_dim, fused, of_examples};
+pub(in crate::ops) use classes::{Count, LossCall, RowLosses, fused_grad, plain_grad};
+use smallvec::smallvec;
+use std::sync::LazyLock;
+
+choices! {
+    /// How a loss of many elements becomes one number.
+    ///
+    /// ```
+    /// use cotangent::{Reduction, Tensor};
+    /// let (x, y) = (Tensor::ones([3])?, Tensor::zeros([3])?);
+    /// assert_eq!(x.mse_loss_with(&y, Reduction::None)?.to_vec::<f32>()?, [1.0; 3]);
+    /// assert_eq!(x.mse_loss_with(&y, Reduction::Sum)?.item::<f32>()?, 3.0);
+    /// assert_eq!(Reduction::default().name(), "mean");
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub enum Reduction {
+        /// Not at all.
+        None = "none",
+        /// Their mean.
+        #[default]
+        Mean = "mean",
+        /// Their sum.
+        Sum = "sum",
+    }
+}
+
+impl Reduction {
+    /// The losses as they are, their sum, or their sum over `count`.
+    #[track_caller]
+    pub(in crate::ops) fn apply<'a>(self, losses: &Tensor, count: impl Into<Operand<'a>>) -> Result<Tensor> {
+        match self {
+            Reduction::None => Ok(losses.clone()),
+            Reduction::Sum => losses.sum(..),
+            Reduction::Mean => losses.sum(..)?.div(count),
+        }
+    }
+
+    /// The losses as they are, their sum, or their mean.
+    #[track_caller]
+    pub(in crate::ops) fn of(self, losses: &Tensor) -> Result<Tensor> {
+        self.apply(losses, losses.numel() as f64)
+    }
+}
+
+/// The half precision of a loss whose floats are all of it: its result is rounded to that, as PyTorch's is. Inside of an
+/// [`autocast`](crate::autocast()) losses are of f32.
+pub(in crate::ops) fn half_of(dtypes: &[DType]) -> Option<DType> {
+    if crate::autocast::is_on() {
+        return None;
+    }
+    let dtype = dtypes.iter().try_fold(DType::Bool, |all, &dtype| all.promote(dtype)).ok()?;
+    matches!(dtype, DType::F16 | DType::BF16).then_some(dtype)
+}
+
+/// The dtype that a tensor brings along; a number brings none.
+pub(in crate::ops) fn operand_dtype(operand: &Operand<'_>) -> DType {
+    match operand {
+        Operand::Borrowed(x) => x.dtype(),
+        Operand::Owned(x) => x.dtype(),
+        Operand::Scalar(_) => DType::Bool,
+    }
+}
+
+/// The loss in the half precision of its inputs, if it has one.
+#[track_caller]
+pub(in crate::ops) fn rounded(loss: Result<Tensor>, half: Option<DType>) -> Result<Tensor> {
+    match half {
+        Some(dtype) => loss?.to_dtype(dtype),
+        None => loss,
+    }
+}
+
+/// The dtype that a loss of these is computed in: half precision has too few digits for a sum.
+pub(in crate::ops) fn loss_dtype(op: &'static str, tensors: &[&Tensor]) -> Result<DType> {
+    let mut dtype = DType::Bool;
+    for x in tensors {
+        dtype = common_dtype(op, dtype, x.dtype())?;
+    }
+    if dtype.is_complex() {
+        bail!(DType, op, "not defined for {dtype}");
+    }
+    Ok(compute_dtype(dtype.to_float()))
+}
+
+/// Refuses a target of another shape: to broadcast `[n, 1]` against `[n]` is a mistake.
+pub(in crate::ops) fn same_shape(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
+    if x.shape() != target.shape() {
+        let (a, b) = (x.shape(), target.shape());
+        bail!(Shape, op, "an input of shape {a:?} is not compared with a target of shape {b:?}: reshape one of them");
+    }
+    Ok(())
+}
+
+/// Refuses tensors of different ranks, which to broadcast is a mistake; sizes of 1 are repeated.
+pub(in crate::ops) fn same_rank(op: &'static str, x: &Tensor, other: &Tensor) -> Result<()> {
+    if x.rank() != other.rank() {
+        return same_shape(op, x, other);
+    }
+    broadcast(op, &[x.layout().shape(), other.layout().shape()]).map(drop)
+}
+
+/// Weights beside losses: of a shape that broadcasts to theirs.
+pub(in crate::ops) fn weighted(op: &'static str, losses: Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+    let Some(weight) = weight else { return Ok(losses) };
+    let (all, own) = (losses.layout().shape(), weight.layout().shape());
+    if !broadcast(op, &[all, own]).is_ok_and(|both| both == *all) {
+        bail!(Shape, op, "weights of shape {own:?} do not fit losses of shape {all:?}");
+    }
+    losses.mul(&weight.to_dtype(losses.dtype())?)
+}
+
+options! {
+    /// The options of [`Tensor::mse_loss_with`] and [`Tensor::l1_loss_with`]. A [`Reduction`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{LossOptions, Reduction, Tensor};
+    /// let (x, y) = (Tensor::ones([3])?, Tensor::zeros([3])?);
+    /// let sum = x.mse_loss_with(&y, LossOptions::new().reduction(Reduction::Sum))?;
+    /// assert_eq!(sum.item::<f32>()?, 3.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LossOptions<'a> {
+        /// How the losses become one number.
+        reduction: Reduction = Reduction::Mean,
+        /// A weight for each element; the mean is the weighted one.
+        weight: Option<&'a Tensor> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::cross_entropy_with`]. A [`Reduction`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{CrossEntropyOptions, Reduction, Tensor, tensor};
+    /// let (logits, classes) = (Tensor::zeros([2, 3])?, tensor!([0, 2])?);
+    /// let weight = tensor!([1.0, 1.0, 2.0])?;
+    /// let options = CrossEntropyOptions::new().weight(&weight).label_smoothing(0.1).reduction(Reduction::None);
+    /// assert_eq!(logits.cross_entropy_with(&classes, options)?.shape(), [2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct CrossEntropyOptions<'a> {
+        /// A weight for each class.
+        weight: Option<&'a Tensor> = None,
+        /// A class that does not count.
+        ignore_index: i64 = -100,
+        /// How the losses become one number.
+        reduction: Reduction = Reduction::Mean,
+        /// How much of each target is spread evenly over all classes.
+        label_smoothing: f64 = 0.0,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::nll_loss_with`]. A [`Reduction`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{NllLossOptions, Tensor, tensor};
+    /// let (x, classes) = (Tensor::zeros([2, 3])?.log_softmax(1)?, tensor!([0, 2])?);
+    /// let loss = x.nll_loss_with(&classes, NllLossOptions::new().ignore_index(2))?;
+    /// assert!((loss.item::<f32>()? - 3.0_f32.ln()).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct NllLossOptions<'a> {
+        /// A weight for each class.
+        weight: Option<&'a Tensor> = None,
+        /// A class that does not count.
+        ignore_index: i64 = -100,
+        /// How the losses become one number.
+        reduction: Reduction = Reduction::Mean,
+    }
+}
+
+/// A [`Reduction`] stands for the options.
+macro_rules! from_reduction {
+    ($($options:ty),+) => {$(
+        impl From<Reduction> for $options {
+            fn from(reduction: Reduction) -> Self {
+                Self::new().reduction(reduction)
+            }
+        }
+    )+};
+}
+pub(in crate::ops) use from_reduction;
+from_reduction!(LossOptions<'_>, CrossEntropyOptions<'_>, NllLossOptions<'_>);
+
+/// # Losses
+#[ops]
+impl Tensor {
+    /// The mean of the squares of the differences to `target`, which has the same shape; as an option their sum, or all of
+    /// them.
+    ///
+    /// ```
+    /// # use cotangent::{Reduction, Tensor, tensor};
+    /// let (x, y) = (tensor!([1.0, 5.0])?, tensor!([2.0, 2.0])?);
+    /// assert_eq!(x.mse_loss(&y)?.item::<f32>()?, 5.0);
+    /// assert_eq!(x.mse_loss_with(&y, Reduction::Sum)?.item::<f32>()?, 10.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes differ: `[n, 1]` is not broadcast against `[n]`.
+    #[op(samples = mse_samples, errors = mse_errors, rounds)]
+    pub fn mse_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
+        same_shape("mse_loss", self, target)?;
+        let dtype = loss_dtype("mse_loss", &[self, target])?;
+        if let Some(weight) = options.weight {
+            same_weights("mse_loss", self, weight)?;
+            let squares = self.to_dtype(dtype)?.sub(&target.to_dtype(dtype)?)?.square()?;
+            return weighted_mean(&squares, weight, options.reduction);
+        }
+        let own = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
+        let (a, b) = (self.to_dtype(own)?, target.to_dtype(own)?);
+        let squares = map_alike("mse_loss", (&*SQUARED, &[]), dtype, &[&a, &b], dtype)?;
+        let factor = if options.reduction == Reduction::Mean { 2.0 / squares.numel() as f64 } else { 2.0 };
+        options.reduction.of(&squares)?.record("mse_loss", &[&a, &b], |save| {
+            let (a, b) = (save.save(&a), save.save(&b));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let slope = SLOPE.call(&[g, &a, &b], &[Scalar::F64(factor)])?;
+                Ok(smallvec![Some(slope.clone()), ctx.want(1, || slope.neg())?])
+            }
+        })
+    }
+
+    /// The cross entropy of these logits, of shape `[N, C]`, `[N, C, d1, ..]` or `[C]` for `C` classes, against
+    /// `target`: integers of the same shape without the classes, or, as floats of the same shape, a probability of
+    /// every class.
+    ///
+    /// The result is the mean, or what the options say. With class weights the mean is the weighted one; classes to be
+    /// ignored, -100 unless the options name another, count for nothing. Nothing but ignored classes has the mean NaN.
+    ///
+    /// ```
+    /// # use cotangent::{CrossEntropyOptions, Reduction, Tensor, tensor};
+    /// let (logits, target) = (tensor!([[0.0, 0.0], [100.0, 0.0]])?, tensor!([1, 0])?);
+    /// assert_eq!(logits.cross_entropy(&target)?.item::<f32>()?, std::f32::consts::LN_2 / 2.0);
+    /// assert_eq!(logits.cross_entropy_with(&target, Reduction::Sum)?.item::<f32>()?, std::f32::consts::LN_2);
+    /// let options = CrossEntropyOptions::new().ignore_index(1).label_smoothing(0.5);
+    /// assert_eq!(logits.cross_entropy_with(&target, options)?.item::<f32>()?, 25.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, a class is out of range, the smoothing is not between 0 and 1, or the logits are not
+    /// floats.
+    #[op(samples = cross_entropy_samples, errors = cross_entropy_errors, rounds)]
+    pub fn cross_entropy<'a>(&self, target: &Tensor, options: impl Into<CrossEntropyOptions<'a>>) -> Result<Tensor> {
+        if target.dtype().is_float() {
+            return against_probabilities(self, target, &options);
+        }
+        if let Some(level) = innermost([self, target]) {
+            let each = CrossEntropyOptions { reduction: Reduction::None, ..options.clone() };
+            return of_examples("cross_entropy", level, self, target, &options, |x, target| {
+                x.cross_entropy_with(target, each.clone())
+            });
+        }
+        let problem = LossCall::new("cross_entropy", self, target, &options)?;
+        if self.rank() == 2 {
+            return fused(self, problem, options.reduction);
+        }
+        // Classes last, and everything else as rows.
+        let order: Vec<isize> = (0..self.rank() as isize).filter(|&d| d != 1).chain([1]).collect();
+        let ordered = if self.rank() > 2 { self.permute(order)? } else { self.clone() };
+        let losses = fused(&ordered.reshape([problem.rows(), problem.classes])?, problem, options.reduction)?;
+        if options.reduction == Reduction::None { losses.reshape(target.shape()) } else { Ok(losses) }
+    }
+
+    /// The negative of the elements at the classes that `target` names, for these logarithms of probabilities, of shape
+    /// `[N, C]`, `[N, C, d1, ..]` or `[C]`: what [`cross_entropy`](Self::cross_entropy) computes after a `log_softmax`.
+    /// The result is the mean, or what the options say.
+    ///
+    /// ```
+    /// # use cotangent::{NllLossOptions, Tensor, tensor};
+    /// let (logs, target) = (tensor!([[-1.0, -2.0], [-3.0, -4.0]])?, tensor!([1, 0])?);
+    /// assert_eq!(logs.nll_loss(&target)?.item::<f32>()?, 2.5);
+    /// let options = NllLossOptions::new().ignore_index(1);
+    /// assert_eq!(logs.nll_loss_with(&target, options)?.item::<f32>()?, 3.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, a class is out of range, or the input is not of floats.
+    #[op(samples = || class_samples(&[None]), errors = class_errors, rounds)]
+    pub fn nll_loss<'a>(&self, target: &Tensor, options: impl Into<NllLossOptions<'a>>) -> Result<Tensor> {
+        let NllLossOptions { weight, ignore_index, reduction } = options;
+        let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing: 0.0 };
+        if let Some(level) = innermost([self, target]) {
+            let each = NllLossOptions { weight, ignore_index, reduction: Reduction::None };
+            return of_examples("nll_loss", level, self, target, &options, |x, target| {
+                x.nll_loss_with(target, each.clone())
+            });
+        }
+        let mut problem = LossCall::new("nll_loss", self, target, &options)?;
+        let dim = class_dim(self);
+        let ignored = problem.target.eq(ignore_index)?;
+        let index = problem.target.masked_fill(&ignored, 0)?;
+        let weights = match &problem.weight {
+            Some(weight) => weight.index_select(0, &index)?,
+            None => Tensor::ones_with(index.shape(), (DType::F64, index.device()))?,
+        };
+        let weights = weights.masked_fill(&ignored, 0.0)?;
+        if self.device() != Device::Cpu {
+            problem.count = Count::Tensor(weights.sum(..)?.to_dtype(compute_dtype(self.dtype()))?);
+        }
+        let index = index.reshape(target.shape())?.unsqueeze(dim)?;
+        let dtype = compute_dtype(self.dtype());
+        let factor = weights.neg()?.reshape(target.shape())?.to_dtype(dtype)?;
+        let losses = self.gather(dim, &index)?.squeeze(dim)?.to_dtype(dtype)?.mul(&factor)?;
+        // 0 even where the element is infinite.
+        let losses = losses.masked_fill(&ignored.reshape(target.shape())?, 0.0)?;
+        reduction.apply(&losses, problem.count.operand())
+    }
+}
+
+static SQUARED: LazyLock<Formula> = LazyLock::new(|| {
+    Formula::new("mse_loss", 2, 0, |x, _| {
+        let difference = x[0] - x[1];
+        difference * difference
+    })
+});
+
+/// The derivative of the squares: the cotangent, times a factor, times the difference.
+static SLOPE: Elementwise =
+    Elementwise::new("mse_loss_backward", Domain::Float, 3, 1, |x, p| x[0] * p[0] * (x[1] - x[2]));
+
+/// Refuses weights that are not one for each element.
+pub(in crate::ops) fn same_weights(op: &'static str, x: &Tensor, weight: &Tensor) -> Result<()> {
+    if x.shape() != weight.shape() {
+        bail!(Shape, op, "weights of shape {:?} do not fit an input of shape {:?}", weight.shape(), x.shape());
+    }
+    Ok(())
+}
+
+/// Losses with a weight each, whose mean is the weighted one.
+#[track_caller]
+pub(in crate::ops) fn weighted_mean(losses: &Tensor, weight: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let weight = weight.to_dtype(losses.dtype())?;
+    let losses = losses.mul(&weight)?;
+    if reduction == Reduction::Mean { losses.sum(..)?.div(&weight.sum(..)?) } else { reduction.of(&losses) }
+}
+
+pub(in crate::ops) const REDUCTIONS: [Reduction; 3] = [Reduction::None, Reduction::Mean, Reduction::Sum];
+
+fn mse_samples() -> Result<Vec<Sample>> {
+    let mut all = vec![sample![spread([4], -1.0, 1.0)?, spread([4], -0.4, 1.9)?]];
+    for reduction in REDUCTIONS {
+        for shape in [&[2, 3][..], &[], &[2, 1, 3]] {
+            all.push(sample![spread(shape, -1.0, 1.0)?, spread(shape, -0.4, 1.9)?; reduction = reduction]);
+        }
+        let sample = sample![spread([2, 3], -1.0, 1.0)?, spread([2, 3], -0.4, 1.9)?; reduction = reduction];
+        all.push(sample.with("weight", spread([2, 3], 0.2, 2.0)?));
+    }
+    all.push(sample![normal([0], 1)?, normal([0], 2)?; reduction = Reduction::Sum]);
+    Ok(all)
+}
+
+pub(in crate::ops) fn pair_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["shapes that differ", "[3, 1]", "[3]"; sample![normal([3, 1], 1)?, normal([3], 2)?]]])
+}
+
+pub(in crate::ops) fn mse_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = pair_errors()?;
+    let x = normal([3], 1)?;
+    all.push(error!["other weights", "[2]", "[3]"; sample![&x, normal([3], 2)?; weight = normal([2], 3)?]]);
+    Ok(all)
+}
+
+fn cross_entropy_samples() -> Result<Vec<Sample>> {
+    let mut all = class_samples(&[None, Some(0.2)])?;
+    // Probabilities.
+    for reduction in REDUCTIONS {
+        for (shape, classes) in [(&[3, 4][..], 4), (&[2, 3, 2], 3), (&[3], 3)] {
+            let sample = sample![normal(shape, 1)?, spread(shape, 0.1, 1.0)?; reduction = reduction];
+            all.push(sample.with("weight", weights(classes)?).with("label_smoothing", 0.1));
+        }
+    }
+    all.push(sample![normal([3, 4], 1)?, spread([3, 4], 0.1, 1.0)?]);
+    Ok(all)
+}
+
+/// Samples against classes: with all reductions, these smoothings, with and without weights and a class that is ignored.
+fn class_samples(smoothings: &[Option<f64>]) -> Result<Vec<Sample>> {
+    let targets = [
+        (&[4, 3][..], ints(&[0, 2, 1, 2], [4])?),
+        (&[2, 3, 2], ints(&[0, 2, 1, 1], [2, 2])?),
+        (&[3], ints(&[2], [])?),
+        (&[0, 3], ints(&[], [0])?),
+    ];
+    let mut all = vec![sample![normal([4, 3], 1)?, &targets[0].1]];
+    for (shape, target) in &targets {
+        for reduction in REDUCTIONS {
+            if target.numel() == 0 && reduction == Reduction::Mean {
+                continue; // 0 / 0
+            }
+            for smoothing in smoothings {
+                let sample = || -> Result<Sample> {
+                    let sample = sample![normal(*shape, 1)?, target; reduction = reduction];
+                    Ok(smoothing.iter().fold(sample, |sample, &amount| sample.with("label_smoothing", amount)))
+                };
+                all.push(sample()?);
+                all.push(sample()?.with("weight", weights(3)?).with("ignore_index", 1));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Weights for so many classes. They are integers, since floats among the arguments of a sample get gradients, which the
+/// weights do not have.
+fn weights(classes: usize) -> Result<Tensor> {
+    ints(&[2, 1, 3, 5][..classes], classes)
+}
+
+fn cross_entropy_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    let mut all = class_errors()?;
+    all.push(error!["probabilities of another shape", "[2, 3]", "[2, 4]"; sample![&x, normal([2, 4], 2)?]]);
+    all.push(error!["smoothing", "1.5"; sample![&x, ints(&[0, 1], [2])?; label_smoothing = 1.5]]);
+    Ok(all)
+}
+
+fn class_errors() -> Result<Vec<ErrorCase>> {
+    let (x, target) = (normal([2, 3], 1)?, ints(&[0, 1], [2])?);
+    let learnt = normal([3], 3)?.requires_grad_(true)?;
+    Ok(vec![
+        error!["a class that is not there", "class 3", "position 1", "3 classes"; sample![&x, ints(&[0, 3], [2])?]],
+        error!["a negative class", "class -1"; sample![&x, ints(&[-1, 0], [2])?]],
+        error!["another batch size", "[2, 3]", "[3]"; sample![&x, ints(&[0, 1, 2], [3])?]],
+        error!["a target of bools", "bool"; sample![&x, target.gt(0)?]],
+        error!["logits of integers", "i64"; sample![&target, ints(&[1], [])?]],
+        error!["no classes", "[]"; sample![normal([], 1)?, ints(&[1], [1])?]],
+        error!["other weights", "[4]", "3 classes"; sample![&x, &target; weight = normal([4], 3)?]],
+        error!["learnt weights", "weights"; sample![&x, &target; weight = learnt]],
+    ])
+}
+
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Dropout of whole channels, and that for networks of SELU.
+
+use crate::ops::nn::layer_norm::DropoutOptions;
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
+use crate::options::options;
+use crate::{Result, Shape, Tensor};
+
+options! {
+    /// The options of [`Tensor::alpha_dropout_with`]. A bool stands for `training`.
+    ///
+    /// ```
+    /// use cotangent::{AlphaDropoutOptions, Tensor};
+    /// let x = Tensor::ones([3])?;
+    /// assert!(x.alpha_dropout_with(0.5, AlphaDropoutOptions::new().training(false))?.is_same(&x));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct AlphaDropoutOptions {
+        /// Whether anything is dropped at all.
+        training: bool = false,
+    }
+}
+
+impl From<bool> for AlphaDropoutOptions {
+    fn from(training: bool) -> AlphaDropoutOptions {
+        AlphaDropoutOptions::new().training(training)
+    }
+}
+
+fn probability(op: &'static str, p: f64) -> Result<()> {
+    if !(0.0..=1.0).contains(&p) {
+        bail!(Value, op, "a probability of {p} is not between 0 and 1");
+    }
+    Ok(())
+}
+
+/// Whole channels dropped: of `[batch, channels, ..]`, or of `[channels, ..]` where there is a dimension less.
+#[track_caller]
+fn channel_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, ranks: [usize; 2]) -> Result<Tensor> {
+    probability(op, p)?;
+    float_only(op, x)?;
+    if !ranks.contains(&x.rank()) {
+        let [a, b] = ranks;
+        bail!(Shape, op, "an input of shape {:?} should have {a} or {b} dimensions", x.shape());
+    }
+    if !training || p == 0.0 {
+        return Ok(x.clone());
+    }
+    let channels = if x.rank() == ranks[0] { 1 } else { 2 };
+    x.mul(&noise(x, channels)?.dropout(p)?)
+}
+
+/// Ones, for each of the elements of the first dimensions.
+fn noise(x: &Tensor, dims: usize) -> Result<Tensor> {
+    let shape: Shape = x.shape().iter().enumerate().map(|(d, &size)| if d < dims { size } else { 1 }).collect();
+    Tensor::ones_with(shape, (x.dtype(), x.device()))
+}
+
+/// Elements set to what an infinitely negative one gives in a SELU, and all scaled and shifted so that mean and variance stay.
+#[track_caller]
+fn alpha_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, dims: usize) -> Result<Tensor> {
+    const ALPHA: f64 = 1.758_099_340_847_376_6;
+    probability(op, p)?;
+    float_only(op, x)?;
+    if !training || p == 0.0 {
+        return Ok(x.clone());
+    }
+    if p == 1.0 {
+        return x.mul(0.0);
+    }
+    let wide = compute_dtype(x.dtype());
+    let scale = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
+    let kept = noise(x, dims)?.dropout(p)?.gt(0.0)?.to_dtype(wide)?;
+    let shift = kept.sub(1.0)?.add(p)?.mul(ALPHA * scale)?;
+    x.to_dtype(wide)?.mul(&kept.mul(scale)?)?.add(&shift)?.to_dtype(x.dtype())
+}
+
+/// # Dropout of channels
+#[ops]
+impl Tensor {
+    /// Whole channels of `[batch, channels, length]` or `[channels, length]` set to zero with probability `p`, and the others
+    /// scaled by `1 / (1 - p)`; nothing of the kind if this is not training.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::ones([2, 3, 4])?.dropout1d(0.5)?;
+    /// assert!(x.narrow(2, 0, 1)?.expand([2, 3, 4])?.equal(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    #[op(samples = || channel_samples(&[&[2, 3, 2], &[3, 2]]), errors = channel_errors, random)]
+    pub fn dropout1d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
+        channel_dropout("dropout1d", self, p, options.training, [2, 3])
+    }
+
+    /// As [`dropout1d`](Self::dropout1d), of `[batch, channels, height, width]`, or `[batch, channels, length]`.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::ones([2, 3, 4, 4])?.dropout2d(0.5)?;
+    /// assert!(x.narrow(3, 0, 1)?.expand([2, 3, 4, 4])?.equal(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    #[op(samples = || channel_samples(&[&[2, 3, 2, 1], &[2, 3, 2]]), errors = channel_errors, random)]
+    pub fn dropout2d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
+        // Three dimensions are a batch of sequences, as PyTorch has it.
+        let ranks = if self.rank() == 3 { [2, 3] } else { [3, 4] };
+        channel_dropout("dropout2d", self, p, options.training, ranks)
+    }
+
+    /// As [`dropout1d`](Self::dropout1d), of `[batch, channels, depth, height, width]`, or without the batch.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// assert_eq!(Tensor::ones([2, 3, 4, 4, 4])?.dropout3d(0.5)?.shape(), [2, 3, 4, 4, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, there are other dimensions, or the elements are not floats.
+    #[op(samples = || channel_samples(&[&[2, 3, 2, 1, 2], &[3, 2, 1, 2]]), errors = channel_errors, random)]
+    pub fn dropout3d(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
+        channel_dropout("dropout3d", self, p, options.training, [4, 5])
+    }
+
+    /// Dropout for networks of [`selu`](Self::selu), which keeps mean 0 and variance 1: elements become what a very negative one
+    /// gives there. Unless the options say that this is training, the tensor as it is.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::randn([100])?;
+    /// assert!(x.alpha_dropout(0.5)?.is_same(&x));
+    /// assert_eq!(x.alpha_dropout_with(0.5, true)?.shape(), [100]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, or the elements are not floats.
+    #[op(samples = alpha_samples, errors = alpha_errors, random)]
+    pub fn alpha_dropout(&self, p: f64, options: impl Into<AlphaDropoutOptions>) -> Result<Tensor> {
+        alpha_dropout("alpha_dropout", self, p, options.training, self.rank())
+    }
+
+    /// As [`alpha_dropout`](Self::alpha_dropout), of whole channels: the second dimension.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::zeros([2, 3, 4])?.feature_alpha_dropout_with(0.5, true)?;
+    /// assert!(x.narrow(2, 0, 1)?.expand([2, 3, 4])?.equal(&x)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, there are fewer than two dimensions, or the elements are not floats.
+    #[op(samples = alpha_samples, errors = feature_errors, random)]
+    pub fn feature_alpha_dropout(&self, p: f64, options: impl Into<AlphaDropoutOptions>) -> Result<Tensor> {
+        const OP: &str = "feature_alpha_dropout";
+        if self.rank() < 2 {
+            bail!(Shape, OP, "an input of shape {:?} has no channels", self.shape());
+        }
+        alpha_dropout(OP, self, p, options.training, 2)
+    }
+}
+
+fn channel_samples(shapes: &[&[usize]]) -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for shape in shapes {
+        all.push(sample![normal(*shape, 1)?, 0.4]);
+        all.push(sample![normal(*shape, 1)?, 0.4; training = false]);
+    }
+    Ok(all)
+}
+
+fn channel_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3], 1)?;
+    Ok(vec![error!["more than all", "1.5"; sample![&x, 1.5]], error!["one dimension", "[3]"; sample![&x, 0.5]]])
+}
+
+fn alpha_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([2, 3, 2], 1)?, 0.4; training = true],
+        sample![normal([2, 3], 1)?, 0.4],
+        sample![normal([2, 3], 1)?, 1.0; training = true].zero_derivative(),
+    ])
+}
+
+fn alpha_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["more than all", "1.5"; sample![normal([2, 3], 1)?, 1.5]]])
+}
+
+fn feature_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = alpha_errors()?;
+    all.push(error!["one dimension", "[3]"; sample![normal([3], 1)?, 0.5]]);
+    Ok(all)
+}

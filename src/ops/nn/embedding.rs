@@ -1,0 +1,258 @@
+//! Other operations of networks: bags of embeddings and bilinear maps.
+
+use crate::ops::arg::choices;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Device, Result, ScatterReduce, ScatterReduceOptions, SearchsortedOptions, Shape, Tensor};
+
+choices! {
+    /// What becomes of the vectors in a bag.
+    ///
+    /// ```
+    /// assert_eq!(cotangent::BagMode::default().name(), "mean");
+    /// ```
+    pub enum BagMode {
+        /// Their sum.
+        Sum = "sum",
+        /// Their mean.
+        #[default]
+        Mean = "mean",
+        /// The largest of each element.
+        Max = "max",
+    }
+}
+
+options! {
+    /// The options of [`Tensor::embedding_bag_with`]. A mode stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{BagMode, EmbeddingBagOptions, tensor};
+    /// let (weight, offsets) = (tensor!([[1.0], [2.0], [4.0]])?, tensor!([0, 2])?);
+    /// let options = EmbeddingBagOptions::new().offsets(&offsets).mode(BagMode::Sum);
+    /// assert_eq!(tensor!([0, 1, 2])?.embedding_bag_with(&weight, options)?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct EmbeddingBagOptions<'a> {
+        /// Where the bags begin, if all indices are in one row.
+        offsets: Option<&'a Tensor> = None,
+        /// What becomes of the vectors in a bag.
+        mode: BagMode = BagMode::Mean,
+        /// What each vector is multiplied by, where they are summed.
+        per_sample_weights: Option<&'a Tensor> = None,
+        /// Whether the last offset is the end of the last bag.
+        include_last_offset: bool = false,
+        /// An index that does not count; negative ones count from the last.
+        padding_idx: Option<i64> = None,
+    }
+}
+
+impl From<BagMode> for EmbeddingBagOptions<'_> {
+    fn from(mode: BagMode) -> Self {
+        EmbeddingBagOptions::new().mode(mode)
+    }
+}
+
+/// # Networks
+#[ops]
+impl Tensor {
+    /// Vectors looked up by these indices, and their sum, mean or maximum over each bag: the rows of a matrix, or, of a vector,
+    /// what lies between `offsets`. An empty bag is zero.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// let weight = tensor!([[1.0], [2.0], [4.0]])?;
+    /// assert_eq!(tensor!([[0, 1], [2, 2]])?.embedding_bag(&weight)?.to_vec::<f32>()?, [1.5, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an index is out of range, the offsets do not begin with 0 and rise to at most the number of indices, the shapes do
+    /// not fit, or there are weights for another mode than the sum.
+    #[op(samples = bag_samples, errors = bag_errors)]
+    pub fn embedding_bag<'a>(&self, weight: &Tensor, options: impl Into<EmbeddingBagOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "embedding_bag";
+        let EmbeddingBagOptions { offsets, mode, per_sample_weights, include_last_offset, padding_idx } = options;
+        let [words, width] = *weight.shape() else {
+            bail!(Shape, OP, "the weight must be a matrix, not of shape {:?}", weight.shape());
+        };
+        float_only(OP, weight)?;
+        if let Some(weights) = per_sample_weights {
+            if mode != BagMode::Sum || weights.shape() != self.shape() {
+                bail!(Value, OP, "weights of shape {:?} for indices of shape {:?} and mode {mode}: they are for a sum, one each", weights.shape(), self.shape());
+            }
+            float_only(OP, weights)?;
+        }
+        let (bags, ids) = self.bags(offsets, include_last_offset)?;
+        let index = self.flatten(0, -1)?;
+        let wide = compute_dtype(weight.dtype());
+        let mut rows = index.embedding(weight)?.to_dtype(wide)?;
+        let counts = match padding_idx {
+            None => None,
+            Some(padding) => {
+                let at = if padding < 0 { padding.saturating_add_unsigned(words as u64) } else { padding };
+                if !usize::try_from(at).is_ok_and(|at| at < words) {
+                    bail!(Index, OP, "a padding index of {padding} for {words} vectors");
+                }
+                Some(index.ne(at)?)
+            }
+        };
+        if let Some(weights) = per_sample_weights {
+            rows = rows.mul(&weights.flatten(0, -1)?.to_dtype(wide)?.unsqueeze(1)?)?;
+        }
+        if let Some(counts) = &counts {
+            rows = counts.unsqueeze(1)?.where_(&rows, if mode == BagMode::Max { f64::NEG_INFINITY } else { 0.0 })?;
+        }
+        let zeros = |shape: Shape| Tensor::zeros_with(shape, (wide, weight.device()));
+        let each = || -> Result<Tensor> {
+            let ones = counts.as_ref().map_or_else(
+                || Tensor::ones_with([index.numel()], (wide, weight.device())),
+                |counts| counts.to_dtype(wide),
+            )?;
+            zeros([bags].into())?.index_add(0, &ids, &ones)?.unsqueeze(1)
+        };
+        let out = zeros([bags, width].into())?;
+        let out = match mode {
+            BagMode::Sum => out.index_add(0, &ids, &rows)?,
+            BagMode::Mean => out.index_add(0, &ids, &rows)?.div(&each()?.maximum(1.0)?)?,
+            BagMode::Max => {
+                let options = ScatterReduceOptions::new().include_self(false);
+                let largest = out.index_reduce_with(0, &ids, &rows, ScatterReduce::Amax, options)?;
+                each()?.gt(0.0)?.where_(&largest, 0.0)?
+            }
+        };
+        out.to_dtype(weight.dtype())
+    }
+
+    /// `x1ᵀ W x2 + b` for each output, over the last dimensions of both: `[.., in1]` and `[.., in2]` with a weight `[out, in1,
+    /// in2]` give `[.., out]`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (a, b, weight) = (tensor!([[2.0]])?, tensor!([[3.0]])?, Tensor::ones([4, 1, 1])?);
+    /// assert_eq!(a.bilinear(&b, &weight, None)?.to_vec::<f32>()?, [6.0; 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or the elements are not floats.
+    #[op(autocast_cuda = widest, samples = bilinear_samples, errors = bilinear_errors)]
+    pub fn bilinear(&self, input2: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        const OP: &str = "bilinear";
+        let fits = match (self.shape(), input2.shape(), weight.shape()) {
+            ([lead @ .., a], [other @ .., b], [out, in1, in2]) => {
+                lead == other && a == in1 && b == in2 && bias.is_none_or(|bias| bias.shape() == [*out])
+            }
+            _ => false,
+        };
+        if !fits {
+            let (a, b, w, c) = (self.shape(), input2.shape(), weight.shape(), bias.map(Tensor::shape));
+            bail!(Shape, OP, "inputs of shapes {a:?} and {b:?}, a weight of shape {w:?} and a bias of shape {c:?} do not fit");
+        }
+        let mut dtype = self.dtype();
+        for x in [Some(self), Some(input2), Some(weight), bias].into_iter().flatten() {
+            float_only(OP, x)?;
+            dtype = common_dtype(OP, dtype, x.dtype())?;
+        }
+        let (lead, [out, in1, in2]) = (&self.shape()[..self.rank() - 1], [0, 1, 2].map(|d| weight.shape()[d]));
+        let rows = lead.iter().product::<usize>();
+        let (a, b) = (self.to_dtype(dtype)?.reshape([rows, in1])?, input2.to_dtype(dtype)?.reshape([rows, in2])?);
+        let weight = weight.to_dtype(dtype)?.permute([1, 0, 2])?.reshape([in1, out.saturating_mul(in2)])?;
+        let half = a.matmul(&weight)?.reshape([rows, out, in2])?;
+        let y = half.matmul(&b.unsqueeze(-1)?)?.squeeze(-1)?;
+        let y = bias.map_or(Ok(y.clone()), |bias| y.add(&bias.to_dtype(dtype)?))?;
+        let shape: Shape = lead.iter().copied().chain([out]).collect();
+        y.reshape(&shape)
+    }
+}
+
+impl Tensor {
+    /// The number of bags, and for each index, in a row, which bag it is in.
+    fn bags(&self, offsets: Option<&Tensor>, include_last: bool) -> Result<(usize, Tensor)> {
+        const OP: &str = "embedding_bag";
+        let numbers = |n: usize| Tensor::arange_with(0, n, self.device());
+        match (self.shape(), offsets) {
+            ([bags, len], None) => Ok((*bags, numbers(*bags)?.unsqueeze(1)?.expand([*bags, *len])?.flatten(0, -1)?)),
+            ([n], Some(offsets)) if offsets.rank() == 1 && offsets.dtype().is_int() => {
+                let offsets = offsets.private()?.detach().to_dtype(DType::I64)?.contiguous()?;
+                if self.device() == Device::Cpu {
+                    let all = offsets.to_vec::<i64>()?;
+                    let rises = all.windows(2).all(|pair| pair[0] <= pair[1]);
+                    let ends = all.first().is_none_or(|&first| first == 0) && all.last().is_none_or(|&last| last <= *n as i64);
+                    if !rises || !ends {
+                        bail!(Value, OP, "offsets {all:?} do not rise from 0 to at most {n}");
+                    }
+                }
+                let starts = offsets.numel();
+                let Some(bags) = starts.checked_sub(usize::from(include_last)) else {
+                    bail!(Value, OP, "offsets of shape [0] do not include the last");
+                };
+                if bags == 0 && *n > 0 {
+                    bail!(Value, OP, "{n} indices are in no bag: there are no offsets");
+                }
+                let ids = offsets.narrow(0, 0, bags)?.searchsorted_with(&numbers(*n)?, SearchsortedOptions::new().right(true))?;
+                Ok((bags, ids.sub(1)?))
+            }
+            (shape, offsets) => {
+                let offsets = offsets.map(Tensor::shape);
+                bail!(Shape, OP, "indices of shape {shape:?} with offsets of shape {offsets:?}: a matrix without, or a vector with a vector of integers")
+            }
+        }
+    }
+}
+
+fn bag_samples() -> Result<Vec<Sample>> {
+    let weight = || spread([5, 3], -2.0, 2.1);
+    let matrix = ints(&[0, 2, 4, 1, 3, 4], [2, 3])?;
+    let (vector, offsets) = (ints(&[0, 2, 4, 1, 3, 1], [6])?, ints(&[0, 2, 2, 5], [4])?);
+    let mut all = Vec::new();
+    for mode in [BagMode::Sum, BagMode::Mean, BagMode::Max] {
+        all.push(sample![&matrix, weight()?; mode = mode]);
+        all.push(sample![&matrix, weight()?; mode = mode, padding_idx = 4]);
+        all.push(sample![&vector, weight()?; mode = mode, offsets = &offsets]);
+        all.push(sample![&vector, weight()?; mode = mode, offsets = &offsets, include_last_offset = true, padding_idx = -4]);
+    }
+    all.push(sample![&matrix, weight()?; mode = BagMode::Sum, per_sample_weights = normal([2, 3], 1)?]);
+    all.push(sample![&vector, weight()?; mode = BagMode::Sum, offsets = &offsets, per_sample_weights = normal([6], 1)?]);
+    all.push(sample![ints(&[], [2, 0])?, weight()?].zero_derivative());
+    Ok(all)
+}
+
+fn bag_errors() -> Result<Vec<ErrorCase>> {
+    let (w, x, row) = (normal([5, 3], 1)?, ints(&[0, 1, 2, 3], [2, 2])?, ints(&[0, 1, 2, 3], [4])?);
+    Ok(vec![
+        error!["an index that is not there", "7"; sample![ints(&[7], [1, 1])?, &w]],
+        error!["no offsets", "[4]"; sample![&row, &w]],
+        error!["offsets of a matrix", "[2, 2]", "[1]"; sample![&x, &w; offsets = ints(&[0], [1])?]],
+        error!["a first offset", "[1, 2]"; sample![&row, &w; offsets = ints(&[1, 2], [2])?]],
+        error!["offsets that fall", "[0, 3, 2]"; sample![&row, &w; offsets = ints(&[0, 3, 2], [3])?]],
+        error!["offsets that are too large", "[0, 5]"; sample![&row, &w; offsets = ints(&[0, 5], [2])?]],
+        error!["weights of a mean", "mean"; sample![&x, &w; per_sample_weights = normal([2, 2], 1)?]],
+        error!["padding", "5"; sample![&x, &w; padding_idx = 5]],
+        error!["a vector", "[3]"; sample![&x, normal([3], 1)?]],
+        error!["floats", "f64"; sample![normal([2, 2], 1)?, &w]],
+    ])
+}
+
+fn bilinear_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([3, 2], 1)?, normal([3, 4], 2)?, normal([5, 2, 4], 3)?],
+        sample![normal([2, 1, 3], 1)?, normal([2, 1, 2], 2)?, normal([2, 3, 2], 3)?, normal([2], 4)?],
+        sample![normal([2], 1)?, normal([2], 2)?, normal([3, 2, 2], 3)?, normal([3], 4)?],
+        sample![normal([0, 2], 1)?, normal([0, 2], 2)?, normal([3, 2, 2], 3)?].zero_derivative(),
+    ])
+}
+
+fn bilinear_errors() -> Result<Vec<ErrorCase>> {
+    let (a, b, w) = (normal([3, 2], 1)?, normal([3, 4], 2)?, normal([5, 2, 4], 3)?);
+    Ok(vec![
+        error!["other rows", "[2, 4]"; sample![&a, normal([2, 4], 1)?, &w]],
+        error!["another weight", "[5, 4, 2]"; sample![&a, &b, normal([5, 4, 2], 1)?]],
+        error!["another bias", "[4]"; sample![&a, &b, &w, normal([4], 1)?]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [1, 2])?, normal([1, 4], 1)?, &w]],
+    ])
+}

@@ -1,0 +1,325 @@
+//! Normalisation and dropout.
+
+use crate::ops::reduce::sums::float_only;
+use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, zero};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
+use crate::backend;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::{Draw, Ordered, Sym, select};
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Operand, Device, Dims, Result, Scalar, Shape, Tensor, keepdim, random};
+use smallvec::{SmallVec, smallvec};
+
+options! {
+    /// The options of [`Tensor::layer_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{LayerNormOptions, Tensor};
+    /// let (x, weight) = (Tensor::randn([2, 8])?, Tensor::full([8], 2.0)?);
+    /// let y = x.layer_norm_with(8, LayerNormOptions::new().weight(&weight).eps(1e-6))?;
+    /// assert_eq!(y.shape(), [2, 8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LayerNormOptions<'a> {
+        /// What the normalised elements are multiplied by, of the normalised shape.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added, of the normalised shape.
+        bias: Option<&'a Tensor> = None,
+        /// What is added to the variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::dropout_with`]. A bool stands for `training`.
+    ///
+    /// ```
+    /// use cotangent::{DropoutOptions, Tensor};
+    /// let x = Tensor::ones([3])?.dropout_with(0.5, DropoutOptions::new().training(false))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct DropoutOptions {
+        /// Whether anything is dropped at all.
+        training: bool = true,
+    }
+}
+
+impl From<bool> for DropoutOptions {
+    fn from(training: bool) -> DropoutOptions {
+        DropoutOptions::new().training(training)
+    }
+}
+
+/// # Normalisation and dropout
+#[ops]
+impl Tensor {
+    /// `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the variance (of the population) over the
+    /// last dimensions, which `normalized_shape` names. Options are `weight` and `bias`, of that shape, and `eps`, 1e-5
+    /// by default.
+    ///
+    /// ```
+    /// # use cotangent::{LayerNormOptions, Tensor, tensor};
+    /// let x = tensor!([[1.0, 3.0], [10.0, 30.0]])?;
+    /// assert!(x.layer_norm([2])?.allclose_with(&tensor!([[-1.0, 1.0], [-1.0, 1.0]])?, (0.0, 1e-5))?);
+    /// let bias = tensor!([0.0, 5.0])?;
+    /// let y = x.layer_norm_with([2], LayerNormOptions::new().bias(&bias).eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 6.0, -1.0, 6.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or the tensor is not of floating point.
+    #[op(autocast_cuda = f32, samples = layer_norm_samples, errors = layer_norm_errors)]
+    pub fn layer_norm<'a>(
+        &self,
+        normalized_shape: impl Into<Shape>,
+        options: impl Into<LayerNormOptions<'a>>,
+    ) -> Result<Tensor> {
+        let (normalized, LayerNormOptions { weight, bias, eps }) = (normalized_shape, options);
+        if normalized.is_empty() || !self.shape().ends_with(&normalized) {
+            bail!(Shape, "layer_norm", "an input of shape {:?} does not end with {normalized:?}", self.shape());
+        }
+        for (what, t) in [("weight", weight), ("bias", bias)] {
+            if let Some(t) = t.filter(|t| *t.shape() != *normalized) {
+                bail!(Shape, "layer_norm", "a {what} of shape {:?} does not fit {normalized:?}", t.shape());
+            }
+        }
+        float_only("layer_norm", self)?;
+        let mut dtype = self.dtype();
+        for t in [weight, bias].into_iter().flatten() {
+            dtype = common_dtype("layer_norm", dtype, t.dtype())?;
+        }
+        let x = self.to_dtype(dtype)?;
+        if [Some(self), weight, bias].into_iter().flatten().any(Tensor::is_batched) {
+            let plain = |x: &Tensor| norm(x, &normalized, None, None, eps);
+            let scaled = x.with_examples(plain).unwrap_or_else(|| plain(&x))?.mul(weight.map_or(1.0.into(), Operand::from))?;
+            return scaled.add(bias.map_or(0.0.into(), Operand::from));
+        }
+        let [weight, bias] = [weight, bias].map(|t| t.map(|t| t.to_dtype(dtype)).transpose());
+        norm(&x, &normalized, weight?.as_ref(), bias?.as_ref(), eps)
+    }
+
+    /// Zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so that the mean
+    /// stays. If the options say that this is not training, the tensor as it is. The random numbers are those of
+    /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::ones([100])?;
+    /// assert!(x.dropout(0.5)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// assert!(x.dropout_with(0.5, false)?.is_same(&x));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, or the tensor is not of floating point.
+    #[op(samples = dropout_samples, errors = dropout_errors, random)]
+    pub fn dropout(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
+        }
+        float_only("dropout", self)?;
+        if !options.training || p == 0.0 {
+            return Ok(self.clone());
+        }
+        let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
+        let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
+        let kept = Draw::Booleans(random::greatest_yes(1.0 - p));
+        backend::draw("dropout", kept, (seed, offset), &mut mask.as_view_mut("dropout")?)?;
+        MASKED.call_as(&[self, &mask], &[Scalar::F64(1.0 / (1.0 - p))], self.dtype(), self.dtype())
+    }
+}
+
+/// Rows of the normalised elements.
+fn rows(x: &Tensor, len: usize) -> Result<Tensor> {
+    x.detach().reshape([x.numel() / len.max(1), len])
+}
+
+/// A weight or a bias as the kernels take it: the CPU's in the compute dtype, those of a GPU as it is.
+fn beside(t: &Tensor, compute: DType) -> Result<Tensor> {
+    let dtype = if t.device() == Device::Cpu { compute } else { t.dtype() };
+    t.detach().to_dtype(dtype)?.contiguous()
+}
+
+#[track_caller]
+fn norm(x: &Tensor, normalized: &Shape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    let (len, compute) = (normalized.numel(), compute_dtype(x.dtype()));
+    let input = rows(x, len)?;
+    let [w, b] = [weight, bias].map(|t| t.map(|t| beside(t, compute)).transpose());
+    let (w, b) = (w?, b?);
+    let mut stats = Tensor::empty("layer_norm", [input.shape()[0], 2].into(), compute, x.device())?;
+    let out = Tensor::build("layer_norm", x.layout().shape().clone(), x.dtype(), x.device(), |out| {
+        let (w, b) = (w.as_ref().map(Tensor::as_view).transpose()?, b.as_ref().map(Tensor::as_view).transpose()?);
+        backend::layer_norm("layer_norm", input.as_view()?, [w, b], eps, &mut stats.as_view_mut("layer_norm")?, out)
+    })?;
+    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), weight, bias].into_iter().flatten().collect();
+    out.record("layer_norm", &inputs, |save| {
+        let (weighted, biased) = (weight.is_some(), bias.is_some());
+        // A bias alone asks for nothing but the cotangent.
+        let needed = save.needs(0) || (weighted && save.needs(1));
+        let kept = needed.then(|| (save.save(x), save.save(&stats)));
+        let kept_weight = weight.filter(|_| save.needs(0)).map(|w| save.save(w));
+        let (last, normalized) = (inputs.len() - 1, normalized.clone());
+        move |ctx: &BackwardContext, g: &Tensor| {
+            // The engine sums the cotangent to the bias's shape, unless the kernel has done so on its way.
+            let mut grads: Grads = smallvec![None; last + 1];
+            if biased {
+                grads[last] = Some(g.clone());
+            }
+            let Some((x, stats)) = &kept else { return Ok(grads) };
+            let want = Want { x: ctx.needs(0), weight: weighted && ctx.needs(1), bias: biased && ctx.needs(last) };
+            if is_grad_enabled() || g.is_batched() {
+                let (x_grad, weight_grad) = plain_grad(x, g, kept_weight.as_ref(), normalized.len(), eps, want)?;
+                grads[0] = x_grad;
+                if weighted {
+                    grads[1] = weight_grad;
+                }
+                return Ok(grads);
+            }
+            let fused = fused_grad(x, g, stats, kept_weight.as_ref(), &normalized, want)?;
+            grads[0] = fused.x;
+            if weighted {
+                grads[1] = fused.weight;
+            }
+            if fused.bias.is_some() {
+                grads[last] = fused.bias;
+            }
+            Ok(grads)
+        }
+    })
+}
+
+/// Which gradients are asked for.
+#[derive(Clone, Copy)]
+struct Want {
+    x: bool,
+    weight: bool,
+    bias: bool,
+}
+
+struct Fused {
+    x: Option<Tensor>,
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+}
+
+fn fused_grad(
+    x: &Tensor,
+    g: &Tensor,
+    stats: &Tensor,
+    weight: Option<&Tensor>,
+    normalized: &Shape,
+    want: Want,
+) -> Result<Fused> {
+    let (op, len) = ("layer_norm", normalized.numel());
+    let (input, g) = (rows(x, len)?, rows(g, len)?);
+    let weight = weight.map(|w| beside(w, stats.dtype())).transpose()?;
+    let pieces = backend::layer_norm_pieces(x.device(), input.shape()[0], len);
+    let empty = |wanted: bool, shape: Shape, dtype: DType| {
+        wanted.then(|| Tensor::empty(op, shape, dtype, x.device())).transpose()
+    };
+    let mut x_grad = empty(want.x, x.layout().shape().clone(), x.dtype())?;
+    let mut sums = empty(want.weight || want.bias, [pieces, 2, len].into(), stats.dtype())?;
+    let (mut to_x, mut to_sums) = (
+        x_grad.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
+        sums.as_mut().map(|t| t.as_view_mut(op)).transpose()?,
+    );
+    let w = weight.as_ref().map(Tensor::as_view).transpose()?;
+    let views = [input.as_view()?, g.as_view()?, stats.as_view()?];
+    backend::layer_norm_backward(op, views, w, to_x.as_mut(), to_sums.as_mut())?;
+    let sums = sums.map(|sums| sums.sum(0)).transpose()?;
+    let total = |wanted: bool, which: isize| {
+        let sums = sums.as_ref().filter(|_| wanted);
+        sums.map(|sums| sums.select(0, which)?.reshape(normalized)).transpose()
+    };
+    Ok(Fused { weight: total(want.weight, 0)?, bias: total(want.bias, 1)?, x: x_grad })
+}
+
+type Pair = (Option<Tensor>, Option<Tensor>);
+
+/// What the kernel computes, in tensor operations; the engine sums the weight's cotangent to its shape.
+fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps: f64, want: Want) -> Result<Pair> {
+    let last = Dims { named: Some((1..=dims as isize).map(|d| -d).collect()) };
+    let mean = |t: &Tensor| t.mean(keepdim(last.clone()));
+    let (x, g) = (x.to_dtype(compute_dtype(x.dtype()))?, g.to_dtype(compute_dtype(g.dtype()))?);
+    let centred = x.sub(mean(&x)?)?;
+    let inverse = mean(&centred.square()?)?.add(eps)?.sqrt()?.reciprocal()?;
+    let normalised = centred.mul(&inverse)?;
+    let weight_grad = want.weight.then(|| g.mul(&normalised)).transpose()?;
+    let to_x = || {
+        let g = weight.map_or(Ok(g.clone()), |w| g.mul(w))?;
+        let along_x = normalised.mul(mean(&g.mul(&normalised)?)?)?;
+        g.sub(mean(&g)?)?.sub(along_x)?.mul(&inverse)
+    };
+    Ok((want.x.then(to_x).transpose()?, weight_grad))
+}
+
+/// `x · scale` where the mask says so, else 0, whatever `x` is there; and so is its derivative.
+static MASKED: Elementwise = Elementwise::new("dropout", Domain::Float, 2, 1, |x, p| kept(x[0], x[1], p[0]))
+    .with_gradient(|g, x, _, p| vec![Some(kept(g, x[1], p[0])), None]);
+
+fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
+    select(mask.ne(zero()), x * scale, zero())
+}
+
+fn layer_norm_samples() -> Result<Vec<Sample>> {
+    let shapes: [(&[usize], &[usize]); 7] = [
+        (&[4, 6], &[6]),
+        (&[2, 3, 4], &[4]),
+        (&[2, 3, 4], &[3, 4]),
+        (&[5], &[5]),
+        (&[2, 2, 2, 3], &[2, 2, 3]),
+        (&[0, 3], &[3]),
+        (&[0, 2], &[0, 2]),
+    ];
+    let mut all = Vec::new();
+    for (shape, normalized) in shapes {
+        let (x, w, b) = (normal(shape, 1)?, normal(normalized, 2)?, normal(normalized, 3)?);
+        all.push(sample![&x, normalized]);
+        all.push(sample![&x, normalized; weight = &w, eps = 0.1]);
+        all.push(sample![&x, normalized; bias = &b, eps = 0.1]);
+        all.push(sample![x, normalized, w, b]);
+    }
+    Ok(all)
+}
+
+fn layer_norm_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["another size", "[2, 3]", "[2]"; sample![&x, [2]]],
+        error!["no size", "[2, 3]", "[]"; sample![&x, []]],
+        error!["more dimensions", "[2, 3]", "[1, 2, 3]"; sample![&x, [1, 2, 3]]],
+        error!["another weight", "weight", "[2]", "[3]"; sample![&x, [3]; weight = normal([2], 2)?]],
+        error!["another bias", "bias", "[1, 3]", "[3]"; sample![&x, [3]; bias = normal([1, 3], 2)?]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, [3]]],
+    ])
+}
+
+fn dropout_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([4, 5], 1)?, 0.5],
+        sample![normal([2, 3, 4], 2)?, 0.1],
+        sample![normal([3], 3)?, 0.0],
+        sample![normal([3], 4)?, 1.0].zero_derivative(),
+        sample![normal([0, 3], 5)?, 0.5],
+        sample![normal([3], 6)?, 0.5; training = false],
+    ])
+}
+
+fn dropout_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3], 1)?;
+    Ok(vec![
+        error!["more than all", "1.5"; sample![&x, 1.5]],
+        error!["less than none", "-0.1"; sample![&x, -0.1; training = false]],
+        error!["no number", "NaN"; sample![&x, f64::NAN]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, 0.5]],
+    ])
+}
+
+#[cfg(feature = "samples")]
+#[allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,596 @@
+//! Normalisation of channels: over a batch, an example, a group, or neighbours.
+
+mod norm;
+mod rows;
+
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::elementwise::map::map;
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Formula;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Device, Result, Scalar, Shape, Tensor};
+use smallvec::{SmallVec, smallvec};
+use std::sync::LazyLock;
+use norm::{Computed, Norm};
+
+options! {
+    /// The options of [`Tensor::batch_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{BatchNormOptions, Tensor, tensor};
+    /// let (mean, var) = (tensor!([1.0])?, tensor!([4.0])?);
+    /// let options = BatchNormOptions::new().running_mean(&mean).running_var(&var).eps(0.0);
+    /// assert_eq!(tensor!([[5.0]])?.batch_norm_with(options)?.item::<f32>()?, 2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct BatchNormOptions<'a> {
+        /// The means of the channels, where this is not training.
+        running_mean: Option<&'a Tensor> = None,
+        /// Their variances.
+        running_var: Option<&'a Tensor> = None,
+        /// What the normalised channels are multiplied by.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added to them.
+        bias: Option<&'a Tensor> = None,
+        /// Whether the batch's own means and variances are used.
+        training: bool = false,
+        /// What is added to a variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::batch_norm_with_update_with`].
+    ///
+    /// ```
+    /// use cotangent::{BatchNormUpdateOptions, Tensor};
+    /// let (x, mean, var) = (Tensor::full([4, 1], 3.0)?, Tensor::zeros([1])?, Tensor::ones([1])?);
+    /// let (_, mean, _) = x.batch_norm_with_update_with(&mean, &var, BatchNormUpdateOptions::new().momentum(0.5))?;
+    /// assert_eq!(mean.item::<f32>()?, 1.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct BatchNormUpdateOptions<'a> {
+        /// What the normalised channels are multiplied by.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added to them.
+        bias: Option<&'a Tensor> = None,
+        /// How much of the new statistics is the batch's.
+        momentum: f64 = 0.1,
+        /// What is added to a variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::instance_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{InstanceNormOptions, Tensor};
+    /// let (x, bias) = (Tensor::ones([1, 1, 4])?, Tensor::full([1], 7.0)?);
+    /// let y = x.instance_norm_with(InstanceNormOptions::new().bias(&bias))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [7.0; 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct InstanceNormOptions<'a> {
+        /// The means of the channels, where those of the input are not used.
+        running_mean: Option<&'a Tensor> = None,
+        /// Their variances.
+        running_var: Option<&'a Tensor> = None,
+        /// What the normalised channels are multiplied by.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added to them.
+        bias: Option<&'a Tensor> = None,
+        /// Whether the means and variances are those of each example.
+        use_input_stats: bool = true,
+        /// What is added to a variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::group_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{GroupNormOptions, Tensor};
+    /// let (x, bias) = (Tensor::ones([1, 4])?, Tensor::full([4], 7.0)?);
+    /// let y = x.group_norm_with(2, GroupNormOptions::new().bias(&bias))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [7.0; 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct GroupNormOptions<'a> {
+        /// What the normalised channels are multiplied by.
+        weight: Option<&'a Tensor> = None,
+        /// What is then added to them.
+        bias: Option<&'a Tensor> = None,
+        /// What is added to a variance, lest it be 0.
+        eps: f64 = 1e-5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::rms_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{RmsNormOptions, tensor};
+    /// let weight = tensor!([1.0, 2.0])?;
+    /// let y = tensor!([3.0, 3.0])?.rms_norm_with([2], RmsNormOptions::new().weight(&weight).eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RmsNormOptions<'a> {
+        /// What the elements are multiplied by, of the normalised shape.
+        weight: Option<&'a Tensor> = None,
+        /// What is added to a mean square, lest it be 0; unless given, the step from 1 to the next number of the compute dtype.
+        eps: Option<f64> = None,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::local_response_norm_with`].
+    ///
+    /// ```
+    /// use cotangent::{LocalResponseNormOptions, Tensor};
+    /// let options = LocalResponseNormOptions::new().alpha(0.0).k(4.0).beta(0.5);
+    /// assert_eq!(Tensor::ones([1, 1, 1])?.local_response_norm_with(1, options)?.item::<f32>()?, 0.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LocalResponseNormOptions {
+        /// The weight of the mean square.
+        alpha: f64 = 1e-4,
+        /// The power.
+        beta: f64 = 0.75,
+        /// What is added before the power.
+        k: f64 = 1.0,
+    }
+}
+
+/// Some of the old and some of the new: one step of a chain, where a cast to another dtype would be a pass of its own.
+static MOVED: LazyLock<Formula> = LazyLock::new(|| Formula::new("moved", 2, 2, |x, p| x[0] * p[0] + x[1] * p[1]));
+
+/// The number of channels, which are the second dimension.
+fn channels(op: &'static str, x: &Tensor, least: usize) -> Result<usize> {
+    float_only(op, x)?;
+    if x.rank() < least {
+        bail!(Shape, op, "an input of shape {:?} has fewer than {least} dimensions", x.shape());
+    }
+    Ok(x.shape()[1])
+}
+
+/// One number for each channel, beside a tensor of so many dimensions.
+fn per_channel(op: &'static str, what: &str, t: Option<&Tensor>, count: usize, rank: usize) -> Result<Option<Tensor>> {
+    let Some(t) = t else { return Ok(None) };
+    if t.shape() != [count] {
+        bail!(Shape, op, "a {what} of shape {:?} does not fit {count} channels", t.shape());
+    }
+    float_only(op, t)?;
+    t.reshape(Shape::from(vec![1; rank]).with(1, count)).map(Some)
+}
+
+/// With statistics that are given: a function of the elements by themselves.
+#[track_caller]
+fn given(
+    op: &'static str,
+    x: &Tensor,
+    [mean, var]: [Option<&Tensor>; 2],
+    [weight, bias]: [Option<&Tensor>; 2],
+    eps: f64,
+) -> Result<Tensor> {
+    let count = x.shape()[1];
+    let shaped = |what: &str, t: Option<&Tensor>| per_channel(op, what, t, count, x.rank());
+    let (Some(mean), Some(var)) = (shaped("running mean", mean)?, shaped("running variance", var)?) else {
+        bail!(Value, op, "without the batch's statistics a running mean and a running variance are needed");
+    };
+    let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
+    let mut dtype = x.dtype();
+    for t in [&weight, &bias].into_iter().flatten() {
+        dtype = common_dtype(op, dtype, t.dtype())?;
+    }
+    let wide = compute_dtype(dtype);
+    let plain = |t: &Tensor| t.to_dtype(wide);
+    let norm = Norm { op, over: Vec::new(), eps, centred: true };
+    let affine = [weight.as_ref().map(plain).transpose()?, bias.as_ref().map(plain).transpose()?];
+    let stats = (plain(&mean)?, plain(&var)?);
+    norm.value(&plain(x)?, (Some(&stats.0), &stats.1), [affine[0].as_ref(), affine[1].as_ref()])?.to_dtype(dtype)
+}
+
+/// The dimensions of a batch: all but the channels.
+fn but_channels(x: &Tensor) -> Vec<usize> {
+    (0..x.rank()).filter(|&d| d != 1).collect()
+}
+
+/// The batch's own statistics: how many elements a channel has, and the call.
+fn of_batch(op: &'static str, x: &Tensor, eps: f64) -> Result<(usize, Norm)> {
+    let count = channels(op, x, 2)?;
+    let each = x.numel() / count.max(1);
+    if each == 1 {
+        bail!(Shape, op, "an input of shape {:?} has one element for each channel, which has no variance", x.shape());
+    }
+    Ok((each, Norm { op, over: but_channels(x), eps, centred: true }))
+}
+
+/// # Normalisation of channels
+#[ops]
+impl Tensor {
+    /// Channels, the second dimension, with mean 0 and variance 1: `(x - mean) / sqrt(var + eps) · weight + bias`. In training
+    /// the statistics are those of the batch; otherwise they are given. None is changed here:
+    /// [`batch_norm_with_update`](Self::batch_norm_with_update) returns new ones, and the layer
+    /// keeps them.
+    ///
+    /// ```
+    /// # use cotangent::{BatchNormOptions, Tensor, tensor};
+    /// let x = tensor!([[1.0, 10.0], [3.0, 30.0]])?;
+    /// let y = x.batch_norm_with(BatchNormOptions::new().training(true).eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, -1.0, 1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, no statistics are given outside of training, a channel of a batch has one element, or
+    /// the input is not of floats.
+    #[op(samples = batch_samples, errors = batch_errors)]
+    pub fn batch_norm<'a>(&self, options: impl Into<BatchNormOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "batch_norm";
+        let BatchNormOptions { running_mean, running_var, weight, bias, training, eps } = options;
+        let count = channels(OP, self, 2)?;
+        if !training {
+            return given(OP, self, [running_mean, running_var], [weight, bias], eps);
+        }
+        for (what, t) in [("running mean", running_mean), ("running variance", running_var)] {
+            per_channel(OP, what, t, count, self.rank())?;
+        }
+        let (_, norm) = of_batch(OP, self, eps)?;
+        let shaped = |what: &str, t: Option<&Tensor>| per_channel(OP, what, t, count, self.rank());
+        let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
+        norm.run(self, weight.as_ref(), bias.as_ref())
+    }
+
+    /// What [`batch_norm`](Self::batch_norm) gives in training, and the new running statistics: the old ones moved towards the batch's
+    /// by `momentum`. Their variance is that of a sample.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (mean, var) = (Tensor::zeros([1])?, Tensor::zeros([1])?);
+    /// let (_, mean, var) = tensor!([[1.0], [3.0]])?.batch_norm_with_update(&mean, &var)?;
+    /// assert!((mean.item::<f32>()? - 0.2).abs() < 1e-6 && (var.item::<f32>()? - 0.2).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`batch_norm`](Self::batch_norm).
+    #[op(samples = update_samples, errors = update_errors, outputs = [output, running_mean, running_var])]
+    pub fn batch_norm_with_update<'a>(
+        &self,
+        running_mean: &Tensor,
+        running_var: &Tensor,
+        options: impl Into<BatchNormUpdateOptions<'a>>,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        const OP: &str = "batch_norm_with_update";
+        let BatchNormUpdateOptions { weight, bias, momentum, eps } = options;
+        let (each, norm) = of_batch(OP, self, eps)?;
+        let count = self.shape()[1];
+        let shaped = |what: &str, t: Option<&Tensor>| per_channel(OP, what, t, count, self.rank());
+        shaped("running mean", Some(running_mean))?;
+        shaped("running variance", Some(running_var))?;
+        let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
+        let (weight, bias, x) = (weight.as_ref(), bias.as_ref(), self);
+        let Computed { y, mean, var, dtype, wide } = norm.compute(x, weight, bias)?;
+        let sampled = each as f64 / (each as f64 - 1.0);
+        let moved = |old: &Tensor, new: &Tensor, factor: f64| {
+            let new = new.reshape([count])?;
+            if old.device() != Device::Cpu && compute_dtype(old.dtype()) == new.dtype() {
+                let (old, shares) = (old.detach(), [Scalar::F64(1.0 - momentum), Scalar::F64(momentum * factor)]);
+                return map(OP, (&*MOVED, &shares), new.dtype(), &[&old, &new], old.layout().shape(), old.dtype());
+            }
+            old.detach().mul(1.0 - momentum)?.add(&new.mul(momentum * factor)?)?.to_dtype(old.dtype())
+        };
+        let Some(mean) = mean else { bail!(Value, OP, "there is no mean") };
+        let all = [y.to_dtype(dtype)?, moved(running_mean, &mean, 1.0)?, moved(running_var, &var, sampled)?];
+        let inputs: SmallVec<[&Tensor; 5]> =
+            [Some(x), weight, bias, Some(running_mean), Some(running_var)].into_iter().flatten().collect();
+        let [y, mean, var] = Tensor::record_joint(all, OP, &inputs, |save| {
+            let (mean, var, x) = (save.save(&mean), save.save(&var), save.save(x));
+            let (weight, bias) = (weight.map(|weight| save.save(weight)), bias.map(|bias| bias.layout().shape().clone()));
+            let shapes: SmallVec<[Shape; 5]> = inputs.iter().map(|x| x.layout().shape().clone()).collect();
+            move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
+                let mut grads: Grads = match &cotangents[0] {
+                    Some(g) => norm.grads(ctx, &x, g, (Some(&mean), &var), weight.as_ref(), bias.as_ref(), wide)?,
+                    None => smallvec![None; 1 + usize::from(weight.is_some()) + usize::from(bias.is_some())],
+                };
+                // What the statistics take from the elements.
+                let wide_as = |g: &Tensor, factor: f64| g.to_dtype(wide)?.reshape(var.shape())?.mul(factor);
+                let share = momentum / each as f64;
+                if let Some(g) = cotangents[1].as_ref().filter(|_| ctx.needs(0)) {
+                    let part = wide_as(g, share)?.expand(x.shape())?;
+                    grads[0] = Some(grads[0].take().map_or(Ok(part.clone()), |sum| sum.add(&part))?);
+                }
+                if let Some(g) = cotangents[2].as_ref().filter(|_| ctx.needs(0)) {
+                    let x = x.to_dtype(wide)?;
+                    let mean = if is_grad_enabled() { norm.stats(&x)?.0 } else { Some(mean.clone()) };
+                    let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(&mean))?;
+                    let part = centred.mul(&wide_as(g, 2.0 * share * sampled)?)?;
+                    grads[0] = Some(grads[0].take().map_or(Ok(part.clone()), |sum| sum.add(&part))?);
+                }
+                for g in &cotangents[1..] {
+                    grads.push(g.as_ref().map(|g| g.mul(1.0 - momentum)).transpose()?);
+                }
+                // Results that nobody used leave some inputs without a part in the others.
+                for (at, shape) in shapes.iter().enumerate() {
+                    if ctx.needs(at) && grads[at].is_none() {
+                        grads[at] = Some(Tensor::zeros_with(shape, (wide, x.device()))?);
+                    }
+                }
+                Ok(grads)
+            }
+        })?;
+        Ok((y, mean, var))
+    }
+
+    /// As [`batch_norm`](Self::batch_norm), with the statistics of each example by itself, unless the options say that those that are
+    /// given are used.
+    ///
+    /// ```
+    /// # use cotangent::{InstanceNormOptions, Tensor, tensor};
+    /// let x = tensor!([[[1.0, 3.0]], [[10.0, 30.0]]])?;
+    /// let y = x.instance_norm_with(InstanceNormOptions::new().eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, a channel of an example has one element, or the input is not of floats.
+    #[op(samples = instance_samples, errors = instance_errors)]
+    pub fn instance_norm<'a>(&self, options: impl Into<InstanceNormOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "instance_norm";
+        let InstanceNormOptions { running_mean, running_var, weight, bias, use_input_stats, eps } = options;
+        let count = channels(OP, self, 2)?;
+        if !use_input_stats {
+            return given(OP, self, [running_mean, running_var], [weight, bias], eps);
+        }
+        if self.shape()[2..].iter().product::<usize>() == 1 {
+            bail!(Shape, OP, "an input of shape {:?} has one element for each channel, which has no variance", self.shape());
+        }
+        let shaped = |what: &str, t: Option<&Tensor>| per_channel(OP, what, t, count, self.rank());
+        let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
+        let norm = Norm { op: OP, over: (2..self.rank()).collect(), eps, centred: true };
+        norm.run(self, weight.as_ref(), bias.as_ref())
+    }
+
+    /// The channels of each example, the second dimension, in groups that have mean 0 and variance 1; a weight and a bias
+    /// for each channel are options.
+    ///
+    /// ```
+    /// # use cotangent::{GroupNormOptions, Tensor, tensor};
+    /// let x = tensor!([[1.0, 3.0, 10.0, 30.0]])?;
+    /// let y = x.group_norm_with(2, GroupNormOptions::new().eps(0.0))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0, -1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the channels are no multiple of the groups, the shapes do not fit, or the input is not of floats.
+    #[op(autocast_cuda = f32, samples = group_samples, errors = group_errors)]
+    pub fn group_norm<'a>(&self, num_groups: usize, options: impl Into<GroupNormOptions<'a>>) -> Result<Tensor> {
+        const OP: &str = "group_norm";
+        let GroupNormOptions { weight, bias, eps } = options;
+        let count = channels(OP, self, 2)?;
+        if num_groups == 0 || !count.is_multiple_of(num_groups) {
+            bail!(Shape, OP, "{count} channels of shape {:?} do not make {num_groups} groups", self.shape());
+        }
+        let places = self.shape()[2..].iter().product::<usize>();
+        let each = count / num_groups;
+        let grouped = |what: &str, t: Option<&Tensor>| -> Result<Option<Tensor>> {
+            let t = per_channel(OP, what, t, count, 2)?;
+            t.map(|t| t.reshape([1, num_groups, each, 1])).transpose()
+        };
+        let (weight, bias) = (grouped("weight", weight)?, grouped("bias", bias)?);
+        let x = self.reshape([self.shape()[0], num_groups, each, places])?;
+        let norm = Norm { op: OP, over: vec![2, 3], eps, centred: true };
+        norm.run(&x, weight.as_ref(), bias.as_ref())?.reshape(self.shape())
+    }
+
+    /// `x / sqrt(mean(x²) + eps) · weight`, with the mean over the last dimensions, which `normalized_shape` names.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!(tensor!([3.0, -3.0])?.rms_norm([2])?.allclose(&tensor!([1.0, -1.0])?)?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or the input is not of floats.
+    #[op(autocast_cuda = f32, samples = rms_samples, errors = rms_errors)]
+    pub fn rms_norm<'a>(
+        &self,
+        normalized_shape: impl Into<Shape>,
+        options: impl Into<RmsNormOptions<'a>>,
+    ) -> Result<Tensor> {
+        const OP: &str = "rms_norm";
+        let (normalized, RmsNormOptions { weight, eps }) = (normalized_shape, options);
+        float_only(OP, self)?;
+        if normalized.is_empty() || !self.shape().ends_with(&normalized) {
+            bail!(Shape, OP, "an input of shape {:?} does not end with {normalized:?}", self.shape());
+        }
+        if let Some(weight) = weight.filter(|weight| *weight.shape() != *normalized) {
+            bail!(Shape, OP, "a weight of shape {:?} does not fit {normalized:?}", weight.shape());
+        }
+        let least = if compute_dtype(self.dtype()) == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let first = self.rank() - normalized.len();
+        let weight = weight
+            .map(|weight| {
+                let shape: Shape = vec![1; first].into_iter().chain(normalized.iter().copied()).collect();
+                weight.reshape(&shape)
+            })
+            .transpose()?;
+        let norm = Norm { op: OP, over: (first..self.rank()).collect(), eps: eps.unwrap_or(least), centred: false };
+        norm.run(self, weight.as_ref(), None)
+    }
+
+    /// `x / (k + alpha · mean of the squares)^beta`, with the mean over `size` neighbouring channels, the second dimension, where
+    /// those beyond the ends are 0.
+    ///
+    /// ```
+    /// # use cotangent::{LocalResponseNormOptions, Tensor};
+    /// let options = LocalResponseNormOptions::new().alpha(3.0).beta(1.0);
+    /// let y = Tensor::ones([1, 3, 1])?.local_response_norm_with(3, options)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0 / 3.0, 0.25, 1.0 / 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer than three dimensions, the size is 0, or the input is not of floats.
+    #[op(autocast_cuda = f32, samples = response_samples, errors = response_errors)]
+    pub fn local_response_norm(&self, size: usize, options: impl Into<LocalResponseNormOptions>) -> Result<Tensor> {
+        const OP: &str = "local_response_norm";
+        let LocalResponseNormOptions { alpha, beta, k } = options;
+        channels(OP, self, 3)?;
+        let (Ok(before), Ok(after)) = (isize::try_from(size / 2), isize::try_from(size.saturating_sub(1) / 2)) else {
+            bail!(Value, OP, "a size of {size} channels");
+        };
+        if size == 0 {
+            bail!(Value, OP, "a size of 0 channels");
+        }
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let x = self.to_dtype(compute_dtype(self.dtype()))?;
+        // Sums of neighbours: the channels last, padded, and every window of them.
+        let squares = x.square()?.movedim(1, -1)?.pad(&[before, after])?;
+        let sums = squares.unfold(-1, size, 1)?.sum(-1)?.movedim(-1, 1)?;
+        x.div(&sums.mul(alpha / size as f64)?.add(k)?.pow(beta)?)?.to_dtype(self.dtype())
+    }
+}
+
+const SHAPES: [&[usize]; 4] = [&[4, 3], &[2, 3, 4], &[2, 2, 2, 3], &[2, 1, 1, 2, 2]];
+
+fn batch_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for shape in SHAPES {
+        let (x, c) = (normal(shape, 1)?, shape[1]);
+        all.push(sample![&x; training = true]);
+        all.push(sample![&x; training = true, eps = 0.1, weight = normal([c], 2)?, bias = normal([c], 3)?]);
+        let sample = sample![&x; running_mean = normal([c], 4)?, running_var = spread([c], 0.3, 2.0)?];
+        all.push(sample.with("weight", normal([c], 2)?).with("bias", normal([c], 3)?));
+    }
+    all.push(sample![normal([3, 2], 1)?; training = true, bias = normal([2], 3)?]);
+    all.push(sample![normal([3, 2], 1)?; running_mean = normal([2], 4)?, running_var = spread([2], 0.3, 2.0)?]);
+    all.push(sample![normal([0, 2], 1)?; running_mean = normal([2], 4)?, running_var = spread([2], 0.3, 2.0)?].zero_derivative());
+    Ok(all)
+}
+
+fn batch_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["no channels", "[3]"; sample![normal([3], 1)?; training = true]],
+        error!["no statistics", "running mean"; sample![&x]],
+        error!["one element", "[1, 3]"; sample![normal([1, 3], 1)?; training = true]],
+        error!["another weight", "weight", "[2]", "3 channels"; sample![&x; training = true, weight = normal([2], 1)?]],
+        error!["another mean", "[2]", "3 channels"; sample![&x; running_mean = normal([2], 1)?, running_var = normal([3], 1)?]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [2, 1])?; training = true]],
+    ])
+}
+
+fn update_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for shape in SHAPES {
+        let c = shape[1];
+        let (mean, var) = (normal([c], 4)?, spread([c], 0.3, 2.0)?);
+        let sample = sample![normal(shape, 1)?, mean, var; momentum = 0.3];
+        all.push(sample.with("weight", normal([c], 2)?).with("bias", normal([c], 3)?));
+    }
+    Ok(all)
+}
+
+fn update_errors() -> Result<Vec<ErrorCase>> {
+    let (x, c) = (normal([2, 3], 1)?, normal([3], 1)?);
+    Ok(vec![
+        error!["another mean", "mean", "[2]", "3 channels"; sample![&x, normal([2], 1)?, &c]],
+        error!["another variance", "variance", "[2]"; sample![&x, &c, normal([2], 1)?]],
+        error!["one element", "[1, 3]"; sample![normal([1, 3], 1)?, &c, &c]],
+    ])
+}
+
+fn instance_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for shape in &SHAPES[1..] {
+        let (x, c) = (normal(*shape, 1)?, shape[1]);
+        all.push(sample![&x]);
+        all.push(sample![&x; eps = 0.1, weight = normal([c], 2)?, bias = normal([c], 3)?]);
+    }
+    let sample = sample![normal([2, 3, 2], 1)?; running_mean = normal([3], 4)?, running_var = spread([3], 0.3, 2.0)?];
+    all.push(sample.with("use_input_stats", false));
+    Ok(all)
+}
+
+fn instance_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3, 2], 1)?;
+    Ok(vec![
+        error!["one element", "[2, 3, 1]"; sample![normal([2, 3, 1], 1)?]],
+        error!["no channels", "[3]"; sample![normal([3], 1)?]],
+        error!["no statistics", "running mean"; sample![&x; use_input_stats = false]],
+        error!["another bias", "bias", "[2]"; sample![&x; bias = normal([2], 1)?]],
+    ])
+}
+
+fn group_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for (shape, groups) in [(&[2, 4][..], 2), (&[2, 6, 3], 3), (&[1, 4, 2, 3], 1), (&[2, 3, 4], 3)] {
+        let (x, c) = (normal(shape, 1)?, shape[1]);
+        all.push(sample![&x, groups]);
+        all.push(sample![&x, groups; eps = 0.1, weight = normal([c], 2)?, bias = normal([c], 3)?]);
+    }
+    all.push(sample![normal([0, 4, 2], 1)?, 2]);
+    all.push(sample![normal([2, 4, 2], 1)?, 2; bias = normal([4], 3)?]);
+    all.push(sample![normal([2, 4, 2], 1)?, 2; weight = normal([4], 3)?]);
+    Ok(all)
+}
+
+fn group_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 4], 1)?;
+    Ok(vec![
+        error!["other groups", "4 channels", "3"; sample![&x, 3]],
+        error!["no groups", "0"; sample![&x, 0]],
+        error!["another weight", "[2]", "4 channels"; sample![&x, 2; weight = normal([2], 1)?]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [1, 2])?, 1]],
+    ])
+}
+
+fn rms_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for (shape, normalized) in [(&[4, 6][..], &[6][..]), (&[2, 3, 4], &[3, 4]), (&[5], &[5]), (&[0, 3], &[3]), (&[2, 0], &[0])] {
+        let x = normal(shape, 1)?;
+        all.push(sample![&x, normalized]);
+        all.push(sample![&x, normalized; weight = normal(normalized, 2)?, eps = 0.1]);
+    }
+    Ok(all)
+}
+
+fn rms_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([2, 3], 1)?;
+    Ok(vec![
+        error!["another size", "[2, 3]", "[2]"; sample![&x, [2]]],
+        error!["no size", "[2, 3]", "[]"; sample![&x, []]],
+        error!["another weight", "[2]", "[3]"; sample![&x, [3]; weight = normal([2], 2)?]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [2])?, [2]]],
+    ])
+}
+
+fn response_samples() -> Result<Vec<Sample>> {
+    let mut all = vec![sample![normal([2, 4, 2, 2], 1)?, 2], sample![normal([0, 4, 2], 1)?, 2]];
+    for size in [1, 3, 4] {
+        all.push(sample![normal([2, 5, 3], 1)?, size; alpha = 0.5, beta = 0.6, k = 1.5]);
+    }
+    Ok(all)
+}
+
+fn response_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["two dimensions", "[2, 3]"; sample![normal([2, 3], 1)?, 2]],
+        error!["no size", "0"; sample![normal([2, 3, 2], 1)?, 0]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [1, 1, 2])?, 1]],
+    ])
+}

@@ -1,0 +1,184 @@
+//! Rotary embeddings of positions.
+
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Result, Tensor};
+
+options! {
+    /// The options of [`Tensor::rope_with`]. A bool stands for `interleaved`.
+    ///
+    /// ```
+    /// use cotangent::{RopeOptions, tensor};
+    /// let (cos, sin) = (tensor!([[0.0, 1.0]])?, tensor!([[1.0, 0.0]])?);
+    /// let x = tensor!([[1.0, 2.0, 3.0, 4.0]])?;
+    /// let y = x.rope_with(&cos, &sin, RopeOptions::new().interleaved(true))?;
+    /// assert_eq!(y.to_vec::<f32>()?, [-2.0, 1.0, 3.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RopeOptions {
+        /// Whether pairs are neighbours, and not an element of the first half with one of the second.
+        interleaved: bool = false,
+    }
+}
+
+impl From<bool> for RopeOptions {
+    fn from(interleaved: bool) -> RopeOptions {
+        RopeOptions::new().interleaved(interleaved)
+    }
+}
+
+options! {
+    /// The options of [`Tensor::rope_cos_sin_with`]. A number stands for the base.
+    ///
+    /// ```
+    /// use cotangent::{RopeCosSinOptions, Tensor};
+    /// let (cos, _) = Tensor::arange(0, 3)?.rope_cos_sin_with(4, RopeCosSinOptions::new().base(500_000.0))?;
+    /// assert_eq!(cos.shape(), [3, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RopeCosSinOptions {
+        /// The longest wavelength, over 2π.
+        base: f64 = 10_000.0,
+    }
+}
+
+impl From<f64> for RopeCosSinOptions {
+    fn from(base: f64) -> RopeCosSinOptions {
+        RopeCosSinOptions::new().base(base)
+    }
+}
+
+/// # Rotary positions
+#[ops]
+impl Tensor {
+    /// Pairs of elements of the last dimension rotated by the angles whose cosines and sines are given, `[.., size / 2]`, which
+    /// broadcast to the pairs: rotary embeddings of positions. A pair is an element of the first half and one of the second, or,
+    /// as an option, two neighbours. Angles for fewer elements leave the last ones as they are.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0, 3.0, 4.0]])?;
+    /// let (cos, sin) = (tensor!([[0.0, 1.0]])?, tensor!([[1.0, 0.0]])?);
+    /// assert_eq!(x.rope(&cos, &sin)?.to_vec::<f32>()?, [-3.0, 2.0, 1.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or the elements are not floats.
+    #[op(samples = rope_samples, errors = rope_errors)]
+    pub fn rope(&self, cos: &Tensor, sin: &Tensor, options: impl Into<RopeOptions>) -> Result<Tensor> {
+        const OP: &str = "rope";
+        for x in [self, cos, sin] {
+            float_only(OP, x)?;
+        }
+        let (Some(&size), Some(&pairs)) = (self.shape().last(), cos.shape().last()) else {
+            bail!(Shape, OP, "shapes {:?} and {:?} have no last dimension", self.shape(), cos.shape());
+        };
+        if cos.shape() != sin.shape() || 2 * pairs > size {
+            let (x, c, s) = (self.shape(), cos.shape(), sin.shape());
+            bail!(Shape, OP, "cosines of shape {c:?} and sines of shape {s:?} do not fit an input of shape {x:?}");
+        }
+        let wide = compute_dtype(self.dtype());
+        let x = self.to_dtype(wide)?;
+        let turned = x.narrow(-1, 0, 2 * pairs)?;
+        let (cos, sin) = (cos.to_dtype(wide)?, sin.to_dtype(wide)?);
+        let (a, b, joined) = if options.interleaved {
+            let both = turned.unflatten(-1, [pairs, 2])?;
+            (both.select(-1, 0)?, both.select(-1, 1)?, true)
+        } else {
+            (turned.narrow(-1, 0, pairs)?, turned.narrow(-1, pairs, pairs)?, false)
+        };
+        let first = a.mul(&cos)?.sub(&b.mul(&sin)?)?;
+        let second = b.mul(&cos)?.add(&a.mul(&sin)?)?;
+        if first.shape() != a.shape() {
+            bail!(Shape, OP, "cosines of shape {:?} do not broadcast to pairs of shape {:?}", cos.shape(), a.shape());
+        }
+        let mut parts = if joined {
+            vec![Tensor::stack(&[&first, &second], -1)?.flatten(-2, -1)?]
+        } else {
+            vec![first, second]
+        };
+        if 2 * pairs < size {
+            parts.push(x.narrow(-1, 2 * pairs, size - 2 * pairs)?);
+        }
+        Tensor::cat(&parts, -1)?.to_dtype(self.dtype())
+    }
+
+    /// The cosines and sines of the angles by which [`rope`](Self::rope) rotates vectors of `size` elements at these positions:
+    /// `position / base^(2k / size)` for pair `k`. They are of f32, or of the positions' dtype where these are floats.
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let (cos, sin) = Tensor::arange(0, 5)?.rope_cos_sin(8)?;
+    /// assert_eq!(Tensor::randn([2, 5, 8])?.rope(&cos, &sin)?.shape(), [2, 5, 8]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the size is odd, or the base is not positive.
+    #[op(samples = angle_samples, errors = angle_errors, outputs = [cos, sin])]
+    pub fn rope_cos_sin(&self, size: usize, options: impl Into<RopeCosSinOptions>) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "rope_cos_sin";
+        let base = options.base;
+        if !(size.is_multiple_of(2) && base.is_finite() && base > 0.0) {
+            bail!(Value, OP, "size = {size} should be even, and base = {base} positive");
+        }
+        if self.dtype().is_complex() {
+            bail!(DType, OP, "not defined for {}", self.dtype());
+        }
+        let dtype = self.dtype().to_float();
+        let numbers = Tensor::arange_with(0, size / 2, (DType::F64, self.device()))?;
+        // The exponents are negative: exp of a product needs no power.
+        let rates = numbers.mul(-2.0 * base.ln() / size as f64)?.exp()?;
+        let wide = if dtype == DType::F64 || !self.dtype().is_float() { DType::F64 } else { DType::F32 };
+        let angles = self.to_dtype(wide)?.unsqueeze(-1)?.mul(&rates.to_dtype(wide)?)?;
+        Ok((angles.cos()?.to_dtype(dtype)?, angles.sin()?.to_dtype(dtype)?))
+    }
+}
+
+fn rope_samples() -> Result<Vec<Sample>> {
+    let mut all = Vec::new();
+    for interleaved in [false, true] {
+        let sample = |x: &[usize], angles: &[usize]| -> Result<Sample> {
+            Ok(sample![normal(x, 1)?, normal(angles, 2)?, normal(angles, 3)?; interleaved = interleaved])
+        };
+        all.push(sample(&[2, 3, 4], &[3, 2])?);
+        all.push(sample(&[3, 7], &[1, 2])?);
+        all.push(sample(&[6], &[3])?);
+        all.push(sample(&[0, 4], &[2])?);
+    }
+    Ok(all)
+}
+
+fn rope_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3, 4], 1)?;
+    Ok(vec![
+        error!["too many angles", "[3, 3]", "[3, 4]"; sample![&x, normal([3, 3], 1)?, normal([3, 3], 1)?]],
+        error!["other sines", "[3, 2]", "[3, 1]"; sample![&x, normal([3, 2], 1)?, normal([3, 1], 1)?]],
+        error!["more positions", "[2, 3, 2]", "[3, 2]"; sample![&x, normal([2, 3, 2], 1)?, normal([2, 3, 2], 1)?]],
+        error!["no dimension", "[]"; sample![normal([], 1)?, &x, &x]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [2])?, normal([1], 1)?, normal([1], 1)?]],
+    ])
+}
+
+fn angle_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([5], 0.0, 4.0)?, 4],
+        sample![spread([2, 3], -2.0, 4.0)?, 6; base = 50.0],
+        sample![ints(&[0, 1, 2], [3])?, 2],
+        sample![spread([], 1.0, 4.0)?, 2],
+        sample![spread([3], 0.0, 4.0)?, 0],
+    ])
+}
+
+fn angle_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3], 1)?;
+    Ok(vec![
+        error!["an odd size", "size = 3"; sample![&x, 3]],
+        error!["no base", "base = 0"; sample![&x, 4; base = 0.0]],
+    ])
+}

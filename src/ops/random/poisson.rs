@@ -1,0 +1,74 @@
+//! Random numbers with the Poisson distribution.
+
+use crate::ops::create::constants::{Distribution, random_tensor};
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
+use crate::backend::kernel;
+use crate::error::bail;
+use crate::{DType, Result, Tensor, random};
+
+/// Rates up to this: numbers of events near it are whole numbers that f64 has exactly.
+const LARGEST: f64 = 1e15;
+
+/// # Numbers of events
+#[ops]
+impl Tensor {
+    /// A random number from the Poisson distribution with each element as its rate, in this tensor's dtype.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.poisson()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a rate is negative or NaN, or these are not of floating point.
+    #[op(samples = samples, errors = errors, derivative = none, random)]
+    pub fn poisson(&self) -> Result<Tensor> {
+        float_only("poisson", self)?;
+        let rates = self.detach().to_dtype(DType::F64)?.contiguous()?;
+        let outside = rates.ge(0.0)?.logical_and(rates.le(LARGEST)?)?.logical_not()?;
+        if outside.any(..)?.item::<bool>()? {
+            let rate = rates.masked_select(&outside)?.select(0, 0)?.item::<f64>()?;
+            bail!(Value, "poisson", "a rate of {rate} is not between 0 and {LARGEST:e}");
+        }
+        // A seed for each element: how many numbers one takes is not known before.
+        let (shape, options) = (self.layout().shape(), (DType::I64, self.device()));
+        let seeds = Distribution::Integers(i64::MIN, i64::MAX);
+        let seeds = random_tensor("poisson", shape.clone(), options.into(), seeds, random::next_range)?;
+        let out = Tensor::build("poisson", shape.clone(), DType::F64, self.device(), |out| {
+            let (rates, seeds) = (rates.as_view()?, seeds.as_view()?);
+            kernel!("poisson" on [rates, seeds, out]: elementwise::poisson::poisson(rates, seeds, out))
+        })?;
+        Ok(out.to_dtype(self.dtype())?.record_barrier("poisson", &[self]))
+    }
+}
+
+fn samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![spread([2, 3], 0.0, 50.0)?], sample![spread([], 1.0, 2.0)?], sample![spread([0], 1.0, 2.0)?]])
+}
+
+fn errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["a negative rate", "-1"; sample![spread([], -1.0, -0.999)?.floor()?]],
+        error!["integers", "i64"; sample![ints(&[1], [1])?]],
+    ])
+}
+
+#[cotangent_macros::unit_tests]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_variance_are_the_rate() -> Result<()> {
+        for rate in [0.3, 4.0, 9.9, 10.1, 60.0, 1e6, 1e12] {
+            let rates = Tensor::full_with([20_000], rate, DType::F64)?;
+            let x = crate::with_generator(&mut crate::Generator::seed(5), || rates.poisson())?;
+            let (mean, var) = (x.mean(..)?.item::<f64>()?, x.var(..)?.item::<f64>()?);
+            assert!((mean - rate).abs() < 5.0 * (rate / 20_000.0).sqrt(), "{mean} for {rate}");
+            assert!((var / rate - 1.0).abs() < 0.08, "{var} for {rate}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,513 @@
+//! Medians, modes and quantiles.
+
+use crate::ops::arg::choices;
+use crate::ops::index::gather::at_least_1d;
+use crate::ops::linalg::common::any;
+use crate::ops::ops;
+use crate::ops::index::order::{chosen, named_or_last, reduced};
+use crate::ops::reduce::sums::{ReducePlan, dim_errors, float_only, over_dims};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::autograd::{BackwardContext, no_grad};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Rank;
+use crate::error::bail;
+use crate::options::options;
+use crate::{DType, Device, Operand, ReduceDims, Result, Tensor};
+use smallvec::smallvec;
+
+choices! {
+    /// What lies between two elements.
+    ///
+    /// ```
+    /// assert_eq!(cotangent::Interpolation::Midpoint.name(), "midpoint");
+    /// ```
+    pub enum Interpolation {
+        /// A straight line.
+        #[default]
+        Linear = "linear",
+        /// The smaller one.
+        Lower = "lower",
+        /// The larger one.
+        Higher = "higher",
+        /// Their mean.
+        Midpoint = "midpoint",
+        /// The nearer one; of both the one with the even number.
+        Nearest = "nearest",
+    }
+}
+
+options! {
+    /// The options of [`Tensor::quantile_with`] and [`Tensor::nanquantile_with`]. An [`Interpolation`] stands for itself.
+    ///
+    /// ```
+    /// use cotangent::{Interpolation, tensor};
+    /// let x = tensor!([1.0, 2.0])?;
+    /// assert_eq!(x.quantile_with(0.25, .., Interpolation::Higher)?.item::<f32>()?, 2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct QuantileOptions {
+        /// What is taken where a quantile lies between two elements.
+        interpolation: Interpolation = Interpolation::Linear,
+    }
+}
+
+impl From<Interpolation> for QuantileOptions {
+    fn from(interpolation: Interpolation) -> QuantileOptions {
+        QuantileOptions::new().interpolation(interpolation)
+    }
+}
+
+impl ReducePlan {
+    /// The elements that go into each result along a last dimension, behind the dimensions that stay.
+    #[track_caller]
+    fn rows(&self, x: &Tensor) -> Result<Tensor> {
+        let stay = || (0..self.from.len()).filter(|d| !self.dims.contains(d));
+        let order: Vec<usize> = stay().chain(self.dims.iter().copied()).collect();
+        let sizes: Vec<usize> = stay().map(|d| self.from[d]).chain([self.count()]).collect();
+        x.permute(order)?.reshape(sizes)
+    }
+}
+
+#[track_caller]
+fn median(op: &'static str, rank: Rank, x: &Tensor, over: &ReduceDims) -> Result<Tensor> {
+    let plan = ReducePlan::new(op, x, over)?;
+    let rows = plan.rows(&x.detach())?;
+    let (values, _) = chosen(op, &rows, rows.rank() - 1, rank)?;
+    values.reshape(&plan.to)?.record(op, &[x], |save| {
+        let (x, y) = (save.save(&x.detach()), save.save_output());
+        move |_: &BackwardContext, g: &Tensor| {
+            // As of a maximum: those that are equal to it share the gradient.
+            let (spread, nan) = (plan.spread(&y)?, y.ne(&y)?);
+            let alike = plan.spread(&nan)?.where_(x.ne(&x)?, x.eq(&spread)?)?;
+            let count = plan.sum(op, &alike)?.to_dtype(g.dtype())?;
+            Ok(smallvec![Some(alike.where_(plan.spread(&g.div(count)?)?, 0.0)?)])
+        }
+    })
+}
+
+#[track_caller]
+fn median_with_indices(op: &'static str, rank: Rank, x: &Tensor, over: &ReduceDims) -> Result<(Tensor, Tensor)> {
+    if over.dims.named.as_ref().is_none_or(|named| named.len() != 1) {
+        bail!(Value, op, "indices are along one dimension, which has to be named");
+    }
+    let dim = named_or_last(op, x, over)?;
+    let (values, indices) = chosen(op, &*at_least_1d(x)?, dim, rank)?;
+    reduced(x, dim, over.keepdim, [&values, &indices])
+}
+
+/// Quantiles, of all elements or of those that are not NaN.
+#[track_caller]
+fn quantile(
+    op: &'static str,
+    x: &Tensor,
+    q: &Operand<'_>,
+    over: &ReduceDims,
+    interpolation: Interpolation,
+    ignore_nan: bool,
+) -> Result<Tensor> {
+    float_only(op, x)?;
+    let plan = ReducePlan::new(op, x, over)?;
+    if plan.count() == 0 {
+        bail!(Shape, op, "there are no elements in {:?} over dimensions {:?}", x.shape(), &plan.dims[..]);
+    }
+    // Half precision has not the bits for places between many elements.
+    let compute = compute_dtype(x.dtype());
+    let (rows, last) = (plan.rows(x)?.to_dtype(compute)?, plan.to_rank());
+    let end = (plan.count() - 1) as f64;
+    let count = if let Operand::Scalar(_) = q { 1 } else { q.resolve(compute, x.device())?.numel() };
+    let few = few_of_many(&rows, count)?;
+    if let Operand::Scalar(number) = q
+        && !ignore_nan
+        && !few
+    {
+        // A number is looked at here, so that nothing waits for a device.
+        number.check_element(op, compute)?;
+        let number = number.to_f64();
+        refuse_outside(op, &[number])?;
+        let place = if compute == DType::F32 { f64::from(number as f32 * end as f32) } else { number * end };
+        return at_number(&rows.sort(-1)?.0, place, interpolation)?.reshape(&plan.to)?.to_dtype(x.dtype());
+    }
+    let q = match q {
+        Operand::Scalar(number) => Tensor::scalar(*number, compute, x.device())?,
+        q => q.resolve(compute, x.device())?.into_owned(),
+    };
+    if q.rank() > 1 || !q.dtype().is_float() {
+        bail!(Value, op, "q should be a number or a vector of floats, not {} of shape {:?}", q.dtype(), q.shape());
+    }
+    check_fractions(op, &q)?;
+    let (several, q) = (q.rank() == 1, q.to_dtype(compute)?.reshape([-1])?);
+    let found = if !q.is_batched() && few {
+        // Found without a sort, each by itself.
+        between(&q.mul(end)?, interpolation, |places| {
+            let places = places.to_dtype(DType::F64)?.to_vec::<f64>()?;
+            let all = places.iter().map(|&at| Ok(chosen(op, &rows, last, Rank::At(at as usize))?.0));
+            Tensor::cat(&all.collect::<Result<Vec<_>>>()?, last)
+        })?
+    } else {
+        let sorted = rows.sort(-1)?.0;
+        // For each row how many elements count, less one; one with a NaN has it for every quantile.
+        let nan = sorted.detach().ne(sorted.detach())?;
+        let place = if ignore_nan {
+            let count = nan.bitwise_not()?.sum(crate::keepdim(-1))?;
+            q.mul(count.sub(1)?.clamp(0, None)?.to_dtype(compute)?)?
+        } else {
+            let places = q.mul(end)?;
+            nan.select(-1, -1)?.unsqueeze(-1)?.where_(end, places)?
+        };
+        between(&place, interpolation, |places| sorted.gather(-1, &places.to_dtype(DType::I64)?))?
+    };
+    // The quantiles come first.
+    let first: Vec<usize> = std::iter::once(last).chain(0..last).collect();
+    let mut shape = plan.to.clone();
+    if several {
+        shape.insert(0, q.numel());
+    }
+    let found = if interpolation == Interpolation::Linear { found } else { depending_on(&found, &q)? };
+    found.permute(first)?.reshape(&shape)?.to_dtype(x.dtype())
+}
+
+/// Whether it pays to look for each quantile by itself: of one or two in long rows without NaN. On a GPU one sort is faster.
+fn few_of_many(rows: &Tensor, count: usize) -> Result<bool> {
+    let (rows, many) = (rows.detach(), 64);
+    let long = rows.device() == Device::Cpu && rows.shape().last().is_some_and(|&n| n >= many);
+    Ok(long && count <= 2 && count > 0 && !any(&rows.ne(&rows)?)?)
+}
+
+/// What lies at places, from the elements at whole ones.
+#[track_caller]
+fn between(
+    place: &Tensor,
+    interpolation: Interpolation,
+    at: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let below = rounded(place, crate::Rounding::Floor)?;
+    let above = || no_grad(|| rounded(&place.neg()?, crate::Rounding::Floor)?.neg());
+    match interpolation {
+        Interpolation::Lower => at(&below),
+        Interpolation::Higher => at(&above()?),
+        Interpolation::Nearest => at(&nearest(place, &below)?),
+        Interpolation::Midpoint => lerp(&at(&below)?, &at(&above()?)?, &below.full_like(0.5)?),
+        Interpolation::Linear => lerp(&at(&below)?, &at(&above()?)?, &place.sub(&below)?),
+    }
+}
+
+impl ReducePlan {
+    /// How many dimensions stay.
+    fn to_rank(&self) -> usize {
+        self.from.len() - self.dims.len()
+    }
+}
+
+/// Places rounded down, outside the graph.
+fn rounded(place: &Tensor, rounding: crate::Rounding) -> Result<Tensor> {
+    place.detach().div_with(1.0, rounding)
+}
+
+/// The nearest whole number; half way the even one.
+fn nearest(place: &Tensor, below: &Tensor) -> Result<Tensor> {
+    let rest = place.detach().sub(below)?;
+    let odd = below.sub(rounded(&below.mul(0.5)?, crate::Rounding::Floor)?.mul(2.0)?)?;
+    let up = rest.gt(0.5)?.bitwise_or(rest.eq(0.5)?.bitwise_and(odd.eq(1.0)?)?)?;
+    below.add(up.to_dtype(below.dtype())?)
+}
+
+/// From `a` to `b`, the weight from 0 to 1; exact at either end, also beside infinities.
+fn lerp(a: &Tensor, b: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let distance = b.sub(a)?;
+    let (from_a, from_b) = (a.add(weight.mul(&distance)?)?, b.sub(weight.neg()?.add(1.0)?.mul(&distance)?)?);
+    weight.detach().lt(0.5)?.where_(from_a, from_b)
+}
+
+/// The quantile at one place of sorted rows, or the NaN of a row that has one.
+fn at_number(sorted: &Tensor, place: f64, interpolation: Interpolation) -> Result<Tensor> {
+    let at = |place: f64| sorted.select(-1, place as isize);
+    let between = |weight: f64| {
+        let (a, b) = (at(place.floor())?, at(place.ceil())?);
+        let distance = b.sub(&a)?;
+        if weight < 0.5 { a.add(distance.mul(weight)?) } else { b.sub(distance.mul(1.0 - weight)?) }
+    };
+    let found = match interpolation {
+        Interpolation::Lower => at(place.floor()),
+        Interpolation::Higher => at(place.ceil()),
+        Interpolation::Nearest => at(place.round_ties_even()),
+        Interpolation::Midpoint => between(0.5),
+        Interpolation::Linear => between(place - place.floor()),
+    }?;
+    let last = sorted.select(-1, -1)?;
+    last.detach().ne(last.detach())?.where_(&last, &found)
+}
+
+/// Results that do not change with `q`, as functions of it.
+fn depending_on(found: &Tensor, q: &Tensor) -> Result<Tensor> {
+    if q.requires_grad() { found.add(q.mul(0.0)?) } else { Ok(found.clone()) }
+}
+
+/// Refuses fractions that are none. Those on a GPU are looked at, too: they are few.
+fn check_fractions(op: &'static str, q: &Tensor) -> Result<()> {
+    refuse_outside(op, &q.detach().all_examples()?.to_dtype(DType::F64)?.to_vec::<f64>()?)
+}
+
+fn refuse_outside(op: &'static str, q: &[f64]) -> Result<()> {
+    match q.iter().find(|&&q| !(0.0..=1.0).contains(&q)) {
+        None => Ok(()),
+        Some(q) => bail!(Value, op, "q = {q} is not between 0 and 1"),
+    }
+}
+
+/// # Medians and quantiles
+#[ops]
+impl Tensor {
+    /// The median over some dimensions, or all (`..`), as [`sum`](Self::sum) names them: the element in the middle, the lower of
+    /// two; NaN where there is one. Those that are equal to it share the gradient evenly.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[5.0, 1.0, 3.0], [2.0, 9.0, 4.0]])?;
+    /// assert_eq!(x.median(1)?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// assert_eq!(x.median(..)?.item::<f32>()?, 3.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, one is named twice, or there are no elements to choose from.
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors, batch)]
+    pub fn median(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        median("median", Rank::Median, self, &over)
+    }
+
+    /// The median over some dimensions, or all (`..`), as [`median`](Self::median) gives it, of the elements that are not NaN;
+    /// NaN where there are no others.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([5.0, f32::NAN, 1.0, 3.0])?.nanmedian(..)?.item::<f32>()?, 3.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, one is named twice, or there are no elements to choose from.
+    #[op(samples = || over_dims(-2.0, 2.0, false), errors = median_errors, batch)]
+    pub fn nanmedian(&self, over: impl Into<ReduceDims>) -> Result<Tensor> {
+        median("nanmedian", Rank::NanMedian, self, &over)
+    }
+
+    /// The medians along a dimension, as [`median`](Self::median) gives them, and their indices. The element that was chosen
+    /// gets the gradient.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (values, indices) = tensor!([[5.0, 1.0, 3.0], [2.0, 9.0, 4.0]])?.median_with_indices(1)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [3.0, 4.0]);
+    /// assert_eq!(indices.to_vec::<i64>()?, [2, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or no elements to choose from.
+    #[doc(alias = "median")]
+    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices], batch)]
+    pub fn median_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
+        median_with_indices("median_with_indices", Rank::Median, self, &over)
+    }
+
+    /// The medians along a dimension of the elements that are not NaN, as [`nanmedian`](Self::nanmedian) gives them, and their
+    /// indices. The element that was chosen gets the gradient.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (value, index) = tensor!([5.0, f32::NAN, 1.0, 3.0])?.nanmedian_with_indices(0)?;
+    /// assert_eq!((value.item::<f32>()?, index.item::<i64>()?), (3.0, 3));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, or no elements to choose from.
+    #[doc(alias = "nanmedian")]
+    #[op(samples = along_samples, errors = along_errors, outputs = [values, indices], batch)]
+    pub fn nanmedian_with_indices(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
+        median_with_indices("nanmedian_with_indices", Rank::NanMedian, self, &over)
+    }
+
+    /// The elements along a dimension that occur most often, and the index of the last of them; along the last dimension if
+    /// none is named (`..`). Of several the smallest is chosen.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let (value, index) = tensor!([3, 1, 3, 1, 2])?.mode(0)?;
+    /// assert_eq!((value.item::<i64>()?, index.item::<i64>()?), (1, 3));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such dimension, several are named, or there are no elements to choose from.
+    #[op(samples = mode_samples, errors = mode_errors, outputs = [values, indices], batch)]
+    pub fn mode(&self, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
+        let (dim, x) = (named_or_last("mode", self, &over)?, at_least_1d(self)?);
+        let n = x.shape()[dim];
+        if n == 0 {
+            bail!(Shape, "mode", "there is nothing to choose from in {:?} along dimension {dim}", self.shape());
+        }
+        let (sorted, order) = x.detach().sort(dim)?;
+        // The number of each element in its run of equal ones: how far it is from where the run begins.
+        let mut along = vec![1; x.rank()];
+        along[dim] = n;
+        let places = Tensor::arange(0, n)?.to_device(x.device())?.reshape(&along)?.expand(x.shape())?;
+        let new = sorted.narrow(dim, 1, n - 1)?.ne(sorted.narrow(dim, 0, n - 1)?)?;
+        let starts = new.where_(places.narrow(dim, 1, n - 1)?, 0)?;
+        let starts = Tensor::cat(&[&places.narrow(dim, 0, 1)?, &starts], dim)?.cummax(dim)?.0;
+        let last = places.sub(&starts)?.argmax(crate::keepdim(dim))?;
+        let indices = order.gather(dim, &last)?;
+        let values = x.gather(dim, &indices)?;
+        reduced(self, dim, over.keepdim, [&values, &indices.record_barrier("mode", &[self])])
+    }
+
+    /// The quantiles `q`, a number or a vector of numbers from 0 to 1, over some dimensions, or all (`..`), as
+    /// [`sum`](Self::sum) names them; NaN where there is one. Of a vector they are the first dimension of the result.
+    ///
+    /// ```
+    /// # use cotangent::{Interpolation, Tensor, tensor};
+    /// let x = tensor!([[1.0, 2.0], [3.0, 5.0]])?;
+    /// assert_eq!(x.quantile(0.5, 1)?.to_vec::<f32>()?, [1.5, 4.0]);
+    /// assert_eq!(x.quantile(&tensor!([0.0, 1.0])?, ..)?.to_vec::<f32>()?, [1.0, 5.0]);
+    /// assert_eq!(x.quantile_with(0.5, 1, Interpolation::Lower)?.to_vec::<f32>()?, [1.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats, `q` is not between 0 and 1, there is no such dimension, one is named twice, or there are
+    /// no elements.
+    #[op(autocast_cpu = f32, samples = quantile_samples, errors = quantile_errors)]
+    pub fn quantile<'a>(
+        &self,
+        q: impl Into<Operand<'a>>,
+        over: impl Into<ReduceDims>,
+        options: impl Into<QuantileOptions>,
+    ) -> Result<Tensor> {
+        quantile("quantile", self, &q, &over, options.interpolation, false)
+    }
+
+    /// The quantiles over some dimensions, or all (`..`), as [`quantile`](Self::quantile) gives them, of the elements that are
+    /// not NaN; NaN where there are no others.
+    ///
+    /// ```
+    /// # use cotangent::{Interpolation, Tensor, tensor};
+    /// let x = tensor!([1.0, f32::NAN, 2.0])?;
+    /// assert_eq!(x.nanquantile(0.5, ..)?.item::<f32>()?, 1.5);
+    /// assert_eq!(x.nanquantile_with(0.5, .., Interpolation::Lower)?.item::<f32>()?, 1.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`quantile`](Self::quantile).
+    #[op(autocast_cpu = f32, samples = quantile_samples, errors = quantile_errors)]
+    pub fn nanquantile<'a>(
+        &self,
+        q: impl Into<Operand<'a>>,
+        over: impl Into<ReduceDims>,
+        options: impl Into<QuantileOptions>,
+    ) -> Result<Tensor> {
+        quantile("nanquantile", self, &q, &over, options.interpolation, true)
+    }
+}
+
+fn median_errors() -> Result<Vec<ErrorCase>> {
+    let mut all = dim_errors()?;
+    all.push(error!["nothing to choose from", "[0]"; sample![Tensor::zeros([2, 0])?]]);
+    all.push(error!["nothing along a dimension", "[2, 0]"; sample![Tensor::zeros([2, 0])?, 1]]);
+    Ok(all)
+}
+
+fn along_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([2, 3, 4], -2.0, 2.0)?, 0],
+        sample![spread([2, 3, 4], -2.0, 2.0)?, 1, true],
+        sample![spread([2, 3, 4], -2.0, 2.0)?, -1],
+        sample![spread([7], -2.0, 2.0)?, 0],
+        sample![spread([], -2.0, 2.0)?, -1, true],
+        sample![spread([0, 3], -2.0, 2.0)?, 1],
+    ])
+}
+
+fn along_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no such dimension", "-3", "rank 2"; sample![normal([2, 3], 1)?, -3]],
+        error!["nothing to choose from", "[2, 0]"; sample![Tensor::zeros([2, 0])?, 1]],
+        error!["no dimension", "one dimension"; sample![normal([2, 3], 1)?]],
+        error!["two dimensions", "one dimension"; sample![normal([2, 3], 1)?, [0, 1]]],
+    ])
+}
+
+fn mode_samples() -> Result<Vec<Sample>> {
+    let mut all = along_samples()?;
+    all.push(sample![spread([2, 3], -2.0, 2.0)?]);
+    all.push(sample![ints(&[3, 1, 3, 2, 2, 1, 1, 1], [2, 4])?, 1]);
+    Ok(all)
+}
+
+fn mode_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no such dimension", "-3", "rank 2"; sample![normal([2, 3], 1)?, -3]],
+        error!["nothing to choose from", "[2, 0]"; sample![Tensor::zeros([2, 0])?, 1]],
+        error!["two dimensions", "[0, 1]"; sample![normal([2, 3], 1)?, [0, 1]]],
+    ])
+}
+
+fn quantile_samples() -> Result<Vec<Sample>> {
+    let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
+    let mut all = vec![
+        sample![x(&[2, 3])?, 0.3],
+        sample![x(&[7])?, spread([3], 0.1, 0.85)?, 0],
+        sample![x(&[2, 3, 4])?, spread([2], 0.2, 0.7)?, 1; keepdim = true],
+        sample![x(&[2, 3, 4])?, 0.55, [0, -1]],
+        sample![x(&[2, 3])?, 0.6; keepdim = true],
+        sample![x(&[])?, 0.6, -1; keepdim = true],
+        sample![x(&[0, 3])?, 0.4, 1],
+    ];
+    for interpolation in ["lower", "higher", "midpoint", "nearest"] {
+        all.push(sample![x(&[3, 4])?, spread([2], 0.2, 0.7)?, 1; interpolation = interpolation]);
+    }
+    Ok(all)
+}
+
+fn quantile_errors() -> Result<Vec<ErrorCase>> {
+    let x = || normal([2, 3], 1);
+    Ok(vec![
+        error!["no such dimension", "2", "rank 2"; sample![x()?, 0.5, 2]],
+        error!["a fraction above 1", "1.5"; sample![x()?, 1.5]],
+        error!["no fraction", "NaN"; sample![x()?, f64::NAN]],
+        error!["a matrix of fractions", "[1, 2]"; sample![x()?, spread([1, 2], 0.0, 1.0)?]],
+        error!["fractions of integers", "i64"; sample![x()?, ints(&[0, 1], [2])?]],
+        error!["no elements", "[2, 0]"; sample![Tensor::zeros([2, 0])?, 0.5]],
+        error!["integers", "i64", "cast"; sample![ints(&[1, 2], [2])?, 0.5]],
+    ])
+}
+
+#[cotangent_macros::unit_tests]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_without_a_sort_are_those_of_one() -> Result<()> {
+        let x = spread([3, 200], -2.0, 2.0)?;
+        let all = [Interpolation::Linear, Interpolation::Lower, Interpolation::Higher, Interpolation::Midpoint, Interpolation::Nearest];
+        for interpolation in all {
+            for q in [0.0, 0.3, 0.5, 1.0] {
+                // Three at once are found by sorting.
+                let several = Tensor::from_vec(vec![q, q, q], [3])?;
+                let leaves = [x.clone(), x.clone()].map(|x| x.requires_grad_(true));
+                let [a, b] = leaves;
+                let (a, b) = (a?, b?);
+                let one = a.quantile_with(q, 1, interpolation)?;
+                let sorted = b.quantile_with(&several, 1, interpolation)?.select(0, 1)?;
+                assert_eq!(one.to_vec::<f64>()?, sorted.to_vec::<f64>()?, "{q} {interpolation:?}");
+                one.sum(..)?.backward()?;
+                sorted.sum(..)?.backward()?;
+                let grads = [a, b].map(|x| x.grad().map(|g| g.to_vec::<f64>()).transpose());
+                let [a, b] = grads;
+                assert_eq!(a?, b?, "{q} {interpolation:?}");
+            }
+        }
+        Ok(())
+    }
+}
+

@@ -1,0 +1,389 @@
+//! Special functions.
+
+use crate::ops::elementwise::binary::pair_errors;
+use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::elementwise::unary::unary;
+use crate::backend::spec::{Ordered, Real, select};
+use crate::error::bail;
+use crate::options::options;
+use crate::{Operand, Result, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+options! {
+    /// The options of [`Tensor::logit_with`]. A number stands for `eps`.
+    ///
+    /// ```
+    /// use cotangent::{LogitOptions, tensor};
+    /// assert!(tensor!([0.0])?.logit_with(LogitOptions::new().eps(0.25))?.item::<f32>()? > -1.1);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LogitOptions {
+        /// How near to 0 and 1 elements may come; anything if this is `None`.
+        eps: Option<f64> = None,
+    }
+}
+
+impl From<f64> for LogitOptions {
+    fn from(eps: f64) -> LogitOptions {
+        LogitOptions::new().eps(eps)
+    }
+}
+
+/// A function whose derivative by its first argument is not known: to ask for it is an error, not 0.
+#[track_caller]
+fn without_first(name: &'static str, op: &'static Elementwise, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.requires_grad() {
+        return Ok(op.call(&[&a.detach(), &b.detach()], &[])?.record_barrier(name, &[a, b]));
+    }
+    op.call(&[a, b], &[])
+}
+
+/// # Special functions
+#[ops]
+impl Tensor {
+    /// One less the error function of each element, with all digits where that is small.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.erfc()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_erfc"])]
+    pub fn erfc(&self) -> Result<Tensor> {
+        elementwise!(Float erfc(self) |x| x.erfc())
+    }
+
+    /// The number whose error function is each element; NaN beyond -1 and 1.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 1.0])?.erfinv()?.to_vec::<f32>()?, [0.0, f32::INFINITY]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(autocast_cuda = f32, samples = || unary(-0.9, 0.91), aliases = ["special_erfinv"])]
+    pub fn erfinv(&self) -> Result<Tensor> {
+        elementwise!(Float erfinv(self) |x| x.erfinv())
+    }
+
+    /// The scaled error function `exp(x²) · erfc(x)` of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.erfcx()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-1.5, 3.0), aliases = ["special_erfcx"])]
+    pub fn erfcx(&self) -> Result<Tensor> {
+        elementwise!(Float erfcx(self) |x| x.erfcx())
+    }
+
+    /// The logarithm of the absolute value of the gamma function of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1.0, 2.0])?.lgamma()?.to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.3, 4.0), aliases = ["gammaln", "special_gammaln"])]
+    pub fn lgamma(&self) -> Result<Tensor> {
+        elementwise!(Float lgamma(self) |x| x.lgamma())
+    }
+
+    /// The derivative of [`lgamma`](Self::lgamma) of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.digamma()?.to_vec::<f32>()?, [f32::NEG_INFINITY]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.3, 4.0), aliases = ["psi", "special_digamma", "special_psi"])]
+    pub fn digamma(&self) -> Result<Tensor> {
+        elementwise!(Float digamma(self) |x| x.digamma())
+    }
+
+    /// The derivative of order `n` of [`digamma`](Self::digamma) of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!((tensor!([1.0])?.polygamma(1)?.item::<f32>()? - 1.6449341).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok(vec![sample![spread([3, 4], 0.4, 3.0)?, 1], sample![spread([], 0.4, 3.0)?, 2], sample![spread([2, 0], 0.4, 3.0)?, 3], sample![spread([3], 0.4, 3.0)?, 0]]), tolerance = 10.0, aliases = ["special_polygamma"])]
+    pub fn polygamma(&self, n: usize) -> Result<Tensor> {
+        if n == 0 {
+            return self.digamma();
+        }
+        let order = n as f64;
+        // (-1)^(n + 1) n! ζ(n + 1, x).
+        let factorial = (1..=n.min(200)).fold(1.0, |product, k| product * k as f64);
+        let (exponent, factor) = (order + 1.0, if n.is_multiple_of(2) { -factorial } else { factorial });
+        elementwise!(Float polygamma(self; exponent, factor) |x; exponent, factor| exponent.zeta(x) * factor)
+    }
+
+    /// The logarithm of the multivariate gamma function of dimension `p` of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([2.0])?.mvlgamma(1)?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the dimension is 0 or absurdly large.
+    #[op(samples = || Ok(vec![sample![spread([3, 4], 1.2, 4.0)?, 3], sample![spread([], 1.2, 4.0)?, 1], sample![spread([2, 0], 1.2, 4.0)?, 2]]), errors = mvlgamma_errors, aliases = ["multigammaln", "special_multigammaln"])]
+    pub fn mvlgamma(&self, p: usize) -> Result<Tensor> {
+        if p == 0 {
+            bail!(Value, "mvlgamma", "the dimension must be positive");
+        }
+        if p > 1 << 16 {
+            bail!(Value, "mvlgamma", "the dimension {p} is too large");
+        }
+        let mut sum = self.lgamma()?;
+        for j in 1..p {
+            sum = sum.add(&self.sub(0.5 * j as f64)?.lgamma()?)?;
+        }
+        let p = p as f64;
+        sum.add(p * (p - 1.0) * 0.25 * std::f64::consts::PI.ln())
+    }
+
+    /// The Hurwitz zeta function: the sum of `(other + k)^-self` over all `k` from 0 on. There is no derivative by
+    /// this tensor.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!((tensor!([2.0])?.zeta(1.0)?.item::<f32>()? - 1.6449341).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast or the dtypes have no common type.
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["special_zeta"])]
+    pub fn zeta<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype().to_float(), self.device())?;
+        static OP: Elementwise = Elementwise::new("zeta", Domain::Float, 2, 0, |x, _| x[0].zeta(x[1]));
+        without_first("zeta", &OP, self, &other)
+    }
+
+    /// The regularised lower incomplete gamma function, with this tensor as its parameter. There is no derivative by
+    /// this tensor.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!((tensor!([1.0])?.igamma(1.0)?.item::<f32>()? - 0.63212055).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast or the dtypes have no common type.
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammainc", "special_gammainc"])]
+    pub fn igamma<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype().to_float(), self.device())?;
+        static OP: Elementwise = Elementwise::new("igamma", Domain::Float, 2, 0, |x, _| x[0].igamma(x[1]));
+        without_first("igamma", &OP, self, &other)
+    }
+
+    /// The regularised upper incomplete gamma function, with this tensor as its parameter. There is no derivative by
+    /// this tensor.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert!((tensor!([1.0])?.igammac(1.0)?.item::<f32>()? - 0.36787945).abs() < 1e-6);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast or the dtypes have no common type.
+    #[op(numbers = floats, samples = without_first_samples, errors = pair_errors, aliases = ["gammaincc", "special_gammaincc"])]
+    pub fn igammac<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let other = other.resolve(self.dtype().to_float(), self.device())?;
+        static OP: Elementwise = Elementwise::new("igammac", Domain::Float, 2, 0, |x, _| x[0].igammac(x[1]));
+        without_first("igammac", &OP, self, &other)
+    }
+
+    /// The modified Bessel function of the first kind and order 0 of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.i0()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0", "modified_bessel_i0", "special_modified_bessel_i0"])]
+    pub fn i0(&self) -> Result<Tensor> {
+        elementwise!(Float i0(self) |x| x.i0())
+    }
+
+    /// [`i0`](Self::i0) of each element times `exp(-|x|)`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.i0e()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i0e"])]
+    pub fn i0e(&self) -> Result<Tensor> {
+        elementwise!(Float i0e(self) |x| x.i0e())
+    }
+
+    /// The modified Bessel function of the first kind and order 1 of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.i1()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1", "modified_bessel_i1", "special_modified_bessel_i1"])]
+    pub fn i1(&self) -> Result<Tensor> {
+        elementwise!(Float i1(self) |x| x.i1())
+    }
+
+    /// [`i1`](Self::i1) of each element times `exp(-|x|)`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.i1e()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_i1e"])]
+    pub fn i1e(&self) -> Result<Tensor> {
+        elementwise!(Float i1e(self) |x| x.i1e())
+    }
+
+    /// The inverse of [`sigmoid`](Self::sigmoid), `log(x / (1 - x))`; with `eps`, of elements that are kept between
+    /// `eps` and `1 - eps`, where the gradient outside is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.5, 1.0])?.logit()?.to_vec::<f32>()?, [0.0, f32::INFINITY]);
+    /// assert!(tensor!([1.0])?.logit_with(1e-6)?.item::<f32>()? < 14.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || Ok([unary(0.1, 0.9)?, vec![sample![spread([7], -0.1, 1.2)?; eps = 0.2]]].concat()), aliases = ["special_logit"])]
+    pub fn logit(&self, options: impl Into<LogitOptions>) -> Result<Tensor> {
+        let Some(eps) = options.eps else {
+            if self.dtype().is_complex() {
+                return elementwise!(Float logit(self) |x| (x / (1.0 - x)).ln());
+            }
+            // Around 1/2 by what the quotient is above 1, which it loses.
+            return elementwise!(Float logit(self)
+                |x| select((x - 0.5).abs().lt(zero() + 0.25), ((2.0 * x - 1.0) / (1.0 - x)).log1p(), (x / (1.0 - x)).ln()),
+                |g, _y| [select(x.lt(zero()) | x.gt(zero() + 1.0), zero() / 0.0, g / (x * (1.0 - x)))]);
+        };
+        elementwise!(Float logit(self; eps) |x; eps| {
+                let inside = select(x.lt(eps), eps, select(x.gt(1.0 - eps), 1.0 - eps, x));
+                (inside / (1.0 - inside)).ln()
+            },
+            |g, _y| [select(x.lt(eps) | x.gt(1.0 - eps), zero(), g / (x * (1.0 - x)))])
+    }
+
+    /// The entropy `-x · log(x)` of each element: 0 at 0, and minus infinity below.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 1.0])?.entr()?.to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.2, 3.0), aliases = ["special_entr"])]
+    pub fn entr(&self) -> Result<Tensor> {
+        elementwise!(Float entr(self) |x| select(x.eq(zero()), zero(), select(x.lt(zero()), -infinity(), -(x * x.ln()))),
+            |g, _y| [g * (-x.ln() - 1.0)])
+    }
+
+    /// The part of the normal distribution below each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.ndtr()?.to_vec::<f32>()?, [0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_ndtr"])]
+    pub fn ndtr(&self) -> Result<Tensor> {
+        elementwise!(Float ndtr(self) |x| x.ndtr())
+    }
+
+    /// The quantiles of the normal distribution: the inverse of [`ndtr`](Self::ndtr).
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.5])?.ndtri()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(0.1, 0.9), aliases = ["special_ndtri"])]
+    pub fn ndtri(&self) -> Result<Tensor> {
+        elementwise!(Float ndtri(self) |x| x.ndtri())
+    }
+
+    /// The logarithm of [`ndtr`](Self::ndtr) of each element, with all digits in the left tail.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.log_ndtr()?.to_vec::<f32>()?, [0.5_f32.ln()]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1), aliases = ["special_log_ndtr"])]
+    pub fn log_ndtr(&self) -> Result<Tensor> {
+        elementwise!(Float log_ndtr(self) |x| select(x.lt(zero() - 1.0), (0.5 * (x * -FRAC_1_SQRT_2).erfcx()).ln() - 0.5 * x * x, (-((-x).ndtr())).log1p()),
+            |g, _y| [g * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2) / (x * -FRAC_1_SQRT_2).erfcx()])
+    }
+}
+
+/// Pairs whose first tensor is of integers, since it gets no gradient.
+fn without_first_samples() -> Result<Vec<Sample>> {
+    let pair = |a: Tensor, b: &[usize]| Ok(sample![a, spread(b, 0.4, 3.0)?]);
+    Ok(vec![
+        pair(ints(&[2, 3, 4, 5, 2, 3], [2, 3])?, &[2, 3])?,
+        pair(ints(&[2, 3, 7], [3])?, &[2, 1])?,
+        pair(ints(&[3], [])?, &[2])?,
+        pair(ints(&[], [0, 2])?, &[2])?.zero_derivative(),
+    ])
+}
+
+fn mvlgamma_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no dimension", "positive"; sample![normal([2], 1)?, 0]]])
+}
