@@ -1,6 +1,6 @@
 //! Adadelta (Zeiler, 2012).
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;

@@ -1,6 +1,6 @@
 //! Adagrad (Duchi, Hazan and Singer, 2011).
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;

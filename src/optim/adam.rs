@@ -1,6 +1,6 @@
 //! Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019).
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::{decayed, larger};
 use crate::Result;

@@ -1,6 +1,6 @@
 //! Adamax (Kingma and Ba, 2015): Adam by the largest gradient.
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::{decayed, larger};
 use crate::Result;

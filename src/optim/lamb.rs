@@ -76,11 +76,8 @@ impl Algorithm for LambOptions {
             let mean = mean.add(&gradient.mul(1.0 - own.beta1)?)?;
             let square = square.add(&gradient.square()?.mul(1.0 - own.beta2)?)?;
             let step = state.step as f64;
-            let (first, second) = if own.bias_correction {
-                (1.0 - own.beta1.powf(step), 1.0 - own.beta2.powf(step))
-            } else {
-                (1.0, 1.0)
-            };
+            let (first, second) =
+                if own.bias_correction { (1.0 - own.beta1.powf(step), 1.0 - own.beta2.powf(step)) } else { (1.0, 1.0) };
             let update = mean.div(first)?.div(&square.div(second)?.sqrt()?.add(own.eps)?)?;
             let update = update.add(&parameter.mul(own.weight_decay)?)?;
             let mut trust = ratio(&norm(parameter)?, &norm(&update)?)?;

@@ -1,6 +1,6 @@
 //! Lion (Chen and others, 2023): steps by the sign of a momentum.
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};

@@ -1,7 +1,7 @@
 //! NAdam (Dozat, 2016): Adam that looks one step ahead.
 
 use super::adam::Decay;
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;

@@ -1,7 +1,7 @@
 //! RAdam (Liu and others, 2020): Adam that does not trust its first squares.
 
 use super::adam::Decay;
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, check_betas, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;

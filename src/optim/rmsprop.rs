@@ -1,6 +1,6 @@
 //! RMSprop (Hinton, 2012).
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, not_negative, settings, sign};
 use super::sgd::decayed;
 use crate::Result;
@@ -64,8 +64,7 @@ impl Algorithm for RMSpropOptions {
     }
 
     fn run(groups: &Groups<RMSpropOptions>, call: Call<'_>) -> Result<()> {
-        let numbers =
-            |own: &RMSpropOptions| [sign(own.maximize), own.weight_decay, own.alpha, own.eps, own.lr];
+        let numbers = |own: &RMSpropOptions| [sign(own.maximize), own.weight_decay, own.alpha, own.eps, own.lr];
         if groups.all().any(|own| own.centered) {
             return call.elementwise::<Centered, 3, 7>(Self::OP, |name, _| {
                 let own = groups.of(name);

@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use super::engine::{Algorithm, Call, Groups, AnyRule, optimizer};
+use super::engine::{Algorithm, AnyRule, Call, Groups, optimizer};
 use super::settings::{Settings, not_negative, settings, sign};
 use crate::Result;
 use crate::backend::spec::{Constant, Real, Rule, select};

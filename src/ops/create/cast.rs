@@ -1,10 +1,10 @@
 //! Other dtypes, and other places for the same values.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend;
 use crate::error::{bail, named};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::{DType, Device, Result, Tensor};
 #[cfg(feature = "cuda")]
 use crate::{backend::ViewMut, layout::Layout, storage::Storage};
@@ -223,7 +223,12 @@ fn complex_cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
         }
         (true, false) if dtype == DType::Bool => x.ne(0),
         (true, false) => {
-            bail!(DType, "to_dtype", "{} as {dtype} would lose the imaginary parts: take real() or imag() first", x.dtype())
+            bail!(
+                DType,
+                "to_dtype",
+                "{} as {dtype} would lose the imaginary parts: take real() or imag() first",
+                x.dtype()
+            )
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Tensors out of nothing: constants, ranges, random numbers.
 
-use crate::ops::arg::{Arg, ArgKind, FromArg};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::backend::{self, Draw};
 use crate::dtype::with_any_dtype;
 use crate::error::bail;
+use crate::ops::arg::{Arg, ArgKind, FromArg};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, sample, spread};
 use crate::options::options;
-use crate::random;
-use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions};
+use crate::{DType, Device, Element, Result, Scalar, Shape, Tensor, TensorOptions, random};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 options! {
@@ -138,7 +137,11 @@ impl Tensor {
     /// If the shape is too large or memory runs out, or the dtype does not have the number.
     #[op(samples = || Ok(vec![sample![[2, 3], 1.5], sample![[2], 3], sample![[], true], sample![[2], 255; dtype = DType::U8]]),
         errors = || Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8], 1.5]], error!["no such number", "-1", "u8"; sample![[2], -1; dtype = DType::U8]]]), derivative = none)]
-    pub fn full(size: impl Into<Shape>, fill_value: impl Into<Scalar>, options: impl Into<TensorOptions>) -> Result<Tensor> {
+    pub fn full(
+        size: impl Into<Shape>,
+        fill_value: impl Into<Scalar>,
+        options: impl Into<TensorOptions>,
+    ) -> Result<Tensor> {
         let (dtype, device) = options.or(fill_value.default_dtype());
         fill_value.check_element("full", dtype)?;
         Tensor::filled("full", size, fill_value, dtype, device)
@@ -228,7 +231,9 @@ impl Tensor {
             let (at, (dtype, device)) = (|i: usize| a.wrapping_add((i as i64).wrapping_mul(s)), options.or(DType::I64));
             if dtype == DType::I64 {
                 // The most common range, which indices are made of.
-                return Tensor::empty("arange", n.into(), dtype, Device::Cpu)?.filled_from((0..n).map(at))?.to_device(device);
+                return Tensor::empty("arange", n.into(), dtype, Device::Cpu)?
+                    .filled_from((0..n).map(at))?
+                    .to_device(device);
             }
             return numbers("arange", n, (dtype, device), at);
         }
@@ -470,14 +475,17 @@ pub(in crate::ops) fn random_tensor(
 }
 
 fn shapes() -> Result<Vec<Sample>> {
-    Ok(vec![sample![[2, 3]], sample![[]], sample![[2, 0]], sample![[4]; dtype = DType::F64], sample![[4]; dtype = DType::C64]])
+    Ok(vec![
+        sample![[2, 3]],
+        sample![[]],
+        sample![[2, 0]],
+        sample![[4]; dtype = DType::F64],
+        sample![[4]; dtype = DType::C64],
+    ])
 }
 
 fn too_large() -> Result<Vec<ErrorCase>> {
-    Ok(vec![
-        error!["too large", "bytes"; sample![[isize::MAX, 8]]],
-        error!["a negative size", "sizes"; sample![[-1]]],
-    ])
+    Ok(vec![error!["too large", "bytes"; sample![[isize::MAX, 8]]], error!["a negative size", "sizes"; sample![[-1]]]])
 }
 
 fn no_such_numbers() -> Result<Vec<ErrorCase>> {

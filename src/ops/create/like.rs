@@ -1,10 +1,10 @@
 //! Tensors made after the example of another, and single numbers as tensors.
 
+use crate::error::bail;
 use crate::ops::create::constants::{Distribution, RangeEnd, alike, random_tensor};
 use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, sample, spread};
-use crate::error::bail;
-use crate::{DType, Result, Scalar, Shape, Tensor, TensorOptions, random};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::{DType, Operand, Result, Scalar, Shape, Tensor, TensorOptions, random};
 
 /// One number in a shape, in this tensor's dtype and on its device unless the options say otherwise.
 fn new(op: &'static str, x: &Tensor, size: Shape, value: Scalar, options: TensorOptions) -> Result<Tensor> {
@@ -116,6 +116,29 @@ impl Tensor {
         let (shape, integers) = (self.layout().shape().clone(), Distribution::Integers(low, high));
         random_tensor("randint_like", shape, alike(self, options), integers, random::next_range)
     }
+
+    /// A number, or a tensor of one, in this tensor's shape and dtype.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([1, 2])?.fill(7)?.to_vec::<i64>()?, [7, 7]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the value is a tensor with dimensions, or a number that the dtype does not have.
+    #[op(samples = fill_samples, errors = fill_errors)]
+    pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> Result<Tensor> {
+        let value = match value {
+            Operand::Scalar(value) => {
+                value.check_put("fill", self.dtype())?;
+                Tensor::scalar(value, self.dtype(), self.device())?
+            }
+            other => other.resolve(self.dtype(), self.device())?.to_dtype(self.dtype())?,
+        };
+        let everywhere = Tensor::full_with(self.shape(), true, (crate::DType::Bool, self.device()))?;
+        self.masked_fill(&everywhere, &value)
+    }
 }
 
 fn new_samples() -> Result<Vec<Sample>> {
@@ -128,4 +151,18 @@ fn new_samples() -> Result<Vec<Sample>> {
 
 fn new_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["too large", "bytes"; sample![spread([2], -1.0, 1.0)?, [isize::MAX, 8]]]])
+}
+
+fn fill_samples() -> Result<Vec<Sample>> {
+    let x = || spread([2, 3], -2.0, 2.0);
+    Ok(vec![
+        sample![x()?, 1.5].zero_derivative(),
+        sample![x()?, spread([], 1.0, 2.0)?],
+        sample![ints(&[1, 2], [2])?, 7],
+        sample![spread([0], 1.0, 2.0)?, 1.0],
+    ])
+}
+
+fn fill_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a vector", "[2]"; sample![normal([2], 1)?, normal([2], 1)?]]])
 }

@@ -2,12 +2,12 @@
 // PyTorch's parameter of `vander` is a capital letter.
 #![allow(non_snake_case)]
 
-use crate::ops::index::gather::index_vector;
+use crate::error::{bail, err};
 use crate::ops::create::constants::{even_steps, numbers, of_options, where_and_what};
+use crate::ops::index::gather::index_vector;
 use crate::ops::linalg::vectors::powers;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::error::{bail, err};
 use crate::options::options;
 use crate::{DType, Device, Result, Scalar, Tensor};
 

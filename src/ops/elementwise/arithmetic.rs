@@ -1,13 +1,13 @@
 //! More functions of two and three tensors.
 
-use crate::ops::elementwise::binary::{Rounding, pair_errors, pairs};
-use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, elementwise, infinity, zero};
-use crate::ops::{elementwise::complex_forms, ops};
-use crate::ops::reduce::sums::float_only;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::elementwise::unary::unary;
 use crate::backend::spec::{Ordered, Real, Sym, SymMask, select};
 use crate::error::bail;
+use crate::ops::elementwise::binary::{Rounding, pair_errors, pairs};
+use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, elementwise, infinity, zero};
+use crate::ops::elementwise::unary::unary;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
 use crate::{DType, Operand, Result, Scalar, Tensor};
 use std::f64::consts::LN_2;
@@ -430,8 +430,7 @@ impl Tensor {
     /// If the shapes do not broadcast or the dtypes have no common type.
     #[op(autocast_cuda = widest, samples = three, errors = three_errors)]
     pub fn addcdiv(&self, tensor1: &Tensor, tensor2: &Tensor, options: impl Into<ValueOptions>) -> Result<Tensor> {
-        static OP: Elementwise =
-            Elementwise::new("addcdiv", Domain::Float, 3, 1, |x, p| x[0] + p[0] * (x[1] / x[2]));
+        static OP: Elementwise = Elementwise::new("addcdiv", Domain::Float, 3, 1, |x, p| x[0] + p[0] * (x[1] / x[2]));
         OP.call(&[self, tensor1, tensor2], &[options.value])
     }
 

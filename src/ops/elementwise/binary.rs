@@ -1,12 +1,12 @@
 //! Arithmetic on two tensors, which broadcast against each other both ways.
 
-use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
-use crate::ops::elementwise::arithmetic::number_for;
-use crate::ops::arg::choices;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::backend::spec::{Ordered, Real, select};
 use crate::error::bail;
+use crate::ops::arg::choices;
+use crate::ops::elementwise::arithmetic::number_for;
+use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Operand, Result, Scalar, Tensor};
 

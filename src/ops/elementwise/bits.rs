@@ -1,9 +1,9 @@
 //! Operations on integers: bits, shifts and divisors.
 
+use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::error::bail;
 use crate::{DType, Operand, Result, Tensor};
 
 /// Refuses what is not of integers.
@@ -121,7 +121,8 @@ impl Tensor {
     pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("lcm", self.dtype(), self.device())?;
         whole_numbers("lcm", self, &other)?;
-        static LCM: Elementwise = Elementwise::new("lcm", Domain::Bits, 2, 0, |x, _| (x[0] / x[0].gcd(x[1]) * x[1]).abs());
+        static LCM: Elementwise =
+            Elementwise::new("lcm", Domain::Bits, 2, 0, |x, _| (x[0] / x[0].gcd(x[1]) * x[1]).abs());
         LCM.call(&[self, &other], &[])
     }
 
@@ -141,7 +142,8 @@ impl Tensor {
     pub fn bitwise_left_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("bitwise_left_shift", self.dtype(), self.device())?;
         whole_numbers("bitwise_left_shift", self, &other)?;
-        static OP: Elementwise = Elementwise::new("bitwise_left_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_left(x[1]));
+        static OP: Elementwise =
+            Elementwise::new("bitwise_left_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_left(x[1]));
         OP.call(&[self, &other], &[])
     }
 
@@ -160,7 +162,8 @@ impl Tensor {
     pub fn bitwise_right_shift<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
         let other = other.element("bitwise_right_shift", self.dtype(), self.device())?;
         whole_numbers("bitwise_right_shift", self, &other)?;
-        static OP: Elementwise = Elementwise::new("bitwise_right_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_right(x[1]));
+        static OP: Elementwise =
+            Elementwise::new("bitwise_right_shift", Domain::Bits, 2, 0, |x, _| x[0].shift_right(x[1]));
         OP.call(&[self, &other], &[])
     }
 }
@@ -196,7 +199,12 @@ fn not_errors() -> Result<Vec<ErrorCase>> {
 
 fn whole_numbers_samples() -> Result<Vec<Sample>> {
     let (a, b) = (ints(&[12, -8, 0, 7], [4])?, ints(&[18, 4, 0, -21], [4])?);
-    Ok(vec![sample![&a, &b], sample![a.reshape([2, 2])?, ints(&[6, 9], [2])?], sample![&a, 6], sample![ints(&[4], [])?, &b]])
+    Ok(vec![
+        sample![&a, &b],
+        sample![a.reshape([2, 2])?, ints(&[6, 9], [2])?],
+        sample![&a, 6],
+        sample![ints(&[4], [])?, &b],
+    ])
 }
 
 fn shift_samples() -> Result<Vec<Sample>> {

@@ -1,10 +1,10 @@
 //! What all elementwise operations share: the dtype they compute in, broadcasting, and their derivatives.
 
-use crate::ops::elementwise::map::{map, map_alike};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::spec::{ComplexFormula, Cotangent, Formula, MOST_INPUTS, Params, Sym};
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::elementwise::map::{map, map_alike};
 use crate::place::Name;
 use crate::zip::zip;
 use crate::{DType, Operand, Result, Scalar, Shape, Tensor};

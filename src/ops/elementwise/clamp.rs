@@ -1,10 +1,10 @@
 //! Elements between bounds.
 
+use crate::backend::spec::{Ordered, Sym, select};
+use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::spec::{Ordered, Sym, select};
-use crate::error::bail;
 use crate::{DType, Operand, Result, Scalar, Tensor};
 use std::borrow::Cow;
 
@@ -61,8 +61,8 @@ static AT_LEAST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |
 static AT_MOST: Elementwise = Elementwise::new("clamp", Domain::Number, 2, 0, |x, _| x[0].minimum(x[1]));
 /// A least value above the greatest gives way. An element that is equal to one bound shares the gradient with it; one that is equal
 /// to both has all of it. Both as in PyTorch.
-static BETWEEN: Elementwise =
-    Elementwise::new("clamp", Domain::Number, 3, 0, |x, _| x[0].maximum(x[1]).minimum(x[2])).with_gradient(|g, x, _, _| {
+static BETWEEN: Elementwise = Elementwise::new("clamp", Domain::Number, 3, 0, |x, _| x[0].maximum(x[1]).minimum(x[2]))
+    .with_gradient(|g, x, _, _| {
         let (x, min, max) = (x[0], x[1], x[2]);
         let (ordered, swapped, half) = (min.lt(max), max.lt(min), 0.5 * g);
         let (at_min, at_max) = (x.eq(min) & ordered, x.eq(max) & ordered);
@@ -114,7 +114,8 @@ impl Tensor {
             let least = min.0.map_or_else(|| Ok(self.clone()), |min| self.logical_or(min))?;
             return max.0.map_or_else(|| Ok(least.clone()), |max| least.logical_and(max));
         }
-        let is_nan = |bound: &Option<Operand<'_>>| matches!(bound, Some(Number(Scalar::F64(number))) if number.is_nan());
+        let is_nan =
+            |bound: &Option<Operand<'_>>| matches!(bound, Some(Number(Scalar::F64(number))) if number.is_nan());
         if self.dtype().is_float() && (is_nan(&min.0) || is_nan(&max.0)) {
             // No number lies within such bounds.
             return self.fill(f64::NAN);
@@ -206,5 +207,7 @@ fn bounds(name: &'static str) -> Result<Vec<Sample>> {
 }
 
 fn bound_errors(name: &'static str) -> Result<Vec<ErrorCase>> {
-    Ok(vec![error!["shapes that do not broadcast", "[2, 3]", "[4]"; sample![normal([2, 3], 1)?].with(name, normal([4], 1)?)]])
+    Ok(vec![
+        error!["shapes that do not broadcast", "[2, 3]", "[4]"; sample![normal([2, 3], 1)?].with(name, normal([4], 1)?)],
+    ])
 }

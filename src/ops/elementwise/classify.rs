@@ -1,12 +1,12 @@
 //! What kind of number an element is, and logic.
 
-use crate::ops::elementwise::compare::comparison_errors;
-use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
-use crate::ops::{elementwise::complex_forms, ops};
-use crate::ops::reduce::sums::real_only;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::backend::spec::Ordered;
 use crate::error::bail;
+use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
+use crate::ops::elementwise::compare::comparison_errors;
+use crate::ops::reduce::sums::real_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
 use crate::{DType, Operand, Result, Tensor};
 
@@ -260,6 +260,21 @@ impl Tensor {
         let params = [rtol.into(), atol.into(), f64::from(u8::from(equal_nan)).into()];
         CLOSE.call_as(&[self, &other], &params, compute, DType::Bool)
     }
+
+    /// Whether all elements are close to those of the other, as [`isclose`](Self::isclose) says, as a single bool.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert!(tensor!([1.0, 2.0])?.all_isclose(&tensor!([1.0, 2.000001])?)?.item::<bool>()?);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`isclose`](Self::isclose).
+    #[op(name = "allclose", samples = all_isclose_samples, errors = all_isclose_errors, derivative = none)]
+    pub fn all_isclose<'a>(&self, other: impl Into<Operand<'a>>, options: impl Into<IscloseOptions>) -> Result<Tensor> {
+        self.isclose_with(other, options)?.all(..)
+    }
 }
 
 fn kinds_of_numbers() -> Result<Vec<Sample>> {
@@ -313,4 +328,19 @@ fn close_errors() -> Result<Vec<ErrorCase>> {
     let x = spread([2], 0.0, 1.0)?;
     all.push(error!["a negative tolerance", "rtol", "-1"; sample![&x, &x; rtol = -1.0]]);
     Ok(all)
+}
+
+fn all_isclose_samples() -> Result<Vec<Sample>> {
+    let x = || spread([2, 3], -2.0, 2.0);
+    Ok(vec![
+        sample![x()?, x()?],
+        sample![x()?, x()?.add(0.1)?],
+        sample![x()?, x()?.add(0.1)?; atol = 0.2],
+        sample![ints(&[1, 2], [2])?, 1; rtol = 2.0],
+        sample![spread([0], 0.0, 1.0)?, 1.0],
+    ])
+}
+
+fn all_isclose_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a negative tolerance", "rtol", "-1"; sample![normal([2], 1)?, 1.0; rtol = -1.0]]])
 }

@@ -1,11 +1,11 @@
 //! Comparisons, which give bools, and choosing by a bool.
 
-use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, elementwise};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::spec::{Ordered, select};
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, elementwise};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::{DType, Operand, Result, Scalar, Tensor};
 
 /// # Comparison and choice
@@ -176,8 +176,9 @@ impl Tensor {
 /// One of two tensors' elements by a condition.
 #[track_caller]
 pub(in crate::ops) fn choose(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    static SELECT: Elementwise =
-        Elementwise::new("where", Domain::Any, 3, 0, |x, _| select(x[0].ne(crate::ops::elementwise::call::zero()), x[1], x[2]));
+    static SELECT: Elementwise = Elementwise::new("where", Domain::Any, 3, 0, |x, _| {
+        select(x[0].ne(crate::ops::elementwise::call::zero()), x[1], x[2])
+    });
     if condition.dtype() != DType::Bool {
         bail!(DType, "where", "the condition must be of bools, not {}", condition.dtype());
     }

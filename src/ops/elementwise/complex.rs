@@ -5,13 +5,13 @@
 //! the cotangent of `re + i im` is that of `re` plus `i` times that of `im`, which is PyTorch's convention. Elementwise
 //! formulas are taken apart by [`ComplexFormula`](crate::backend::spec::ComplexFormula).
 
-use crate::ops::elementwise::call::{common_dtype, elementwise, zero};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::spec::{Ordered, select};
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::elementwise::call::{common_dtype, elementwise, zero};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
 use std::f64::consts::PI;
@@ -51,8 +51,9 @@ impl Tensor {
             bail!(DType, "view_as_real", "{} has no parts", self.dtype());
         }
         let layout = self.layout().pairs();
-        self.reinterpreted(layout, self.dtype().to_real())
-            .record("view_as_real", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_complex()?)]))
+        self.reinterpreted(layout, self.dtype().to_real()).record("view_as_real", &[self], |_| {
+            |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_complex()?)])
+        })
     }
 
     /// Complex numbers whose parts are the last dimension, which has size 2. The result is a view where the parts lie
@@ -86,9 +87,9 @@ impl Tensor {
         let Some(layout) = whole.layout().joined_pairs() else {
             bail!(Backend, "view_as_complex", "a copy of shape {:?} has no pairs", self.shape());
         };
-        whole
-            .reinterpreted(layout, dtype)
-            .record("view_as_complex", &[&whole], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_real()?)]))
+        whole.reinterpreted(layout, dtype).record("view_as_complex", &[&whole], |_| {
+            |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.view_as_real()?)])
+        })
     }
 
     /// Complex numbers with the real parts of this tensor and the imaginary parts of the other; the two broadcast.

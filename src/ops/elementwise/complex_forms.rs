@@ -1,8 +1,8 @@
 //! Functions of complex numbers that are not what a formula of both parts, or each part by itself, gives. They are written
 //! with other operations, and their derivatives follow from these.
 
-use crate::ops::reduce::sums::ReducePlan;
 use crate::layout::Sizes;
+use crate::ops::reduce::sums::ReducePlan;
 use crate::{ReduceDims, Result, Tensor, keepdim};
 use smallvec::SmallVec;
 

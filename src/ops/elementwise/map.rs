@@ -2,13 +2,12 @@
 
 use crate::autograd::node::NodeKind;
 use crate::autograd::{in_pass, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::deferred::{Input, Step, WORTHWHILE};
 use crate::backend::spec::{Formula, Kernel, Params};
 use crate::error::bail;
 use crate::layout::Layout;
-use crate::{DType, Device, Result, Scalar, Shape, Tensor};
+use crate::{DType, Device, Result, Scalar, Shape, Tensor, backend};
 use smallvec::SmallVec;
 
 /// A formula and its parameters.

@@ -1,6 +1,6 @@
 //! Elementwise operations: each element of the result is a function of the elements at its place.
 //!
-//! - `unary`, `rounding`, `trigonometry`: functions of one tensor.
+//! - `unary`, `exponential`, `rounding`, `trigonometry`: functions of one tensor.
 //! - `binary`, `arithmetic`, `bits`: functions of two and three tensors, which broadcast.
 //! - `compare`, `classify`, `clamp`: comparisons, logic and bounds.
 //! - `complex`: parts, conjugates and angles. `complex_forms`: functions of complex numbers with rules of their own.
@@ -13,4 +13,4 @@ pub(crate) mod call;
 pub(in crate::ops) mod complex_forms;
 pub(crate) mod map;
 
-files! { arithmetic binary bits clamp classify compare complex rounding trigonometry unary }
+files! { arithmetic binary bits clamp classify compare complex exponential rounding trigonometry unary }

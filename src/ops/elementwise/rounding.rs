@@ -1,14 +1,13 @@
-//! Powers and logarithms to other bases, and rounding.
+//! Rounding.
 
+use crate::backend::spec::{Ordered, Real, select};
 use crate::ops::elementwise::call::{elementwise, infinity};
+use crate::ops::elementwise::unary::{no_bools, unary};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
-use crate::ops::elementwise::unary::{no_bools, unary};
-use crate::backend::spec::{Ordered, Real, select};
-use crate::error::bail;
 use crate::options::options;
-use crate::{DType, Result, Tensor};
+use crate::{Result, Tensor};
 
 options! {
     /// The options of [`Tensor::round_with`]. A number stands for the decimals.
@@ -50,69 +49,9 @@ options! {
     }
 }
 
-/// # Rounding, and other bases
+/// # Rounding
 #[ops]
 impl Tensor {
-    /// 2 to the power of each element.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([3.0, -1.0])?.exp2()?.to_vec::<f32>()?, [8.0, 0.5]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_exp2"])]
-    pub fn exp2(&self) -> Result<Tensor> {
-        elementwise!(Float exp2(self) |x| x.exp2())
-    }
-
-    /// The logarithm to base 2 of each element.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([8.0])?.log2()?.to_vec::<f32>()?, [3.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
-    pub fn log2(&self) -> Result<Tensor> {
-        elementwise!(Float log2(self) |x| x.log2())
-    }
-
-    /// The logarithm to base 10 of each element.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([100.0])?.log10()?.to_vec::<f32>()?, [2.0]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
-    pub fn log10(&self) -> Result<Tensor> {
-        elementwise!(Float log10(self) |x| x.log10())
-    }
-
-    /// One over the square root of each element.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([4.0])?.rsqrt()?.to_vec::<f32>()?, [0.5]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If memory runs out.
-    #[op(autocast_cuda = f32, samples = || unary(0.3, 3.0))]
-    pub fn rsqrt(&self) -> Result<Tensor> {
-        elementwise!(Float rsqrt(self) |x| x.rsqrt())
-    }
-
     /// The largest whole number that is not above each element. Integers stay as they are. The derivative is 0.
     ///
     /// ```
@@ -239,24 +178,6 @@ impl Tensor {
         let (nan, high, low) = (options.nan, options.posinf.unwrap_or(largest), options.neginf.unwrap_or(-largest));
         elementwise!(Float nan_to_num(self; nan, high, low)
             |x; nan, high, low| select(x.ne(x), nan, select(x.eq(infinity()), high, select(x.eq(-infinity()), low, x))))
-    }
-
-    /// Each element as it is: the opposite of [`neg`](Self::neg).
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// assert_eq!(tensor!([1, -2])?.positive()?.to_vec::<i64>()?, [1, -2]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the elements are bools.
-    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
-    pub fn positive(&self) -> Result<Tensor> {
-        if self.dtype() == DType::Bool {
-            bail!(DType, "positive", "a bool is not a number: cast with to_dtype first");
-        }
-        Ok(self.clone())
     }
 }
 

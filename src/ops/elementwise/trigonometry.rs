@@ -1,15 +1,60 @@
 //! Functions of angles, and the hyperbolic functions.
 
-use crate::ops::elementwise::call::{elementwise, zero};
-use crate::ops::ops;
-use crate::ops::elementwise::unary::unary;
 use crate::backend::spec::{Ordered, Real, select, sinc, sinc_slope};
+use crate::ops::elementwise::call::{elementwise, zero};
+use crate::ops::elementwise::unary::unary;
+use crate::ops::ops;
 use crate::{Result, Tensor};
 use std::f64::consts::PI;
 
 /// # Angles and hyperbolic functions
 #[ops]
 impl Tensor {
+    /// The sine of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.sin()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    pub fn sin(&self) -> Result<Tensor> {
+        elementwise!(Float sin(self) |x| x.sin())
+    }
+
+    /// The cosine of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.cos()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    pub fn cos(&self) -> Result<Tensor> {
+        elementwise!(Float cos(self) |x| x.cos())
+    }
+
+    /// The hyperbolic tangent of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 100.0])?.tanh()?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.0))]
+    pub fn tanh(&self) -> Result<Tensor> {
+        elementwise!(Float tanh(self) |x| x.tanh(), |g, y| [g.tanh_grad(y)])
+    }
+
     /// The tangent of each element.
     ///
     /// ```

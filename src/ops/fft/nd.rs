@@ -1,10 +1,10 @@
 //! Fourier transforms along several dimensions: those along one, one after the other.
 
+use crate::error::bail;
+use crate::layout::{resolve_dim, resolve_dims};
 use crate::ops::fft::transforms::{FftNorm, FftOptions, c2c, complex_numbers, numbers, one_dim};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::error::bail;
-use crate::layout::{resolve_dim, resolve_dims};
 use crate::options::options;
 use crate::{Dim, Dims, Result, Sizes, Tensor};
 

@@ -3,10 +3,10 @@
 // `M` is what PyTorch calls the number of elements.
 #![allow(non_snake_case)]
 
+use crate::error::bail;
+use crate::ops::fft::windows::{BLACKMAN, cosines, kaiser, window, window_errors};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, sample};
-use crate::ops::fft::windows::{BLACKMAN, cosines, kaiser, window, window_errors};
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Tensor, TensorOptions};
 use std::f64::consts::PI;
@@ -138,7 +138,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_hann(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_hann", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&[0.5, 0.5], i, last))
+        window("signal_windows_hann", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&[0.5, 0.5], i, last)
+        })
     }
 
     /// A Hamming window, symmetric unless an option says otherwise.
@@ -153,7 +155,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_hamming(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&[0.54, 0.46], i, last))
+        window("signal_windows_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&[0.54, 0.46], i, last)
+        })
     }
 
     /// A Hamming window with another middle: the option `alpha`.
@@ -170,7 +174,9 @@ impl Tensor {
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_general_hamming(M: usize, options: impl Into<GeneralHammingWindowOptions>) -> Result<Tensor> {
         let a = [options.alpha, 1.0 - options.alpha];
-        window("signal_windows_general_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&a, i, last))
+        window("signal_windows_general_hamming", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&a, i, last)
+        })
     }
 
     /// A window that is a sum of cosines with these factors.
@@ -192,7 +198,9 @@ impl Tensor {
         if a.is_empty() {
             bail!(Value, "signal_windows_general_cosine", "there are no factors of cosines");
         }
-        window("signal_windows_general_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&a, i, last))
+        window("signal_windows_general_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&a, i, last)
+        })
     }
 
     /// A Bartlett window, symmetric unless an option says otherwise.
@@ -207,7 +215,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_bartlett(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_bartlett", M, kind(options.sym, options.dtype, options.device), |i, last| 1.0 - (2.0 * i / last - 1.0).abs())
+        window("signal_windows_bartlett", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            1.0 - (2.0 * i / last - 1.0).abs()
+        })
     }
 
     /// A Blackman window, symmetric unless an option says otherwise.
@@ -222,7 +232,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_blackman(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_blackman", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&BLACKMAN, i, last))
+        window("signal_windows_blackman", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&BLACKMAN, i, last)
+        })
     }
 
     /// A Nuttall window, which is a sum of three cosines.
@@ -237,7 +249,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_nuttall(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_nuttall", M, kind(options.sym, options.dtype, options.device), |i, last| cosines(&NUTTALL, i, last))
+        window("signal_windows_nuttall", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            cosines(&NUTTALL, i, last)
+        })
     }
 
     /// A window that is half a period of a sine.
@@ -252,7 +266,9 @@ impl Tensor {
     /// If the dtype is not of floats.
     #[op(samples = sym_samples, errors = sym_errors, derivative = none)]
     pub fn signal_windows_cosine(M: usize, options: impl Into<SignalWindowOptions>) -> Result<Tensor> {
-        window("signal_windows_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| (PI * (i + 0.5) / (last + 1.0)).sin())
+        window("signal_windows_cosine", M, kind(options.sym, options.dtype, options.device), |i, last| {
+            (PI * (i + 0.5) / (last + 1.0)).sin()
+        })
     }
 
     /// A window that falls by the option `tau` from its middle on both sides.
@@ -272,7 +288,9 @@ impl Tensor {
         if tau.is_nan() || tau <= 0.0 || (sym && center.is_some()) {
             bail!(Value, OP, "no window with tau = {tau}, center = {center:?} and sym = {sym}");
         }
-        window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| (-(i - center.unwrap_or(last / 2.0)).abs() / tau).exp())
+        window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| {
+            (-(i - center.unwrap_or(last / 2.0)).abs() / tau).exp()
+        })
     }
 
     /// A window that is a normal distribution of the deviation `std`, an option.
@@ -292,7 +310,9 @@ impl Tensor {
         if std.is_nan() || std <= 0.0 {
             bail!(Value, OP, "std = {std} is not positive");
         }
-        window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| (-0.5 * ((i - last / 2.0) / std).powi(2)).exp())
+        window(OP, M, kind(options.sym, options.dtype, options.device), |i, last| {
+            (-0.5 * ((i - last / 2.0) / std).powi(2)).exp()
+        })
     }
 
     /// A Kaiser window, symmetric unless an option says otherwise.

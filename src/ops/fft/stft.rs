@@ -1,9 +1,9 @@
 //! Fourier transforms of the frames of a signal.
 
-use crate::ops::ops;
-use crate::ops::shape::pad::PadMode;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::error::bail;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::shape::pad::PadMode;
 use crate::options::options;
 use crate::{DType, Device, FftNorm, FftOptions, Result, Tensor};
 
@@ -102,7 +102,8 @@ impl Frames {
             None => None,
         };
         let left = ((n_fft - win) / 2) as isize;
-        let whole = |window: Tensor| if win < n_fft { window.pad(&[left, (n_fft - win) as isize - left]) } else { Ok(window) };
+        let whole =
+            |window: Tensor| if win < n_fft { window.pad(&[left, (n_fft - win) as isize - left]) } else { Ok(window) };
         Ok(Frames { n_fft, hop, window: window.map(whole).transpose()? })
     }
 
@@ -213,7 +214,11 @@ impl Tensor {
         let half = options.onesided.unwrap_or(found != n_fft);
         let expected = if half { n_fft / 2 + 1 } else { n_fft };
         if found != expected || (half && return_complex) {
-            bail!(Shape, OP, "{found} frequencies with n_fft = {n_fft}, onesided = {half} and return_complex = {return_complex}");
+            bail!(
+                Shape,
+                OP,
+                "{found} frequencies with n_fft = {n_fft}, onesided = {half} and return_complex = {return_complex}"
+            );
         }
         let x = x.transpose(1, 2)?;
         let by = FftOptions::new().norm(norm(options.normalized)).n(n_fft);

@@ -3,13 +3,13 @@
 //! Three of them are kernels, without a factor: of complex numbers, along any dimension, and along the last one from real to
 //! complex ones and back. All others are made of these, and so are their derivatives.
 
-use crate::ops::arg::choices;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::{resolve_dim, resolve_dims};
+use crate::ops::arg::choices;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Device, Dim, Dims, Result, Tensor, TensorOptions};
 use smallvec::smallvec;

@@ -1,9 +1,9 @@
 //! Windows for the frames of a signal: numbers that rise to 1 and fall again.
 
+use crate::error::bail;
 use crate::ops::create::constants::numbers;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, sample};
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Tensor, TensorOptions};
 use std::f64::consts::PI;
@@ -128,7 +128,9 @@ impl Tensor {
     #[op(samples = window_samples, errors = window_errors, derivative = none)]
     pub fn hann_window(window_length: usize, options: impl Into<WindowOptions>) -> Result<Tensor> {
         let WindowOptions { periodic, dtype, device } = options;
-        window("hann_window", window_length, (periodic, TensorOptions { dtype, device }), |i, last| cosines(&[0.5, 0.5], i, last))
+        window("hann_window", window_length, (periodic, TensorOptions { dtype, device }), |i, last| {
+            cosines(&[0.5, 0.5], i, last)
+        })
     }
 
     /// A Hamming window, which is a raised cosine.
@@ -178,7 +180,9 @@ impl Tensor {
     #[op(samples = window_samples, errors = window_errors, derivative = none)]
     pub fn blackman_window(window_length: usize, options: impl Into<WindowOptions>) -> Result<Tensor> {
         let WindowOptions { periodic, dtype, device } = options;
-        window("blackman_window", window_length, (periodic, TensorOptions { dtype, device }), |i, last| cosines(&BLACKMAN, i, last))
+        window("blackman_window", window_length, (periodic, TensorOptions { dtype, device }), |i, last| {
+            cosines(&BLACKMAN, i, last)
+        })
     }
 
     /// A Kaiser window, by a Bessel function.

@@ -1,11 +1,11 @@
 //! Whole parts along a dimension, put where a vector of indices says.
 
-use crate::ops::index::gather::{add_at, along_dim};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::index::scatter::{ScatterReduce, ScatterReduceOptions, fold_at, reduced};
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
+use crate::ops::index::gather::{add_at, along_dim};
+use crate::ops::index::scatter::{ScatterReduce, ScatterReduceOptions, fold_at, reduced};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Dim, Operand, Result, Scalar, Tensor};
 
@@ -33,7 +33,8 @@ fn along(
     index: &Tensor,
     source: &Tensor,
 ) -> Result<(Tensor, usize, Tensor, Tensor)> {
-    let (from, source) = if x.rank() == 0 { (x.reshape([1])?, source.atleast_1d()?) } else { (x.clone(), source.clone()) };
+    let (from, source) =
+        if x.rank() == 0 { (x.reshape([1])?, source.atleast_1d()?) } else { (x.clone(), source.clone()) };
     let (dim, index) = along_dim(op, &from, dim.0, index)?;
     let expected = from.layout().shape().with(dim, index.numel());
     // A single index may come with a part that does not have the dimension.
@@ -109,12 +110,7 @@ impl Tensor {
     /// # Errors
     /// If an index is out of range or not an integer, or the value is a tensor with dimensions.
     #[op(samples = index_fill_samples, errors = index_fill_errors)]
-    pub fn index_fill<'a>(
-        &self,
-        dim: impl Into<Dim>,
-        index: &Tensor,
-        value: impl Into<Operand<'a>>,
-    ) -> Result<Tensor> {
+    pub fn index_fill<'a>(&self, dim: impl Into<Dim>, index: &Tensor, value: impl Into<Operand<'a>>) -> Result<Tensor> {
         let value = value.put("index_fill", self.dtype(), self.device())?.to_dtype(self.dtype())?;
         if value.rank() != 0 {
             bail!(Shape, "index_fill", "a value of shape {:?} is not one number", value.shape());

@@ -1,19 +1,18 @@
-//! Choosing and adding up elements by index, and triangles of matrices.
+//! Elements read by index, and added up by index.
 
-use crate::ops::ops;
-use crate::ops::index::scatter::scattered;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::IndexFold;
 use crate::backend::{self, Indices};
-use crate::backend::spec::{IndexFold, Triangle};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
-use crate::options::options;
+use crate::ops::index::scatter::scattered;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::storage::Storage;
 use crate::tensor::Index;
 use crate::vmap::behind;
-use crate::{DType, Device, Dim, Result, Scalar, Shape, Tensor};
+use crate::{DType, Device, Dim, Result, Shape, Tensor};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -26,7 +25,8 @@ pub(in crate::ops) fn as_indices(op: &'static str, index: &Tensor) -> Result<Ten
     // On a GPU such an index becomes a negative one, which the kernel refuses.
     if index.dtype() == DType::U64
         && index.device() == Device::Cpu
-        && let Some(largest) = index.detach().all_examples()?.to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
+        && let Some(largest) =
+            index.detach().all_examples()?.to_vec::<u64>()?.into_iter().find(|&i| i > i64::MAX as u64)
     {
         bail!(Index, op, "index {largest} is larger than any dimension");
     }
@@ -47,7 +47,13 @@ pub(crate) fn lined_up(index: &Tensor, dim: usize, rank: usize) -> Result<Tensor
 
 /// The elements of `x` that `index` chooses along `dim`, in a tensor of `shape`, to which the index broadcasts; outside
 /// the graph.
-pub(in crate::ops) fn gathered(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+pub(in crate::ops) fn gathered(
+    op: &'static str,
+    x: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    shape: &Shape,
+) -> Result<Tensor> {
     if x.is_batched() || index.is_batched() {
         return Tensor::over_batch(&[x, index], |level, all| {
             let own = all[0].expand(behind(level.size, x.layout().shape())?)?;
@@ -62,7 +68,13 @@ pub(in crate::ops) fn gathered(op: &'static str, x: &Tensor, dim: usize, index: 
 
 /// As [`gathered`], with its derivative.
 #[track_caller]
-pub(in crate::ops) fn gather(op: &'static str, x: &Tensor, dim: usize, index: &Tensor, shape: &Shape) -> Result<Tensor> {
+pub(in crate::ops) fn gather(
+    op: &'static str,
+    x: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    shape: &Shape,
+) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return x.by_parts(|part| gather(op, part, dim, index, shape));
     }
@@ -88,7 +100,13 @@ pub(in crate::ops) fn scatter(shape: &Shape, dim: usize, index: &Tensor, source:
 
 /// `base` plus what `source` adds to it, with the derivative in both.
 #[track_caller]
-pub(in crate::ops) fn add_at(op: &'static str, base: &Tensor, dim: usize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+pub(in crate::ops) fn add_at(
+    op: &'static str,
+    base: &Tensor,
+    dim: usize,
+    index: &Tensor,
+    source: &Tensor,
+) -> Result<Tensor> {
     if base.dtype() != source.dtype() {
         bail!(DType, op, "{} cannot be added to {}: cast one of them first", source.dtype(), base.dtype());
     }
@@ -172,32 +190,18 @@ pub(in crate::ops) fn at_least_1d(x: &Tensor) -> Result<Cow<'_, Tensor>> {
 }
 
 /// Checks that `small` has the rank of `large` and is nowhere longer, but for dimension `except`.
-pub(in crate::ops) fn check_fits(op: &'static str, small: &Tensor, large: &Tensor, except: Option<usize>) -> Result<()> {
+pub(in crate::ops) fn check_fits(
+    op: &'static str,
+    small: &Tensor,
+    large: &Tensor,
+    except: Option<usize>,
+) -> Result<()> {
     let longer = |(d, (a, b)): (usize, (&usize, &usize))| a > b && except != Some(d);
     if small.rank() != large.rank() || small.shape().iter().zip(large.shape()).enumerate().any(longer) {
         let but = except.map_or(String::new(), |dim| format!(" but for dimension {dim}"));
         bail!(Shape, op, "indices of shape {:?} do not fit into shape {:?}{but}", small.shape(), large.shape());
     }
     Ok(())
-}
-
-options! {
-    /// The options of [`Tensor::embedding_with`]. They are about the gradient of the table alone.
-    ///
-    /// ```
-    /// use cotangent::{EmbeddingOptions, Tensor, tensor};
-    /// let table = Tensor::ones([3, 1])?.requires_grad_(true)?;
-    /// let options = EmbeddingOptions::new().padding_idx(0);
-    /// tensor!([0, 2, 2])?.embedding_with(&table, options)?.sum(..)?.backward()?;
-    /// assert_eq!(table.grad().ok_or("a gradient")?.to_vec::<f32>()?, [0.0, 0.0, 2.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub struct EmbeddingOptions {
-        /// A row that gets no gradient; negative ones count from the last.
-        padding_idx: Option<i64> = None,
-        /// Whether the gradient of a row is divided by how often it was looked up.
-        scale_grad_by_freq: bool = false,
-    }
 }
 
 /// # Indexing
@@ -306,83 +310,6 @@ impl Tensor {
     pub fn scatter_add(&self, dim: impl Into<Dim>, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         scattered("scatter_add", self, dim, index, src, |x, dim, index, src| add_at("scatter_add", x, dim, index, src))
     }
-
-    /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length. A row that gets no
-    /// gradient is an option.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// let weight = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_eq!(tensor!([[1, 0, 1]])?.embedding(&weight)?.shape(), [1, 3, 2]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If an index is negative or too large, not an integer, or the weight is not a matrix; if there is no row `padding_idx`.
-    #[op(samples = embedding_samples, errors = embedding_errors)]
-    pub fn embedding(&self, weight: &Tensor, options: impl Into<EmbeddingOptions>) -> Result<Tensor> {
-        let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
-        let [_, width] = weight.shape()[..] else {
-            bail!(Shape, "embedding", "the weight must be a matrix, not of shape {:?}", weight.shape());
-        };
-        let index = as_indices("embedding", self)?.reshape([self.numel(), 1])?;
-        let rows = Shape::from([self.numel(), width]);
-        let mut shape = self.layout().shape().clone();
-        shape.insert(self.rank(), width);
-        let found = gathered("embedding", weight, 0, &index, &rows)?.reshape(&shape)?;
-        let factors = embedding_factors(&index, weight, padding_idx, scale_grad_by_freq)?;
-        found.record("embedding", &[weight], |save| {
-            let (index, vocabulary) = (save.save(&index), weight.layout().shape().clone());
-            let factors = factors.map(|factors| save.save(&factors));
-            move |_: &BackwardContext, g: &Tensor| {
-                let g = g.reshape(&rows)?;
-                let g = factors.as_ref().map_or(Ok(g.clone()), |factors| g.mul(&factors.to_dtype(g.dtype())?))?;
-                Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g)?)])
-            }
-        })
-    }
-
-    /// The lower triangle of the last two dimensions, zero elsewhere: what lies on or below the diagonal, or the one
-    /// `diagonal` above it.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// let x = tensor!([[1, 2], [3, 4]])?;
-    /// assert_eq!(x.tril(0)?.to_vec::<i64>()?, [1, 0, 3, 4]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors, batch)]
-    pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
-        if self.dtype().is_complex() {
-            return self.by_parts(|part| part.tril(diagonal));
-        }
-        triangle("tril", self, Triangle { upper: false, diagonal })?
-            .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
-    }
-
-    /// The upper triangle of the last two dimensions, zero elsewhere: what lies on or above the diagonal, or the one
-    /// `diagonal` above it.
-    ///
-    /// ```
-    /// # use cotangent::{Tensor, tensor};
-    /// let x = tensor!([[1, 2], [3, 4]])?;
-    /// assert_eq!(x.triu(0)?.to_vec::<i64>()?, [1, 2, 0, 4]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If there are fewer than two dimensions.
-    #[op(samples = triangles, errors = triangle_errors, batch)]
-    pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
-        if self.dtype().is_complex() {
-            return self.by_parts(|part| part.triu(diagonal));
-        }
-        triangle("triu", self, Triangle { upper: true, diagonal })?
-            .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
-    }
 }
 
 /// A dimension and the indices along it, lined up with the dimensions of `x`.
@@ -392,15 +319,6 @@ pub(in crate::ops) fn along_dim(op: &'static str, x: &Tensor, dim: isize, index:
         bail!(Shape, op, "the indices must be a vector, not of shape {:?}", index.shape());
     }
     Ok((dim, lined_up(&as_indices(op, index)?, dim, x.rank())?))
-}
-
-fn triangle(op: &'static str, x: &Tensor, triangle: Triangle) -> Result<Tensor> {
-    if x.rank() < 2 {
-        bail!(Shape, op, "shape {:?} has no rows and columns", x.shape());
-    }
-    let mut out = Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?;
-    backend::triangle(op, x.as_view()?, triangle, &mut out.as_view_mut(op)?)?;
-    Ok(out)
 }
 
 fn index_samples() -> Result<Vec<Sample>> {
@@ -517,61 +435,6 @@ fn scatter_add_errors() -> Result<Vec<ErrorCase>> {
         error!["wide indices", "[1, 4]", "[2, 3]"; sample![x()?, 0, ints(&[0; 4], [1, 4])?, normal([1, 4], 2)?]],
         error!["another dtype", "f32", "f64"; sample![x()?, 0, index(1)?, source.to_dtype(DType::F32)?]],
     ])
-}
-
-/// What the gradient of each vector that was looked up is multiplied by, where that is not 1 for all. Of shape
-/// `[indices, 1]`.
-fn embedding_factors(
-    index: &Tensor,
-    weight: &Tensor,
-    padding_idx: Option<i64>,
-    scale_grad_by_freq: bool,
-) -> Result<Option<Tensor>> {
-    let (count, dtype) = (weight.shape()[0] as i64, compute_dtype(weight.dtype()));
-    let mut factors = None;
-    if let Some(padding) = padding_idx {
-        if !(-count..count).contains(&padding) {
-            bail!(Value, "embedding", "padding_idx {padding} is out of range for a weight of {count} rows");
-        }
-        factors = Some(index.ne(if padding < 0 { padding + count } else { padding })?.to_dtype(dtype)?);
-    }
-    if scale_grad_by_freq {
-        let ones = Tensor::scalar(Scalar::I64(1), dtype, index.device())?.expand(index.shape())?;
-        let often = scatter(&[weight.shape()[0], 1].into(), 0, index, &ones)?;
-        let each = gather("embedding", &often, 0, index, index.layout().shape())?.reciprocal()?;
-        factors = Some(factors.map_or(Ok(each.clone()), |factors| factors.mul(&each))?);
-    }
-    Ok(factors)
-}
-
-fn embedding_samples() -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![ints(&[2, 0, 2, 1, 1, 2], [2, 3])?, spread([4, 3], -2.0, 2.0)?],
-        sample![ints(&[1], [])?, spread([2, 5], -2.0, 2.0)?],
-        sample![ints(&[3, 3], [2])?.to_dtype(DType::I16)?, spread([4, 1], -2.0, 2.0)?],
-        sample![ints(&[], [0, 2])?, spread([2, 2], -2.0, 2.0)?].zero_derivative(),
-    ])
-}
-
-fn embedding_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![
-        error!["an index too large", "index 4", "size 4"; sample![ints(&[1, 4], [2])?, normal([4, 3], 1)?]],
-        error!["a negative index", "index -1", "size 4"; sample![ints(&[-1], [1])?, normal([4, 3], 1)?]],
-        error!["a weight that is no matrix", "[4]"; sample![ints(&[1], [1])?, normal([4], 1)?]],
-        error!["indices of floats", "integers", "f64"; sample![normal([2], 1)?, normal([4, 3], 1)?]],
-        error!["a padding that is no row", "4", "4 rows"; sample![ints(&[1], [1])?, normal([4, 3], 1)?; padding_idx = 4]],
-    ])
-}
-
-/// Triangles of matrices of all sorts.
-fn triangles() -> Result<Vec<Sample>> {
-    let calls: [(&[usize], i64); 7] =
-        [(&[3, 3], 0), (&[2, 4], 1), (&[4, 2], -1), (&[2, 3, 3], 0), (&[1, 2, 3, 2], 0), (&[0, 3], 0), (&[1, 1], 0)];
-    calls.into_iter().map(|(shape, diagonal)| Ok(sample![spread(shape, 1.0, 2.0)?, diagonal])).collect()
-}
-
-fn triangle_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
 }
 
 #[cfg(feature = "samples")]

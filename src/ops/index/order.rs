@@ -1,14 +1,14 @@
 //! Elements by their place in the order, and where numbers belong in it.
 
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::arg::choices;
-use crate::ops::index::gather::{at_least_1d, gather};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::kernel;
 use crate::backend::spec::Rank;
 use crate::error::bail;
 use crate::layout::resolve_dim_or_scalar;
+use crate::ops::arg::choices;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::index::gather::{at_least_1d, gather};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::vmap::behind;
 use crate::{DType, Dim, Operand, ReduceDims, Result, Tensor};
@@ -211,7 +211,13 @@ impl Tensor {
     pub fn kthvalue(&self, k: usize, over: impl Into<ReduceDims>) -> Result<(Tensor, Tensor)> {
         let (dim, x) = (named_or_last("kthvalue", self, &over)?, at_least_1d(self)?);
         if k == 0 || k > x.shape()[dim] {
-            bail!(Value, "kthvalue", "k = {k} of {} elements: shape {:?} along dimension {dim}", x.shape()[dim], self.shape());
+            bail!(
+                Value,
+                "kthvalue",
+                "k = {k} of {} elements: shape {:?} along dimension {dim}",
+                x.shape()[dim],
+                self.shape()
+            );
         }
         let (values, indices) = chosen("kthvalue", &x, dim, Rank::At(k - 1))?;
         reduced(self, dim, over.keepdim, [&values, &indices])

@@ -1,13 +1,13 @@
 //! Elements put where indices say: in place of what is there, or together with it.
 
-use crate::ops::arg::choices;
-use crate::ops::index::gather::{add_at, as_indices, at_least_1d, check_fits, folded, gather, lined_up};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::ops::arg::choices;
+use crate::ops::index::gather::{add_at, as_indices, at_least_1d, check_fits, folded, gather, lined_up};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Dim, Operand, Result, Rounding, Scalar, Tensor};
 use smallvec::smallvec;
@@ -309,7 +309,8 @@ pub(in crate::ops) fn reduced(
         ScatterReduce::Amax => (IndexFold::Max, lowest(x.dtype())),
         ScatterReduce::Amin => (IndexFold::Min, highest(x.dtype())),
     };
-    let start_at = |x: &Tensor, start: Scalar| fold_at(op, IndexFold::Replace, x, dim, index, &repeated(start, x.dtype())?);
+    let start_at =
+        |x: &Tensor, start: Scalar| fold_at(op, IndexFold::Replace, x, dim, index, &repeated(start, x.dtype())?);
     let base = if include_self { x.clone() } else { start_at(x, start)? };
     let folded = fold_at(op, by, &base, dim, index, source)?;
     if reduce != ScatterReduce::Mean {

@@ -1,16 +1,16 @@
 //! Elements by their number, by a mask, or by an index of several tensors.
 
-use crate::ops::index::gather::{as_indices, gather};
-use crate::ops::ops;
-use crate::ops::shape::repeat::one_dim;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::index::scatter::fold_at;
 use crate::backend::spec::IndexFold;
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::index::gather::{as_indices, gather};
+use crate::ops::index::scatter::fold_at;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::shape::repeat::one_dim;
 use crate::options::options;
 use crate::tensor::{Index, integers, put_index, true_indices};
-use crate::{DType, Dims, Result, Shape, Tensor};
+use crate::{DType, Dims, PadOptions, Result, Shape, Tensor};
 
 options! {
     /// The options of [`Tensor::put_with`] and [`Tensor::index_put_with`]. A bool stands for `accumulate`.
@@ -248,6 +248,30 @@ impl Tensor {
         places.reverse();
         Ok(places)
     }
+
+    /// As [`nonzero`](Self::nonzero), with so many rows: of those that are too many the last are left out, and those that are
+    /// too few are filled up with a number.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([0, 5, 6])?.nonzero_static(3, -1)?.to_vec::<i64>()?, [1, 2, -1]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = nonzero_static_samples, errors = nonzero_static_errors, derivative = none)]
+    pub fn nonzero_static(&self, size: usize, #[default(-1)] fill_value: i64) -> Result<Tensor> {
+        let found = self.nonzero()?;
+        let n = found.shape()[0];
+        if n >= size {
+            return found.narrow(0, 0, size);
+        }
+        let Ok(missing) = isize::try_from(size - n) else {
+            bail!(Shape, "nonzero_static", "{size} rows are more than memory has bytes for");
+        };
+        found.pad_with(&[0, 0, 0, missing], PadOptions::new().value(fill_value))
+    }
 }
 
 fn take_samples() -> Result<Vec<Sample>> {
@@ -406,4 +430,13 @@ fn unravel_errors() -> Result<Vec<ErrorCase>> {
         error!["floats", "integers", "f64"; sample![normal([2], 1)?, [2, 3]]],
         error!["no elements", "[2, 0]"; sample![ints(&[0], [1])?, [2, 0]]],
     ])
+}
+
+fn nonzero_static_samples() -> Result<Vec<Sample>> {
+    let x = || ints(&[0, 5, 0, 6, 7, 0], [2, 3]);
+    Ok(vec![sample![x()?, 2], sample![x()?, 5], sample![x()?, 4; fill_value = 9], sample![spread([3], 1.0, 2.0)?, 0]])
+}
+
+fn nonzero_static_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["too many rows", "nonzero_static"; sample![ints(&[0, 1], [2])?, isize::MAX as usize]]])
 }

@@ -1,12 +1,12 @@
 //! Tensors as sets: distinct elements, and whether an element is one of some.
 
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::cpu::index::sort::sort_integers;
 use crate::backend::order_rows;
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::tensor::where_true;
 use crate::{DType, Device, Dim, Operand, Result, Tensor};
@@ -213,7 +213,14 @@ fn shaped(inverse: &Tensor, x: &Tensor, dim: Option<Dim>) -> Result<Tensor> {
 }
 
 /// The values, and what else is asked for.
-fn outputs(op: &'static str, x: &Tensor, dim: Option<Dim>, sorted: bool, inverse: bool, counts: bool) -> Result<Vec<Tensor>> {
+fn outputs(
+    op: &'static str,
+    x: &Tensor,
+    dim: Option<Dim>,
+    sorted: bool,
+    inverse: bool,
+    counts: bool,
+) -> Result<Vec<Tensor>> {
     let groups = Groups::new(op, x, dim, sorted)?;
     let mut all = vec![groups.values()?.record_barrier(op, &[x])];
     if inverse {

@@ -1,11 +1,11 @@
 //! Sorting.
 
-use crate::ops::index::gather::scatter;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
 use crate::layout::resolve_dim_or_scalar;
+use crate::ops::index::gather::scatter;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Dim, Result, Tensor};
 use smallvec::smallvec;
@@ -46,7 +46,11 @@ impl Tensor {
     /// # Errors
     /// If there is no such dimension.
     #[op(samples = sort_samples, errors = sort_errors, outputs = [values, indices], batch)]
-    pub fn sort(&self, #[default(-1)] dim: impl Into<Dim>, options: impl Into<SortOptions>) -> Result<(Tensor, Tensor)> {
+    pub fn sort(
+        &self,
+        #[default(-1)] dim: impl Into<Dim>,
+        options: impl Into<SortOptions>,
+    ) -> Result<(Tensor, Tensor)> {
         let dim = resolve_dim_or_scalar("sort", dim.0, self.rank())?;
         if self.rank() == 0 {
             let (values, indices) = self.reshape([1])?.sort(0)?;

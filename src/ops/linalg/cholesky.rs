@@ -3,15 +3,15 @@
 // PyTorch calls factors L.
 #![allow(non_snake_case)]
 
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
 use crate::ops::linalg::common::{
     columns, diag, diag_embed, from_columns, full_precision, identity, mh, refuse_failures, sizes, square,
 };
 use crate::ops::linalg::solve::{regular, square_errors, triangular};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
-use crate::backend::kernel;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Result, Shape, Tensor};
 use smallvec::smallvec;
@@ -148,7 +148,13 @@ impl Tensor {
         let (rows, _) = sizes(OP, self)?;
         if rows != n || self.dtype() != L.dtype() {
             let (l, b) = (L.shape(), self.shape());
-            bail!(Shape, OP, "factors of {} in {l:?} do not fit right-hand sides of {} in {b:?}", L.dtype(), self.dtype());
+            bail!(
+                Shape,
+                OP,
+                "factors of {} in {l:?} do not fit right-hand sides of {} in {b:?}",
+                L.dtype(),
+                self.dtype()
+            );
         }
         if options.upper {
             triangular(L, &triangular(&mh(L)?, self, false, false)?, true, false)

@@ -1,12 +1,12 @@
 //! Determinants.
 
+use crate::autograd::BackwardContext;
+use crate::error::bail;
 use crate::ops::linalg::common::{any, diag, epsilon, full_precision, identity, mh, square};
 use crate::ops::linalg::lu::{Factors, factor};
 use crate::ops::linalg::solve::{regular, square_errors, square_samples};
 use crate::ops::ops;
 use crate::ops::sample::{Sample, normal, sample};
-use crate::autograd::BackwardContext;
-use crate::error::bail;
 use crate::{DType, Device, Result, Tensor};
 use smallvec::smallvec;
 

@@ -1,5 +1,7 @@
 //! Eigenvalues of general matrices.
 
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
 use crate::ops::elementwise::complex::complex_spread;
 use crate::ops::linalg::common::{
     columns, diag_embed, diagonal_mask, from_columns, full_precision, mh, refuse_non_finite, square, with,
@@ -8,8 +10,6 @@ use crate::ops::linalg::solve::{regular, square_errors};
 use crate::ops::linalg::spectral::{gaps, turned};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
-use crate::backend::kernel;
 use crate::{DType, Result, SortOptions, Tensor};
 use smallvec::smallvec;
 
@@ -21,7 +21,8 @@ fn eigen(op: &'static str, x: &Tensor, vectors: bool) -> Result<(Tensor, Option<
     let lead = &x.shape()[..x.rank() - 2];
     let mut a = columns(x)?;
     let mut w = Tensor::empty(op, with(lead, &[n]), x.dtype().to_complex(), x.device())?;
-    let mut v = if vectors { Some(Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?) } else { None };
+    let mut v =
+        if vectors { Some(Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?) } else { None };
     {
         let (a, to) = (&mut a.as_raw_view_mut(op)?, &mut w.as_raw_view_mut(op)?);
         let mut v = v.as_mut().map(|v| v.as_raw_view_mut(op)).transpose()?;

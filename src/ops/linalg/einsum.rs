@@ -1,10 +1,9 @@
 //! Contractions of several tensors: Einstein's sums, and what is written with them.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
 use crate::error::{bail, err};
 use crate::layout::resolve_dim;
-use crate::ops::{Arg, ArgKind, FromArg};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
+use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::{Result, Tensor};
 
 /// A name for a dimension: the code of a letter or, for those that an ellipsis stands for, [`ELLIPSIS`] and more.
@@ -63,7 +62,11 @@ impl Named {
     fn in_order(&self, order: &[Label]) -> Result<Tensor> {
         let place = |label: &Label| self.labels.iter().position(|l| l == label);
         let dims: Vec<usize> = order.iter().filter_map(place).collect();
-        if dims.iter().enumerate().all(|(to, &from)| to == from) { Ok(self.x.clone()) } else { self.x.permute(&dims[..]) }
+        if dims.iter().enumerate().all(|(to, &from)| to == from) {
+            Ok(self.x.clone())
+        } else {
+            self.x.permute(&dims[..])
+        }
     }
 
     /// The sum over products with another, of what both have and `kept` does not.
@@ -73,7 +76,8 @@ impl Named {
         let inner: Vec<Label> = self.labels.iter().filter(shared).filter(|l| !kept(**l)).copied().collect();
         let left: Vec<Label> = self.labels.iter().filter(|l| !shared(l)).copied().collect();
         let right: Vec<Label> = other.labels.iter().filter(|l| !self.labels.contains(l)).copied().collect();
-        let count = |named: &Named, labels: &[Label]| labels.iter().fold(1, |n: usize, &l| n.saturating_mul(named.size(l)));
+        let count =
+            |named: &Named, labels: &[Label]| labels.iter().fold(1, |n: usize, &l| n.saturating_mul(named.size(l)));
         let (b, k) = (count(self, &batch), count(self, &inner));
         let (m, n) = (count(self, &left), count(other, &right));
         let (x, y) = (
@@ -348,8 +352,7 @@ impl Tensor {
             gone.push(label);
         }
         let output: Vec<Label> = ours.iter().chain(&theirs).copied().filter(|l| !gone.contains(l)).collect();
-        let operands =
-            vec![Named { x: self.clone(), labels: ours }, Named { x: other.clone(), labels: theirs }];
+        let operands = vec![Named { x: self.clone(), labels: ours }, Named { x: other.clone(), labels: theirs }];
         contract(OP, operands, &output)
     }
 
@@ -408,7 +411,9 @@ fn order(sizes: &[usize]) -> Vec<Vec<usize>> {
     for len in 1..n {
         for i in 0..n - len {
             let j = i + len;
-            let at = |k: usize| cost[i][k] + cost[k + 1][j] + [i, k + 1, j + 1].map(|d| sizes[d] as f64).iter().product::<f64>();
+            let at = |k: usize| {
+                cost[i][k] + cost[k + 1][j] + [i, k + 1, j + 1].map(|d| sizes[d] as f64).iter().product::<f64>()
+            };
             let best = (i..j).min_by(|&a, &b| at(a).total_cmp(&at(b))).unwrap_or(i);
             (cost[i][j], cut[i][j]) = (at(best), best);
         }

@@ -3,15 +3,15 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use crate::ops::linalg::common::{any, count, floats, full_precision, identity, mh, sizes, square};
-use crate::ops::linalg::cholesky::positive;
-use crate::ops::linalg::solve::{regular, square_errors, square_samples};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dims;
+use crate::ops::linalg::cholesky::positive;
+use crate::ops::linalg::common::{any, count, floats, full_precision, identity, mh, sizes, square};
+use crate::ops::linalg::solve::{regular, square_errors, square_samples};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::{DType, Dims, Result, Tensor, keepdim};
 use smallvec::smallvec;
 

@@ -3,15 +3,15 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
+use crate::backend::cpu::runtime::scratch::with_room;
+use crate::backend::kernel;
+use crate::error::bail;
 use crate::ops::linalg::common::{
     batch, columns, count, diag, diag_embed, eye, from_columns, full_precision, mh, mt, refuse_failures, sizes, square,
 };
 use crate::ops::linalg::solve::{common_batch, square_errors, triangular};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::backend::cpu::runtime::scratch::with_room;
-use crate::backend::kernel;
-use crate::error::bail;
 use crate::options::options;
 use crate::vmap::innermost;
 use crate::{DType, Device, Result, Shape, Tensor};
@@ -58,8 +58,7 @@ fn factor(op: &'static str, x: &Tensor, hermitian: bool) -> Result<(Tensor, Tens
     let mut pivots = Tensor::empty(op, last, DType::I32, x.device())?;
     let mut info = Tensor::empty(op, lead, DType::I32, x.device())?;
     {
-        let (a, p, i) =
-            (&mut ld.as_raw_view_mut(op)?, &mut pivots.as_view_mut(op)?, &mut info.as_view_mut(op)?);
+        let (a, p, i) = (&mut ld.as_raw_view_mut(op)?, &mut pivots.as_view_mut(op)?, &mut info.as_view_mut(op)?);
         kernel!("linalg_ldl_factor" on [a, p, i]: linalg::decompose::ldl(a, p, i, hermitian))?;
     }
     let [ld, pivots, info] = [from_columns(&ld)?.tril(0)?, pivots, info].map(|y| y.record_barrier(op, &[x]));
@@ -195,7 +194,11 @@ impl Tensor {
         if !fits || rows != n || B.dtype() != self.dtype() {
             let ((a, p, b), (da, dp, db)) =
                 ((self.shape(), pivots.shape(), B.shape()), (self.dtype(), pivots.dtype(), B.dtype()));
-            bail!(Shape, OP, "factors of {da} in {a:?}, pivots of {dp} in {p:?} and right-hand sides of {db} in {b:?} do not fit");
+            bail!(
+                Shape,
+                OP,
+                "factors of {da} in {a:?}, pivots of {dp} in {p:?} and right-hand sides of {db} in {b:?} do not fit"
+            );
         }
         if count(self.shape()) == 0 || B.numel() == 0 {
             return common_batch(OP, self, B)?.1.contiguous();

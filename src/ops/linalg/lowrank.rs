@@ -1,9 +1,9 @@
 //! Decompositions of matrices whose rank is small, from products with a few random vectors.
 
+use crate::error::bail;
 use crate::ops::linalg::common::{batch, full_precision, mh, sizes, with};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::error::bail;
 use crate::options::options;
 use crate::{Result, SvdOptions, Tensor, keepdim};
 

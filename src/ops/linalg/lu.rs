@@ -3,15 +3,15 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::error::bail;
 use crate::ops::linalg::common::{
     columns, count, eye, from_columns, full_precision, mh, mt, refuse_failures, sizes, square,
 };
 use crate::ops::linalg::solve::{common_batch, regular, triangular};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::autograd::BackwardContext;
-use crate::backend::kernel;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Shape, Tensor};
 use smallvec::smallvec;
@@ -105,7 +105,8 @@ pub(in crate::ops) fn factor(x: &Tensor, exchanges: bool) -> Result<Factors> {
     let mut pivots = Tensor::empty(OP, last.clone(), DType::I32, x.device())?;
     let mut info = Tensor::empty(OP, lead, DType::I32, x.device())?;
     {
-        let (a, p, i) = (&mut lu.as_raw_view_mut(OP)?, &mut pivots.as_raw_view_mut(OP)?, &mut info.as_raw_view_mut(OP)?);
+        let (a, p, i) =
+            (&mut lu.as_raw_view_mut(OP)?, &mut pivots.as_raw_view_mut(OP)?, &mut info.as_raw_view_mut(OP)?);
         kernel!("linalg_lu_factor" on [a, p, i]: linalg::decompose::lu(a, p, i, exchanges))?;
     }
     if !exchanges {
@@ -168,7 +169,8 @@ fn cotangent(p: &Tensor, l: &Tensor, u: &Tensor, gl: Option<&Tensor>, gu: Option
     let (m, n) = (l.shape()[l.rank() - 2], u.shape()[u.rank() - 1]);
     let k = m.min(n);
     let zeros = |like: &Tensor| like.zeros_like();
-    let (mut gl, mut gu) = (gl.map_or_else(|| zeros(l), |g| Ok(g.clone()))?, gu.map_or_else(|| zeros(u), |g| Ok(g.clone()))?);
+    let (mut gl, mut gu) =
+        (gl.map_or_else(|| zeros(l), |g| Ok(g.clone()))?, gu.map_or_else(|| zeros(u), |g| Ok(g.clone()))?);
     let (mut beside, mut l1, mut u1) = (None, l.clone(), u.clone());
     if n > k {
         // U₂ = L⁻¹ · A₂.

@@ -1,16 +1,15 @@
 //! Matrix products.
 
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
-use crate::ops::linalg::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, Grads};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::{Layout, broadcast, check_shape};
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::linalg::precision::{MatmulPrecision, matmul_precision, with_matmul_precision};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::vmap::innermost;
-use crate::{DType, Device, Error, Result, Shape, Tensor};
+use crate::{DType, Device, Error, Result, Shape, Tensor, backend};
 use smallvec::{SmallVec, smallvec};
 
 /// # Matrix products
@@ -68,7 +67,10 @@ impl Tensor {
     /// If the shapes do not fit each other, or the elements are bools or have no common type.
     #[op(autocast = lower, samples = linear_samples, errors = linear_errors)]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        if weight.rank() == 1 && self.shape().last() == weight.shape().last() && bias.is_none_or(|bias| bias.rank() == 0) {
+        if weight.rank() == 1
+            && self.shape().last() == weight.shape().last()
+            && bias.is_none_or(|bias| bias.rank() == 0)
+        {
             let bias = bias.map(|bias| bias.unsqueeze(0)).transpose()?;
             return self.linear(&weight.unsqueeze(0)?, bias.as_ref())?.squeeze(-1);
         }
@@ -153,7 +155,8 @@ fn matrices_of_examples(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let rank = a.rank().max(b.rank());
     let all = |x: &Tensor| -> Result<Tensor> {
         // One without a gradient may be the same for all examples, and is multiplied as one matrix.
-        let shared = !x.requires_grad() && x.batch_dims().is_none_or(|dims| dims.iter().all(|dim| dim.level != level.number));
+        let shared =
+            !x.requires_grad() && x.batch_dims().is_none_or(|dims| dims.iter().all(|dim| dim.level != level.number));
         if shared {
             return Ok(x.clone());
         }

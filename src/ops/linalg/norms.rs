@@ -1,15 +1,14 @@
 //! Norms of vectors and matrices, and condition numbers.
 
-use crate::ops::linalg::common::{floats, full_precision, sizes};
-use crate::ops::linalg::solve::{regular, square_errors};
-use crate::ops::ops;
-use crate::ops::reduce::sums::ReducePlan;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dim;
-use crate::ops::{Arg, ArgKind, FromArg};
+use crate::ops::linalg::common::{floats, full_precision, sizes};
+use crate::ops::linalg::solve::{regular, square_errors};
+use crate::ops::reduce::sums::ReducePlan;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
 use crate::{DType, Dims, ReduceDims, Result, Scalar, Tensor};
 use smallvec::smallvec;
@@ -213,7 +212,11 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
             largest_or_smallest(&last.linalg_svdvals()?, p)?
         }
         NormOrd::Number(_) | NormOrd::Fro => {
-            bail!(Value, op, "there is no norm of matrices of order {ord}: fro, nuc, 1, 2, inf and the negative numbers are")
+            bail!(
+                Value,
+                op,
+                "there is no norm of matrices of order {ord}: fro, nuc, 1, 2, inf and the negative numbers are"
+            )
         }
     };
     if !keepdim {

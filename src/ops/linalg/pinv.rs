@@ -1,11 +1,11 @@
 //! Pseudoinverses and ranks, by singular values.
 
-use crate::ops::linalg::common::{epsilon, full_precision, mh, sizes, with};
+use crate::autograd::BackwardContext;
 use crate::ops::linalg::cholesky::positive;
+use crate::ops::linalg::common::{epsilon, full_precision, mh, sizes, with};
 use crate::ops::linalg::spectral::{singular, svd_errors};
 use crate::ops::ops;
 use crate::ops::sample::{Sample, normal, sample};
-use crate::autograd::BackwardContext;
 use crate::options::options;
 use crate::{DType, Result, Tensor, keepdim};
 use smallvec::smallvec;
@@ -82,9 +82,8 @@ impl Tensor {
             move |ctx: &BackwardContext, g: &Tensor| {
                 let y = ctx.output(&y);
                 let (yh, gh) = (mh(&y)?, mh(g)?);
-                let product = |all: &[&Tensor]| {
-                    all[1..].iter().try_fold(all[0].clone(), |product, x| product.matmul(x))
-                };
+                let product =
+                    |all: &[&Tensor]| all[1..].iter().try_fold(all[0].clone(), |product, x| product.matmul(x));
                 let cotangent = if m <= n {
                     let k = gh.matmul(&y)?;
                     let ky = k.matmul(&yh)?;

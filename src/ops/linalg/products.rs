@@ -1,10 +1,10 @@
 //! Products of vectors, matrices and batches of them, each with its own shapes.
 
+use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::linalg::common::count;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, normal, sample};
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Result, Scalar, Tensor};
 
@@ -378,7 +378,12 @@ fn bmm_errors() -> Result<Vec<ErrorCase>> {
 }
 
 fn addmm_samples() -> Result<Vec<Sample>> {
-    three(&[[&[2, 4], &[2, 3], &[3, 4]], [&[4], &[2, 3], &[3, 4]], [&[], &[2, 3], &[3, 4]], [&[2, 1], &[2, 0], &[0, 4]]])
+    three(&[
+        [&[2, 4], &[2, 3], &[3, 4]],
+        [&[4], &[2, 3], &[3, 4]],
+        [&[], &[2, 3], &[3, 4]],
+        [&[2, 1], &[2, 0], &[0, 4]],
+    ])
 }
 
 fn addmm_errors() -> Result<Vec<ErrorCase>> {
@@ -402,7 +407,10 @@ fn addr_samples() -> Result<Vec<Sample>> {
 }
 
 fn addr_errors() -> Result<Vec<ErrorCase>> {
-    Ok(vec![refused("a matrix", &["[2, 2]", "not a vector"], &[&[2, 3], &[2, 2], &[3]])?, integers_scaled(&[&[2, 2], &[2], &[2]])?])
+    Ok(vec![
+        refused("a matrix", &["[2, 2]", "not a vector"], &[&[2, 3], &[2, 2], &[3]])?,
+        integers_scaled(&[&[2, 2], &[2], &[2]])?,
+    ])
 }
 
 fn addbmm_samples() -> Result<Vec<Sample>> {

@@ -3,16 +3,18 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use crate::ops::arg::choices;
-use crate::ops::linalg::common::{columns, diag, diag_embed, epsilon, eye, from_columns, full_precision, mh, sizes, with};
-use crate::ops::linalg::lu::matrix_errors;
-use crate::ops::linalg::solve::{common_batch, triangular};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::BackwardContext;
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::arg::choices;
+use crate::ops::linalg::common::{
+    columns, diag, diag_embed, epsilon, eye, from_columns, full_precision, mh, sizes, with,
+};
+use crate::ops::linalg::lu::matrix_errors;
+use crate::ops::linalg::solve::{common_batch, triangular};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
 use crate::{DType, Result, Tensor};
 use smallvec::smallvec;
@@ -310,12 +312,18 @@ impl Tensor {
         full_precision(OP, self)?;
         let lead = crate::ops::linalg::common::batch(self);
         let k = tau.shape().last().copied().unwrap_or(0);
-        let batches = tau.rank() > 0 && tau.shape()[..tau.rank() - 1] == *lead && crate::ops::linalg::common::batch(other) == lead;
+        let batches = tau.rank() > 0
+            && tau.shape()[..tau.rank() - 1] == *lead
+            && crate::ops::linalg::common::batch(other) == lead;
         let dtypes = tau.dtype() == self.dtype() && other.dtype() == self.dtype();
         if !batches || !dtypes || k > n.min(m) || m != if left { rows } else { columns } {
             let (a, t, c) = (self.shape(), tau.shape(), other.shape());
             let (da, dt, dc) = (self.dtype(), tau.dtype(), other.dtype());
-            bail!(Shape, OP, "vectors of {da} in {a:?}, factors of {dt} in {t:?} and matrices of {dc} in {c:?} do not fit");
+            bail!(
+                Shape,
+                OP,
+                "vectors of {da} in {a:?}, factors of {dt} in {t:?} and matrices of {dc} in {c:?} do not fit"
+            );
         }
         let vectors = self.narrow(-1, 0, k)?;
         if left {
@@ -352,9 +360,18 @@ impl Tensor {
         let (rows, _) = sizes(OP, &b)?;
         if rows != m || self.dtype() != b.dtype() {
             let (a, b) = (self.shape(), B.shape());
-            bail!(Shape, OP, "matrices of {} in {a:?} do not fit right-hand sides of {} in {b:?}", self.dtype(), B.dtype());
+            bail!(
+                Shape,
+                OP,
+                "matrices of {} in {a:?} do not fit right-hand sides of {} in {b:?}",
+                self.dtype(),
+                B.dtype()
+            );
         }
-        broadcast(OP, &[&crate::ops::linalg::common::batch(self).into(), &crate::ops::linalg::common::batch(&b).into()])?;
+        broadcast(
+            OP,
+            &[&crate::ops::linalg::common::batch(self).into(), &crate::ops::linalg::common::batch(&b).into()],
+        )?;
         let empty = |dtype: DType| Tensor::zeros_with([0], (dtype, self.device()));
         let by_qr = options.driver == LstsqDriver::Gels;
         let rtol = options.rcond.unwrap_or(epsilon(self) * m.max(n) as f64);

@@ -3,17 +3,16 @@
 // PyTorch calls right-hand sides B.
 #![allow(non_snake_case)]
 
-use crate::ops::linalg::common::{
-    batch, columns, diag_embed, from_columns, full_precision, identity, mh, mt,
-    refuse_failures, square, with,
-};
-use crate::ops::linalg::lu::{Factors, factor};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::kernel;
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::linalg::common::{
+    batch, columns, diag_embed, from_columns, full_precision, identity, mh, mt, refuse_failures, square, with,
+};
+use crate::ops::linalg::lu::{Factors, factor};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
 use crate::vmap::innermost;
 use crate::{DType, Result, Tensor};
@@ -374,10 +373,7 @@ fn solve_samples() -> Result<Vec<Sample>> {
 }
 
 fn solve_ex_samples() -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![regular(&[3, 3], 1)?, normal([3], 2)?],
-        sample![regular(&[2, 3, 3], 1)?, normal([3, 2], 2)?],
-    ])
+    Ok(vec![sample![regular(&[3, 3], 1)?, normal([3], 2)?], sample![regular(&[2, 3, 3], 1)?, normal([3, 2], 2)?]])
 }
 
 fn solve_shape_errors() -> Result<Vec<ErrorCase>> {

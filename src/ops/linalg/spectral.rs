@@ -1,19 +1,20 @@
 //! Eigenvalues and singular values.
 
+use crate::autograd::BackwardContext;
+use crate::backend::kernel;
+use crate::backend::spec::SMALL_SVD;
+use crate::error::bail;
 use crate::ops::arg::choices;
-use crate::ops::linalg::common::{
-    any, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, mt, refuse_non_finite, sizes, square, with,
-};
 use crate::ops::linalg::cholesky::positive;
+use crate::ops::linalg::common::{
+    any, columns, diag, diag_embed, diagonal_mask, epsilon, from_columns, full_precision, identity, mh, mt,
+    refuse_non_finite, sizes, square, with,
+};
 use crate::ops::linalg::lu::matrix_errors;
 use crate::ops::linalg::qr;
 use crate::ops::linalg::solve::square_errors;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::autograd::BackwardContext;
-use crate::backend::kernel;
-use crate::backend::spec::SMALL_SVD;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, SortOptions, Tensor, keepdim};
 use smallvec::smallvec;
@@ -156,7 +157,11 @@ fn eigen(op: &'static str, x: &Tensor, uplo: Triangle, vectors: bool) -> Result<
 }
 
 /// Singular values and vectors, `U`, `S` and `V`, outside the graph.
-pub(in crate::ops) fn singular(op: &'static str, x: &Tensor, vectors: Option<bool>) -> Result<(Tensor, Tensor, Tensor)> {
+pub(in crate::ops) fn singular(
+    op: &'static str,
+    x: &Tensor,
+    vectors: Option<bool>,
+) -> Result<(Tensor, Tensor, Tensor)> {
     let (m, n) = sizes(op, x)?;
     full_precision(op, x)?;
     if m < n {
@@ -208,12 +213,7 @@ fn from_squares(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Ten
 }
 
 /// The cotangent of `A = U · S · Vᴴ`.
-fn svd_cotangent(
-    u: &Tensor,
-    s: &Tensor,
-    vh: &Tensor,
-    [gu, gs, gvh]: [Option<&Tensor>; 3],
-) -> Result<Tensor> {
+fn svd_cotangent(u: &Tensor, s: &Tensor, vh: &Tensor, [gu, gs, gvh]: [Option<&Tensor>; 3]) -> Result<Tensor> {
     const OP: &str = "linalg_svd";
     let (m, n, k) = (u.shape()[u.rank() - 2], vh.shape()[vh.rank() - 1], s.shape()[s.rank() - 1]);
     let mut inner = gs.map_or_else(|| diag_embed(&s.zeros_like()?), diag_embed)?;

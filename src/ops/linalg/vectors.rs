@@ -3,11 +3,11 @@
 // PyTorch calls a parameter of `vander` N.
 #![allow(non_snake_case)]
 
+use crate::error::bail;
+use crate::layout::{broadcast, resolve_dim};
 use crate::ops::linalg::common::{sizes, with};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::error::bail;
-use crate::layout::{broadcast, resolve_dim};
 use crate::options::options;
 use crate::{Dim, Result, Tensor};
 

@@ -1,24 +1,19 @@
-//! Losses.
+//! Losses of classes, and what all losses share.
 
 mod classes;
 
-use crate::ops::arg::choices;
-use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype};
-use crate::ops::elementwise::map::map_alike;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::spec::Formula;
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::arg::choices;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::vmap::innermost;
-use crate::{DType, Device, Operand, Result, Scalar, Tensor};
-use classes::{against_probabilities, class_dim, fused, of_examples};
+use crate::{DType, Device, Operand, Result, Tensor};
 pub(in crate::ops) use classes::{Count, LossCall, RowLosses, fused_grad, plain_grad};
-use smallvec::smallvec;
-use std::sync::LazyLock;
+use classes::{against_probabilities, class_dim, fused, of_examples};
 
 choices! {
     /// How a loss of many elements becomes one number.
@@ -204,41 +199,6 @@ from_reduction!(LossOptions<'_>, CrossEntropyOptions<'_>, NllLossOptions<'_>);
 /// # Losses
 #[ops]
 impl Tensor {
-    /// The mean of the squares of the differences to `target`, which has the same shape; as an option their sum, or all of
-    /// them.
-    ///
-    /// ```
-    /// # use cotangent::{Reduction, Tensor, tensor};
-    /// let (x, y) = (tensor!([1.0, 5.0])?, tensor!([2.0, 2.0])?);
-    /// assert_eq!(x.mse_loss(&y)?.item::<f32>()?, 5.0);
-    /// assert_eq!(x.mse_loss_with(&y, Reduction::Sum)?.item::<f32>()?, 10.0);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the shapes differ: `[n, 1]` is not broadcast against `[n]`.
-    #[op(samples = mse_samples, errors = mse_errors, rounds)]
-    pub fn mse_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
-        same_shape("mse_loss", self, target)?;
-        let dtype = loss_dtype("mse_loss", &[self, target])?;
-        if let Some(weight) = options.weight {
-            same_weights("mse_loss", self, weight)?;
-            let squares = self.to_dtype(dtype)?.sub(&target.to_dtype(dtype)?)?.square()?;
-            return weighted_mean(&squares, weight, options.reduction);
-        }
-        let own = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
-        let (a, b) = (self.to_dtype(own)?, target.to_dtype(own)?);
-        let squares = map_alike("mse_loss", (&*SQUARED, &[]), dtype, &[&a, &b], dtype)?;
-        let factor = if options.reduction == Reduction::Mean { 2.0 / squares.numel() as f64 } else { 2.0 };
-        options.reduction.of(&squares)?.record("mse_loss", &[&a, &b], |save| {
-            let (a, b) = (save.save(&a), save.save(&b));
-            move |ctx: &BackwardContext, g: &Tensor| {
-                let slope = SLOPE.call(&[g, &a, &b], &[Scalar::F64(factor)])?;
-                Ok(smallvec![Some(slope.clone()), ctx.want(1, || slope.neg())?])
-            }
-        })
-    }
-
     /// The cross entropy of these logits, of shape `[N, C]`, `[N, C, d1, ..]` or `[C]` for `C` classes, against
     /// `target`: integers of the same shape without the classes, or, as floats of the same shape, a probability of
     /// every class.
@@ -328,17 +288,6 @@ impl Tensor {
     }
 }
 
-static SQUARED: LazyLock<Formula> = LazyLock::new(|| {
-    Formula::new("mse_loss", 2, 0, |x, _| {
-        let difference = x[0] - x[1];
-        difference * difference
-    })
-});
-
-/// The derivative of the squares: the cotangent, times a factor, times the difference.
-static SLOPE: Elementwise =
-    Elementwise::new("mse_loss_backward", Domain::Float, 3, 1, |x, p| x[0] * p[0] * (x[1] - x[2]));
-
 /// Refuses weights that are not one for each element.
 pub(in crate::ops) fn same_weights(op: &'static str, x: &Tensor, weight: &Tensor) -> Result<()> {
     if x.shape() != weight.shape() {
@@ -356,19 +305,6 @@ pub(in crate::ops) fn weighted_mean(losses: &Tensor, weight: &Tensor, reduction:
 }
 
 pub(in crate::ops) const REDUCTIONS: [Reduction; 3] = [Reduction::None, Reduction::Mean, Reduction::Sum];
-
-fn mse_samples() -> Result<Vec<Sample>> {
-    let mut all = vec![sample![spread([4], -1.0, 1.0)?, spread([4], -0.4, 1.9)?]];
-    for reduction in REDUCTIONS {
-        for shape in [&[2, 3][..], &[], &[2, 1, 3]] {
-            all.push(sample![spread(shape, -1.0, 1.0)?, spread(shape, -0.4, 1.9)?; reduction = reduction]);
-        }
-        let sample = sample![spread([2, 3], -1.0, 1.0)?, spread([2, 3], -0.4, 1.9)?; reduction = reduction];
-        all.push(sample.with("weight", spread([2, 3], 0.2, 2.0)?));
-    }
-    all.push(sample![normal([0], 1)?, normal([0], 2)?; reduction = Reduction::Sum]);
-    Ok(all)
-}
 
 pub(in crate::ops) fn pair_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![error!["shapes that differ", "[3, 1]", "[3]"; sample![normal([3, 1], 1)?, normal([3], 2)?]]])

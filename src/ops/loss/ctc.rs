@@ -1,10 +1,10 @@
 //! The loss of connectionist temporal classification.
 
+use crate::backend::cpu::runtime::scratch::with_room;
+use crate::error::bail;
 use crate::ops::loss::cross_entropy::{from_reduction, loss_dtype};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::backend::cpu::runtime::scratch::with_room;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, PadOptions, Reduction, Result, Tensor};
 

@@ -1,14 +1,14 @@
 //! Losses by distributions: the divergence of two, and how likely targets are under Gaussian and Poisson ones.
 
+use crate::backend::spec::{Ordered, Real, Sym, select};
+use crate::error::bail;
+use crate::layout::broadcast;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
 use crate::ops::loss::cross_entropy::{from_reduction, loss_dtype, pair_errors, same_rank, same_shape};
 use crate::ops::loss::elementwise::{constant, losses_of, pair_samples, within};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::backend::spec::{Ordered, Real, Sym, select};
-use crate::error::bail;
-use crate::layout::broadcast;
 use crate::options::options;
 use crate::{Operand, Reduction, Result, Scalar, Tensor};
 

@@ -1,14 +1,20 @@
-//! Losses of an input beside a target of the same shape, element by element: differences, and binary cross entropy.
+//! Losses element by element: differences of an input and a target of the same shape, and binary cross entropy.
 
-use crate::ops::elementwise::call::{Domain, Elementwise};
-use crate::ops::loss::cross_entropy::{REDUCTIONS, from_reduction, loss_dtype, mse_errors, pair_errors, same_shape, same_weights, weighted, weighted_mean};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::backend::spec::{Arithmetic, Ordered, Real, Sym, select};
+use crate::autograd::BackwardContext;
+use crate::backend::spec::{Arithmetic, Formula, Ordered, Real, Sym, select};
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype};
+use crate::ops::elementwise::map::map_alike;
+use crate::ops::loss::cross_entropy::{
+    REDUCTIONS, from_reduction, loss_dtype, mse_errors, pair_errors, same_shape, same_weights, weighted, weighted_mean,
+};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::options::options;
 use crate::{Device, LossOptions, Reduction, Result, Scalar, Tensor};
+use smallvec::smallvec;
+use std::sync::LazyLock;
 
 options! {
     /// The options of [`Tensor::smooth_l1_loss_with`]. A [`Reduction`] stands for itself.
@@ -87,7 +93,10 @@ options! {
 }
 
 from_reduction!(
-    SmoothL1LossOptions, HuberLossOptions<'_>, BinaryCrossEntropyOptions<'_>, BinaryCrossEntropyWithLogitsOptions<'_>
+    SmoothL1LossOptions,
+    HuberLossOptions<'_>,
+    BinaryCrossEntropyOptions<'_>,
+    BinaryCrossEntropyWithLogitsOptions<'_>
 );
 
 pub(in crate::ops) fn constant(value: f64) -> Sym {
@@ -171,16 +180,63 @@ pub(in crate::ops) fn within(op: &'static str, what: &str, x: &Tensor, low: f64,
         return Ok(());
     }
     let (least, most) = (x.min(..)?, x.max(..)?);
-    let (least, most) = (least.to_dtype(crate::DType::F64)?.item::<f64>()?, most.to_dtype(crate::DType::F64)?.item::<f64>()?);
+    let (least, most) =
+        (least.to_dtype(crate::DType::F64)?.item::<f64>()?, most.to_dtype(crate::DType::F64)?.item::<f64>()?);
     if !(least >= low && most <= high) {
         bail!(Value, op, "{what} from {least} to {most} are not all between {low} and {high}");
     }
     Ok(())
 }
 
+static SQUARED: LazyLock<Formula> = LazyLock::new(|| {
+    Formula::new("mse_loss", 2, 0, |x, _| {
+        let difference = x[0] - x[1];
+        difference * difference
+    })
+});
+
+/// The derivative of the squares: the cotangent, times a factor, times the difference.
+static SLOPE: Elementwise =
+    Elementwise::new("mse_loss_backward", Domain::Float, 3, 1, |x, p| x[0] * p[0] * (x[1] - x[2]));
+
 /// # Losses of elements
 #[ops]
 impl Tensor {
+    /// The mean of the squares of the differences to `target`, which has the same shape; as an option their sum, or all of
+    /// them.
+    ///
+    /// ```
+    /// # use cotangent::{Reduction, Tensor, tensor};
+    /// let (x, y) = (tensor!([1.0, 5.0])?, tensor!([2.0, 2.0])?);
+    /// assert_eq!(x.mse_loss(&y)?.item::<f32>()?, 5.0);
+    /// assert_eq!(x.mse_loss_with(&y, Reduction::Sum)?.item::<f32>()?, 10.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes differ: `[n, 1]` is not broadcast against `[n]`.
+    #[op(samples = mse_samples, errors = mse_errors, rounds)]
+    pub fn mse_loss<'a>(&self, target: &Tensor, options: impl Into<LossOptions<'a>>) -> Result<Tensor> {
+        same_shape("mse_loss", self, target)?;
+        let dtype = loss_dtype("mse_loss", &[self, target])?;
+        if let Some(weight) = options.weight {
+            same_weights("mse_loss", self, weight)?;
+            let squares = self.to_dtype(dtype)?.sub(&target.to_dtype(dtype)?)?.square()?;
+            return weighted_mean(&squares, weight, options.reduction);
+        }
+        let own = common_dtype("mse_loss", self.dtype(), target.dtype())?.to_float();
+        let (a, b) = (self.to_dtype(own)?, target.to_dtype(own)?);
+        let squares = map_alike("mse_loss", (&*SQUARED, &[]), dtype, &[&a, &b], dtype)?;
+        let factor = if options.reduction == Reduction::Mean { 2.0 / squares.numel() as f64 } else { 2.0 };
+        options.reduction.of(&squares)?.record("mse_loss", &[&a, &b], |save| {
+            let (a, b) = (save.save(&a), save.save(&b));
+            move |ctx: &BackwardContext, g: &Tensor| {
+                let slope = SLOPE.call(&[g, &a, &b], &[Scalar::F64(factor)])?;
+                Ok(smallvec![Some(slope.clone()), ctx.want(1, || slope.neg())?])
+            }
+        })
+    }
+
     /// The mean of the absolute differences to `target`, which has the same shape; as an option their sum, or all of them.
     ///
     /// ```
@@ -380,5 +436,18 @@ fn logits_samples() -> Result<Vec<Sample>> {
 fn logits_errors() -> Result<Vec<ErrorCase>> {
     let mut all = weight_errors(0.5, "weight")?;
     all.extend(weight_errors(0.5, "pos_weight")?);
+    Ok(all)
+}
+
+fn mse_samples() -> Result<Vec<Sample>> {
+    let mut all = vec![sample![spread([4], -1.0, 1.0)?, spread([4], -0.4, 1.9)?]];
+    for reduction in REDUCTIONS {
+        for shape in [&[2, 3][..], &[], &[2, 1, 3]] {
+            all.push(sample![spread(shape, -1.0, 1.0)?, spread(shape, -0.4, 1.9)?; reduction = reduction]);
+        }
+        let sample = sample![spread([2, 3], -1.0, 1.0)?, spread([2, 3], -0.4, 1.9)?; reduction = reduction];
+        all.push(sample.with("weight", spread([2, 3], 0.2, 2.0)?));
+    }
+    all.push(sample![normal([0], 1)?, normal([0], 2)?; reduction = Reduction::Sum]);
     Ok(all)
 }

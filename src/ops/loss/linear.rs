@@ -1,12 +1,14 @@
 //! A linear layer and the cross entropy of what it gives, in one.
 
-use crate::ops::loss::cross_entropy::{Count, CrossEntropyOptions, LossCall, RowLosses, from_reduction, fused_grad, plain_grad};
-use crate::ops::ops;
-use crate::ops::reduce::sums::float_only;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::ops::loss::cross_entropy::{
+    Count, CrossEntropyOptions, LossCall, RowLosses, from_reduction, fused_grad, plain_grad,
+};
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Device, Reduction, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -172,7 +174,11 @@ impl Tensor {
         }
         if target.shape() != expected {
             let (x, t) = (self.shape(), target.shape());
-            bail!(Shape, OP, "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}");
+            bail!(
+                Shape,
+                OP,
+                "a target of shape {t:?} does not fit an input of shape {x:?}: that asks for {expected:?}"
+            );
         }
         let count = rows.iter().product::<usize>();
         let options = CrossEntropyOptions { weight, ignore_index, reduction, label_smoothing };
@@ -211,7 +217,8 @@ fn row_losses(x: &Tensor, w: &Tensor, b: Option<&Tensor>, problem: &LossCall) ->
     let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(w), b].into_iter().flatten().collect();
     let losses = losses.record(OP, &inputs, |save| {
         let stats = save.save(&stats);
-        let layer = Layer { x: save.save(x), weight: save.save(w), bias: b.map(|b| save.save(b)), problem: layer.problem };
+        let layer =
+            Layer { x: save.save(x), weight: save.save(w), bias: b.map(|b| save.save(b)), problem: layer.problem };
         move |ctx: &BackwardContext, g: &Tensor| {
             let g = g.unsqueeze(1)?;
             let mut grads = if is_grad_enabled() || g.is_batched() {

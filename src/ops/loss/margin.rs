@@ -1,13 +1,13 @@
 //! Losses with a margin, for rankings and similarities.
 
+use crate::backend::spec::{Ordered, Sym, select};
+use crate::error::bail;
+use crate::layout::broadcast;
 use crate::ops::elementwise::call::{Domain, Elementwise, zero};
 use crate::ops::loss::cross_entropy::{REDUCTIONS, from_reduction, loss_dtype, pair_errors, same_rank};
 use crate::ops::loss::elementwise::{constant, losses_of};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::spec::{Ordered, Sym, select};
-use crate::error::bail;
-use crate::layout::broadcast;
 use crate::options::options;
 use crate::{PairwiseDistanceOptions, Reduction, Result, Scalar, Shape, Tensor};
 
@@ -138,7 +138,11 @@ impl Tensor {
         };
         if !matches!(self.rank(), 1 | 2) || input2.rank() != self.rank() || !both.is_ok_and(|both| fits(&both)) {
             let (a, b, t) = (self.shape(), input2.shape(), target.shape());
-            bail!(Shape, OP, "vectors of shapes {a:?} and {b:?} with a target of shape {t:?}: these should be [n, d], [n, d] and [n]");
+            bail!(
+                Shape,
+                OP,
+                "vectors of shapes {a:?} and {b:?} with a target of shape {t:?}: these should be [n, d], [n, d] and [n]"
+            );
         }
         let dtype = loss_dtype(OP, &[self, input2])?;
         loss_dtype(OP, &[target])?;

@@ -1,12 +1,12 @@
 //! Losses of scores of classes: with a margin, with a soft one, and the focal loss.
 
+use crate::backend::spec::Real;
+use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise};
 use crate::ops::loss::cross_entropy::{REDUCTIONS, from_reduction, loss_dtype, pair_errors, weighted};
 use crate::ops::loss::elementwise::{LOGISTIC, losses_of, pair_samples};
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::spec::Real;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Reduction, Result, Tensor};
 
@@ -88,7 +88,10 @@ options! {
 }
 
 from_reduction!(
-    MultiMarginLossOptions<'_>, ReductionOptions, MultilabelSoftMarginLossOptions<'_>, SigmoidFocalLossOptions
+    MultiMarginLossOptions<'_>,
+    ReductionOptions,
+    MultilabelSoftMarginLossOptions<'_>,
+    SigmoidFocalLossOptions
 );
 
 static SOFT: Elementwise = Elementwise::new("soft_margin_loss", Domain::Float, 2, 0, |x, _| {
@@ -160,7 +163,8 @@ impl Tensor {
             if weight.shape() != [count] {
                 bail!(Shape, OP, "weights of shape {:?} do not fit {count} classes", weight.shape());
             }
-            losses = losses.mul(&weight.to_dtype(x.dtype())?.gather(0, &target.flatten(0, -1)?)?.reshape(target.shape())?)?;
+            losses = losses
+                .mul(&weight.to_dtype(x.dtype())?.gather(0, &target.flatten(0, -1)?)?.reshape(target.shape())?)?;
         }
         reduction.of(&losses)
     }

@@ -1,18 +1,17 @@
 //! Attention.
 
-use crate::ops::reduce::sums::float_only;
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::AttentionInputs;
 use crate::error::bail;
 use crate::layout::broadcast;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
 use crate::vmap::{Level, innermost};
-use crate::{DType, Device, Result, Shape, Tensor, keepdim};
+use crate::{DType, Device, Result, Shape, Tensor, backend, keepdim};
 use smallvec::smallvec;
 
 options! {
@@ -315,7 +314,9 @@ fn windowed(query: &Tensor, key: &Tensor, window: usize, mask: Option<&Tensor>) 
     match mask {
         None => Ok(seen),
         Some(mask) if mask.dtype() == DType::Bool => mask.logical_and(&seen),
-        Some(mask) if mask.dtype().is_float() => mask.add(&seen.where_(0.0, f64::NEG_INFINITY)?.to_dtype(mask.dtype())?),
+        Some(mask) if mask.dtype().is_float() => {
+            mask.add(&seen.where_(0.0, f64::NEG_INFINITY)?.to_dtype(mask.dtype())?)
+        }
         Some(mask) => bail!(DType, NAME, "a mask of {}: it must be of bools or floats", mask.dtype()),
     }
 }
@@ -325,7 +326,8 @@ fn windowed(query: &Tensor, key: &Tensor, window: usize, mask: Option<&Tensor>) 
 #[track_caller]
 fn grouped(query: &Tensor, key: &Tensor, value: &Tensor, options: &AttentionOptions<'_>) -> Result<Tensor> {
     let shapes = [query.shape(), key.shape(), value.shape()];
-    let ([lead @ .., heads, t, d], [.., groups, s, _], [.., groups_value, _, e]) = (shapes[0], shapes[1], shapes[2]) else {
+    let ([lead @ .., heads, t, d], [.., groups, s, _], [.., groups_value, _, e]) = (shapes[0], shapes[1], shapes[2])
+    else {
         let [q, k, v] = shapes;
         bail!(Shape, NAME, "queries {q:?}, keys {k:?} and values {v:?} have no dimension of heads");
     };
@@ -433,7 +435,8 @@ fn attention_samples() -> Result<Vec<Sample>> {
     all.push(masked(&normal([3, 1], 4)?.mul(&normal([1, 5], 5)?)?)?.with("window", 2));
     // Groups of heads.
     let groups = |mask: Option<Tensor>| -> Result<Sample> {
-        let sample = sample![normal([2, 4, 3, 2], 1)?, normal([2, 2, 5, 2], 2)?, normal([2, 2, 5, 3], 3)?; enable_gqa = true];
+        let sample =
+            sample![normal([2, 4, 3, 2], 1)?, normal([2, 2, 5, 2], 2)?, normal([2, 2, 5, 3], 3)?; enable_gqa = true];
         Ok(mask.into_iter().fold(sample, |sample, mask| sample.with("attn_mask", mask)))
     };
     all.push(groups(None)?);
@@ -552,7 +555,8 @@ mod tests {
         let run = |p: f64| {
             let options = AttentionOptions::new().dropout_p(p);
             let mut generator = Generator::seed(3);
-            crate::with_generator(&mut generator, || x.scaled_dot_product_attention_with(&x, &value, options))?.to_vec::<f64>()
+            crate::with_generator(&mut generator, || x.scaled_dot_product_attention_with(&x, &value, options))?
+                .to_vec::<f64>()
         };
         let dropped = run(0.5)?;
         let mean = dropped.iter().sum::<f64>() / 64.0;

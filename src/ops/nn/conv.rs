@@ -7,17 +7,15 @@
 mod kernels;
 mod taps;
 
+use crate::backend::spec::Conv;
+use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
 use crate::ops::linalg::precision::{MatmulPrecision, matmul_precision};
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::ops::{Arg, ArgKind, FromArg};
-use crate::backend;
-use crate::backend::spec::Conv;
-use crate::error::bail;
+use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
-use crate::{DType, Result, Sizes, Tensor};
+use crate::{DType, Result, Sizes, Tensor, backend};
 pub(in crate::ops) use kernels::five;
 use kernels::{forward, input_gradient, shape};
 
@@ -306,7 +304,14 @@ struct Operands {
 
 impl Operands {
     #[track_caller]
-    fn new(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, groups: usize) -> Result<Self> {
+    fn new(
+        op: &'static str,
+        rank: usize,
+        x: &Tensor,
+        w: &Tensor,
+        bias: Option<&Tensor>,
+        groups: usize,
+    ) -> Result<Self> {
         let unbatched = x.rank() == rank + 1;
         if !(unbatched || x.rank() == rank + 2) || w.rank() != rank + 2 {
             let (x, w, all) = (x.shape(), w.shape(), rank + 2);
@@ -333,8 +338,13 @@ impl Operands {
 
     fn misfit<T>(&self, op: &'static str, groups: usize, must: &str) -> Result<T> {
         let (x, w) = (self.x.shape(), self.weight.shape());
-        let bias = self.bias.as_ref().map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
-        bail!(Shape, op, "an input of shape {x:?} does not fit a weight of shape {w:?}{bias} in {groups} groups: {must}")
+        let bias =
+            self.bias.as_ref().map_or_else(String::new, |bias| format!(" and a bias of shape {:?}", bias.shape()));
+        bail!(
+            Shape,
+            op,
+            "an input of shape {x:?} does not fit a weight of shape {w:?}{bias} in {groups} groups: {must}"
+        )
     }
 
     fn finish(&self, y: Tensor) -> Result<Tensor> {
@@ -444,7 +454,13 @@ fn convolution(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &
 }
 
 #[track_caller]
-fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &ConvTransposeOptions<'_>) -> Result<Tensor> {
+fn transposed(
+    op: &'static str,
+    rank: usize,
+    x: &Tensor,
+    w: &Tensor,
+    options: &ConvTransposeOptions<'_>,
+) -> Result<Tensor> {
     let parts = |x: &Tensor, w: &Tensor, bias: Option<&Tensor>| {
         transposed(op, rank, x, w, &ConvTransposeOptions { bias, ..options.clone() })
     };
@@ -485,7 +501,11 @@ fn transposed(op: &'static str, rank: usize, x: &Tensor, w: &Tensor, options: &C
             Some(size) => input[dim] = size as usize,
             None => {
                 let (pad, kernel) = (&pad[3 - rank..], &kernel[3 - rank..]);
-                bail!(Shape, op, "an input of shape {xs:?} with windows of {kernel:?} and a padding of {pad:?} gives no output that can be");
+                bail!(
+                    Shape,
+                    op,
+                    "an input of shape {xs:?} with windows of {kernel:?} and a padding of {pad:?} gives no output that can be"
+                );
             }
         }
     }
@@ -529,7 +549,9 @@ fn conv_samples(rank: usize) -> Result<Vec<Sample>> {
     }
     if rank < 3 {
         all.push(sample![x(1, 3, [3, 5, 17])?, w(3, 1, [2, 3, 3])?; groups = 3, padding = 1, stride = vec![2; rank]]);
-        all.push(sample![x(2, 2, [3, 5, 7])?, w(8, 1, [2, 3, 3])?, normal([8], 3)?; groups = 2, padding = 2, dilation = 2]);
+        all.push(
+            sample![x(2, 2, [3, 5, 7])?, w(8, 1, [2, 3, 3])?, normal([8], 3)?; groups = 2, padding = 2, dilation = 2],
+        );
         all.push(sample![x(1, 1, [3, 4, 9])?, w(8, 1, [2, 2, 2])?; stride = 4, padding = "valid"]);
     }
     Ok(all)

@@ -1,10 +1,10 @@
 //! Distances and similarities of vectors.
 
+use crate::error::bail;
+use crate::layout::resolve_dim;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::error::bail;
-use crate::layout::resolve_dim;
 use crate::options::options;
 use crate::{Dim, DistOptions, ReduceDims, Result, Tensor, TriangleIndicesOptions, keepdim};
 
@@ -122,7 +122,8 @@ impl Tensor {
             bail!(Shape, "pdist", "a matrix is needed, not shape {:?}", self.shape());
         }
         let n = self.shape()[0];
-        let pairs = Tensor::triu_indices_with(n, n, TriangleIndicesOptions::new().offset(1_isize))?.to_device(self.device())?;
+        let pairs =
+            Tensor::triu_indices_with(n, n, TriangleIndicesOptions::new().offset(1_isize))?.to_device(self.device())?;
         let row = |which: usize| self.index_select(0, &pairs.select(0, which)?);
         lengths(&row(0)?.sub(&row(1)?)?, (-1).into(), options.p)
     }
@@ -211,7 +212,12 @@ fn cdist_errors() -> Result<Vec<ErrorCase>> {
 
 fn pdist_samples() -> Result<Vec<Sample>> {
     let x = |shape: &[usize]| spread(shape, -2.0, 2.0);
-    Ok(vec![sample![x(&[4, 3])?], sample![x(&[3, 2])?; p = 1.0], sample![x(&[4, 2])?; p = 3.0], sample![x(&[1, 2])?].zero_derivative()])
+    Ok(vec![
+        sample![x(&[4, 3])?],
+        sample![x(&[3, 2])?; p = 1.0],
+        sample![x(&[4, 2])?; p = 3.0],
+        sample![x(&[1, 2])?].zero_derivative(),
+    ])
 }
 
 fn pdist_errors() -> Result<Vec<ErrorCase>> {
@@ -254,7 +260,12 @@ fn cosine_errors() -> Result<Vec<ErrorCase>> {
 
 fn normalize_samples() -> Result<Vec<Sample>> {
     let x = |shape: &[usize]| spread(shape, -2.0, 2.1);
-    Ok(vec![sample![x(&[3, 2])?], sample![x(&[4])?; dim = 0, p = 3.0], sample![x(&[2, 3, 2])?; dim = -2, p = 1.0], sample![x(&[0, 2])?]])
+    Ok(vec![
+        sample![x(&[3, 2])?],
+        sample![x(&[4])?; dim = 0, p = 3.0],
+        sample![x(&[2, 3, 2])?; dim = -2, p = 1.0],
+        sample![x(&[0, 2])?],
+    ])
 }
 
 fn normalize_errors() -> Result<Vec<ErrorCase>> {

@@ -1,13 +1,14 @@
-//! Dropout of whole channels, and that for networks of SELU.
+//! Dropout, of elements and of whole channels, and that for networks of SELU.
 
-use crate::ops::nn::layer_norm::DropoutOptions;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::{Draw, Ordered, Sym, select};
+use crate::error::bail;
+use crate::ops::elementwise::call::{Domain, Elementwise, zero};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::error::bail;
 use crate::options::options;
-use crate::{Result, Shape, Tensor};
+use crate::{DType, Result, Scalar, Shape, Tensor, backend, random};
 
 options! {
     /// The options of [`Tensor::alpha_dropout_with`]. A bool stands for `training`.
@@ -78,9 +79,68 @@ fn alpha_dropout(op: &'static str, x: &Tensor, p: f64, training: bool, dims: usi
     x.to_dtype(wide)?.mul(&kept.mul(scale)?)?.add(&shift)?.to_dtype(x.dtype())
 }
 
+options! {
+    /// The options of [`Tensor::dropout_with`]. A bool stands for `training`.
+    ///
+    /// ```
+    /// use cotangent::{DropoutOptions, Tensor};
+    /// let x = Tensor::ones([3])?.dropout_with(0.5, DropoutOptions::new().training(false))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct DropoutOptions {
+        /// Whether anything is dropped at all.
+        training: bool = true,
+    }
+}
+
+impl From<bool> for DropoutOptions {
+    fn from(training: bool) -> DropoutOptions {
+        DropoutOptions::new().training(training)
+    }
+}
+
+/// `x · scale` where the mask says so, else 0, whatever `x` is there; and so is its derivative.
+static MASKED: Elementwise = Elementwise::new("dropout", Domain::Float, 2, 1, |x, p| kept(x[0], x[1], p[0]))
+    .with_gradient(|g, x, _, p| vec![Some(kept(g, x[1], p[0])), None]);
+
+fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
+    select(mask.ne(zero()), x * scale, zero())
+}
+
 /// # Dropout of channels
 #[ops]
 impl Tensor {
+    /// Zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so that the mean
+    /// stays. If the options say that this is not training, the tensor as it is. The random numbers are those of
+    /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
+    ///
+    /// ```
+    /// # use cotangent::Tensor;
+    /// let x = Tensor::ones([100])?;
+    /// assert!(x.dropout(0.5)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
+    /// assert!(x.dropout_with(0.5, false)?.is_same(&x));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `p` is not between 0 and 1, or the tensor is not of floating point.
+    #[op(samples = dropout_samples, errors = dropout_errors, random)]
+    pub fn dropout(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
+        }
+        float_only("dropout", self)?;
+        if !options.training || p == 0.0 {
+            return Ok(self.clone());
+        }
+        let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
+        let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
+        let kept = Draw::Booleans(random::greatest_yes(1.0 - p));
+        backend::draw("dropout", kept, (seed, offset), &mut mask.as_view_mut("dropout")?)?;
+        MASKED.call_as(&[self, &mask], &[Scalar::F64(1.0 / (1.0 - p))], self.dtype(), self.dtype())
+    }
+
     /// Whole channels of `[batch, channels, length]` or `[channels, length]` set to zero with probability `p`, and the others
     /// scaled by `1 / (1 - p)`; nothing of the kind if this is not training.
     ///
@@ -200,4 +260,25 @@ fn feature_errors() -> Result<Vec<ErrorCase>> {
     let mut all = alpha_errors()?;
     all.push(error!["one dimension", "[3]"; sample![normal([3], 1)?, 0.5]]);
     Ok(all)
+}
+
+fn dropout_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![normal([4, 5], 1)?, 0.5],
+        sample![normal([2, 3, 4], 2)?, 0.1],
+        sample![normal([3], 3)?, 0.0],
+        sample![normal([3], 4)?, 1.0].zero_derivative(),
+        sample![normal([0, 3], 5)?, 0.5],
+        sample![normal([3], 6)?, 0.5; training = false],
+    ])
+}
+
+fn dropout_errors() -> Result<Vec<ErrorCase>> {
+    let x = normal([3], 1)?;
+    Ok(vec![
+        error!["more than all", "1.5"; sample![&x, 1.5]],
+        error!["less than none", "-0.1"; sample![&x, -0.1; training = false]],
+        error!["no number", "NaN"; sample![&x, f64::NAN]],
+        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, 0.5]],
+    ])
 }

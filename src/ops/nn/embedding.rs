@@ -1,14 +1,17 @@
-//! Other operations of networks: bags of embeddings and bilinear maps.
+//! Embeddings, bags of them, and bilinear maps.
 
+use crate::autograd::BackwardContext;
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::common_dtype;
+use crate::ops::index::gather::{as_indices, gather, gathered, scatter};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::error::bail;
 use crate::options::options;
-use crate::{DType, Device, Result, ScatterReduce, ScatterReduceOptions, SearchsortedOptions, Shape, Tensor};
+use crate::{DType, Device, Result, Scalar, ScatterReduce, ScatterReduceOptions, SearchsortedOptions, Shape, Tensor};
+use smallvec::smallvec;
 
 choices! {
     /// What becomes of the vectors in a bag.
@@ -57,9 +60,63 @@ impl From<BagMode> for EmbeddingBagOptions<'_> {
     }
 }
 
+options! {
+    /// The options of [`Tensor::embedding_with`]. They are about the gradient of the table alone.
+    ///
+    /// ```
+    /// use cotangent::{EmbeddingOptions, Tensor, tensor};
+    /// let table = Tensor::ones([3, 1])?.requires_grad_(true)?;
+    /// let options = EmbeddingOptions::new().padding_idx(0);
+    /// tensor!([0, 2, 2])?.embedding_with(&table, options)?.sum(..)?.backward()?;
+    /// assert_eq!(table.grad().ok_or("a gradient")?.to_vec::<f32>()?, [0.0, 0.0, 2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub struct EmbeddingOptions {
+        /// A row that gets no gradient; negative ones count from the last.
+        padding_idx: Option<i64> = None,
+        /// Whether the gradient of a row is divided by how often it was looked up.
+        scale_grad_by_freq: bool = false,
+    }
+}
+
 /// # Networks
 #[ops]
 impl Tensor {
+    /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length. A row that gets no
+    /// gradient is an option.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let weight = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(tensor!([[1, 0, 1]])?.embedding(&weight)?.shape(), [1, 3, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an index is negative or too large, not an integer, or the weight is not a matrix; if there is no row `padding_idx`.
+    #[op(samples = embedding_samples, errors = embedding_errors)]
+    pub fn embedding(&self, weight: &Tensor, options: impl Into<EmbeddingOptions>) -> Result<Tensor> {
+        let EmbeddingOptions { padding_idx, scale_grad_by_freq } = options;
+        let [_, width] = weight.shape()[..] else {
+            bail!(Shape, "embedding", "the weight must be a matrix, not of shape {:?}", weight.shape());
+        };
+        let index = as_indices("embedding", self)?.reshape([self.numel(), 1])?;
+        let rows = Shape::from([self.numel(), width]);
+        let mut shape = self.layout().shape().clone();
+        shape.insert(self.rank(), width);
+        let found = gathered("embedding", weight, 0, &index, &rows)?.reshape(&shape)?;
+        let factors = embedding_factors(&index, weight, padding_idx, scale_grad_by_freq)?;
+        found.record("embedding", &[weight], |save| {
+            let (index, vocabulary) = (save.save(&index), weight.layout().shape().clone());
+            let factors = factors.map(|factors| save.save(&factors));
+            move |_: &BackwardContext, g: &Tensor| {
+                let g = g.reshape(&rows)?;
+                let g = factors.as_ref().map_or(Ok(g.clone()), |factors| g.mul(&factors.to_dtype(g.dtype())?))?;
+                Ok(smallvec![Some(scatter(&vocabulary, 0, &index, &g)?)])
+            }
+        })
+    }
+
     /// Vectors looked up by these indices, and their sum, mean or maximum over each bag: the rows of a matrix, or, of a vector,
     /// what lies between `offsets`. An empty bag is zero.
     ///
@@ -83,7 +140,13 @@ impl Tensor {
         float_only(OP, weight)?;
         if let Some(weights) = per_sample_weights {
             if mode != BagMode::Sum || weights.shape() != self.shape() {
-                bail!(Value, OP, "weights of shape {:?} for indices of shape {:?} and mode {mode}: they are for a sum, one each", weights.shape(), self.shape());
+                bail!(
+                    Value,
+                    OP,
+                    "weights of shape {:?} for indices of shape {:?} and mode {mode}: they are for a sum, one each",
+                    weights.shape(),
+                    self.shape()
+                );
             }
             float_only(OP, weights)?;
         }
@@ -151,7 +214,11 @@ impl Tensor {
         };
         if !fits {
             let (a, b, w, c) = (self.shape(), input2.shape(), weight.shape(), bias.map(Tensor::shape));
-            bail!(Shape, OP, "inputs of shapes {a:?} and {b:?}, a weight of shape {w:?} and a bias of shape {c:?} do not fit");
+            bail!(
+                Shape,
+                OP,
+                "inputs of shapes {a:?} and {b:?}, a weight of shape {w:?} and a bias of shape {c:?} do not fit"
+            );
         }
         let mut dtype = self.dtype();
         for x in [Some(self), Some(input2), Some(weight), bias].into_iter().flatten() {
@@ -182,7 +249,8 @@ impl Tensor {
                 if self.device() == Device::Cpu {
                     let all = offsets.to_vec::<i64>()?;
                     let rises = all.windows(2).all(|pair| pair[0] <= pair[1]);
-                    let ends = all.first().is_none_or(|&first| first == 0) && all.last().is_none_or(|&last| last <= *n as i64);
+                    let ends =
+                        all.first().is_none_or(|&first| first == 0) && all.last().is_none_or(|&last| last <= *n as i64);
                     if !rises || !ends {
                         bail!(Value, OP, "offsets {all:?} do not rise from 0 to at most {n}");
                     }
@@ -194,12 +262,18 @@ impl Tensor {
                 if bags == 0 && *n > 0 {
                     bail!(Value, OP, "{n} indices are in no bag: there are no offsets");
                 }
-                let ids = offsets.narrow(0, 0, bags)?.searchsorted_with(&numbers(*n)?, SearchsortedOptions::new().right(true))?;
+                let ids = offsets
+                    .narrow(0, 0, bags)?
+                    .searchsorted_with(&numbers(*n)?, SearchsortedOptions::new().right(true))?;
                 Ok((bags, ids.sub(1)?))
             }
             (shape, offsets) => {
                 let offsets = offsets.map(Tensor::shape);
-                bail!(Shape, OP, "indices of shape {shape:?} with offsets of shape {offsets:?}: a matrix without, or a vector with a vector of integers")
+                bail!(
+                    Shape,
+                    OP,
+                    "indices of shape {shape:?} with offsets of shape {offsets:?}: a matrix without, or a vector with a vector of integers"
+                )
             }
         }
     }
@@ -214,10 +288,14 @@ fn bag_samples() -> Result<Vec<Sample>> {
         all.push(sample![&matrix, weight()?; mode = mode]);
         all.push(sample![&matrix, weight()?; mode = mode, padding_idx = 4]);
         all.push(sample![&vector, weight()?; mode = mode, offsets = &offsets]);
-        all.push(sample![&vector, weight()?; mode = mode, offsets = &offsets, include_last_offset = true, padding_idx = -4]);
+        all.push(
+            sample![&vector, weight()?; mode = mode, offsets = &offsets, include_last_offset = true, padding_idx = -4],
+        );
     }
     all.push(sample![&matrix, weight()?; mode = BagMode::Sum, per_sample_weights = normal([2, 3], 1)?]);
-    all.push(sample![&vector, weight()?; mode = BagMode::Sum, offsets = &offsets, per_sample_weights = normal([6], 1)?]);
+    all.push(
+        sample![&vector, weight()?; mode = BagMode::Sum, offsets = &offsets, per_sample_weights = normal([6], 1)?],
+    );
     all.push(sample![ints(&[], [2, 0])?, weight()?].zero_derivative());
     Ok(all)
 }
@@ -254,5 +332,49 @@ fn bilinear_errors() -> Result<Vec<ErrorCase>> {
         error!["another weight", "[5, 4, 2]"; sample![&a, &b, normal([5, 4, 2], 1)?]],
         error!["another bias", "[4]"; sample![&a, &b, &w, normal([4], 1)?]],
         error!["integers", "i64"; sample![ints(&[1, 2], [1, 2])?, normal([1, 4], 1)?, &w]],
+    ])
+}
+
+/// What the gradient of each vector that was looked up is multiplied by, where that is not 1 for all. Of shape
+/// `[indices, 1]`.
+fn embedding_factors(
+    index: &Tensor,
+    weight: &Tensor,
+    padding_idx: Option<i64>,
+    scale_grad_by_freq: bool,
+) -> Result<Option<Tensor>> {
+    let (count, dtype) = (weight.shape()[0] as i64, compute_dtype(weight.dtype()));
+    let mut factors = None;
+    if let Some(padding) = padding_idx {
+        if !(-count..count).contains(&padding) {
+            bail!(Value, "embedding", "padding_idx {padding} is out of range for a weight of {count} rows");
+        }
+        factors = Some(index.ne(if padding < 0 { padding + count } else { padding })?.to_dtype(dtype)?);
+    }
+    if scale_grad_by_freq {
+        let ones = Tensor::scalar(Scalar::I64(1), dtype, index.device())?.expand(index.shape())?;
+        let often = scatter(&[weight.shape()[0], 1].into(), 0, index, &ones)?;
+        let each = gather("embedding", &often, 0, index, index.layout().shape())?.reciprocal()?;
+        factors = Some(factors.map_or(Ok(each.clone()), |factors| factors.mul(&each))?);
+    }
+    Ok(factors)
+}
+
+fn embedding_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![ints(&[2, 0, 2, 1, 1, 2], [2, 3])?, spread([4, 3], -2.0, 2.0)?],
+        sample![ints(&[1], [])?, spread([2, 5], -2.0, 2.0)?],
+        sample![ints(&[3, 3], [2])?.to_dtype(DType::I16)?, spread([4, 1], -2.0, 2.0)?],
+        sample![ints(&[], [0, 2])?, spread([2, 2], -2.0, 2.0)?].zero_derivative(),
+    ])
+}
+
+fn embedding_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["an index too large", "index 4", "size 4"; sample![ints(&[1, 4], [2])?, normal([4, 3], 1)?]],
+        error!["a negative index", "index -1", "size 4"; sample![ints(&[-1], [1])?, normal([4, 3], 1)?]],
+        error!["a weight that is no matrix", "[4]"; sample![ints(&[1], [1])?, normal([4], 1)?]],
+        error!["indices of floats", "integers", "f64"; sample![normal([2], 1)?, normal([4, 3], 1)?]],
+        error!["a padding that is no row", "4", "4 rows"; sample![ints(&[1], [1])?, normal([4, 3], 1)?; padding_idx = 4]],
     ])
 }

@@ -1,11 +1,11 @@
 //! The windows of an image as columns, and back.
 
-use crate::ops::nn::conv::{each, spatial};
-use crate::ops::index::gather::index_vector;
-use crate::ops::ops;
-use crate::ops::nn::pool::{Frame, check_rank, image};
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::error::bail;
+use crate::ops::index::gather::index_vector;
+use crate::ops::nn::conv::{each, spatial};
+use crate::ops::nn::pool::{Frame, check_rank, image};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
 use crate::{Result, Shape, Sizes, Tensor};
 
@@ -99,7 +99,13 @@ impl Grid {
             let span = (wide(&frame.kernel) - 1) * wide(&frame.dilation) + 1;
             let padded = size[dim] as i128 + 2 * wide(&frame.pad);
             if span > padded || padded > isize::MAX as i128 {
-                bail!(Shape, op, "windows of {span} elements do not fit a size of {} with a padding of {} at both ends", size[dim], frame.pad[dim + 1]);
+                bail!(
+                    Shape,
+                    op,
+                    "windows of {span} elements do not fit a size of {} with a padding of {} at both ends",
+                    size[dim],
+                    frame.pad[dim + 1]
+                );
             }
             count[dim] = ((padded - span) / wide(&frame.stride)) as usize + 1;
         }

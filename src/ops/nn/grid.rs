@@ -1,13 +1,13 @@
 //! Images read at any places.
 
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::nn::interpolate::cubic_weights;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Result, Shape, Tensor};
 
@@ -150,10 +150,7 @@ impl Side {
                 let place = self.padded(&place)?;
                 let first = place.detach().floor()?;
                 let share = place.sub(&first)?;
-                Ok(vec![
-                    self.tap(&first, Some(share.rsub(1.0)?))?,
-                    self.tap(&first.add(1.0)?, Some(share))?,
-                ])
+                Ok(vec![self.tap(&first, Some(share.rsub(1.0)?))?, self.tap(&first.add(1.0)?, Some(share))?])
             }
             GridMode::Bicubic => {
                 let first = place.detach().floor()?;
@@ -166,7 +163,11 @@ impl Side {
 }
 
 /// Of two that may be left out.
-fn both(a: Option<&Tensor>, b: Option<&Tensor>, f: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Option<Tensor>> {
+fn both(
+    a: Option<&Tensor>,
+    b: Option<&Tensor>,
+    f: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Option<Tensor>> {
     match (a, b) {
         (Some(a), Some(b)) => f(a, b).map(Some),
         (a, b) => Ok(a.or(b).cloned()),
@@ -290,7 +291,13 @@ impl Tensor {
             // The first number is that of the last dimension.
             let d = dims - 1 - k;
             let n = size[d + 2];
-            let edge = if n == 1 { 0.0 } else if options.align_corners { 1.0 } else { (n - 1) as f64 / n as f64 };
+            let edge = if n == 1 {
+                0.0
+            } else if options.align_corners {
+                1.0
+            } else {
+                (n - 1) as f64 / n as f64
+            };
             let step = if n == 1 { 0.0 } else { 2.0 * edge / (n - 1) as f64 };
             let numbers = Tensor::arange_with(0, n, (DType::F64, self.device()))?.mul(step)?.sub(edge)?;
             let mut shape = vec![1; dims + 2];

@@ -1,13 +1,13 @@
 //! Images and volumes in other sizes.
 
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::order::sort_by;
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::error::bail;
 use crate::options::options;
+use crate::order::sort_by;
 use crate::{DType, Device, Result, Shape, Tensor, keepdim};
 
 choices! {
@@ -236,7 +236,12 @@ impl Tensor {
         const OP: &str = "interpolate";
         let InterpolateOptions { mode, antialias, .. } = options;
         let Some(dims) = self.rank().checked_sub(2).filter(|dims| (1..=3).contains(dims)) else {
-            bail!(Shape, OP, "an input of shape {:?} should be [batch, channels] and one to three dimensions", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "an input of shape {:?} should be [batch, channels] and one to three dimensions",
+                self.shape()
+            );
         };
         if mode.dims().is_some_and(|wanted| wanted != dims) {
             bail!(Shape, OP, "mode {mode} is not for an input of shape {:?}", self.shape());

@@ -1,16 +1,14 @@
-//! Normalisation and dropout.
+//! Layer normalization.
 
-use crate::ops::reduce::sums::float_only;
-use crate::ops::elementwise::call::{Domain, Elementwise, common_dtype, zero};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::spec::{Draw, Ordered, Sym, select};
 use crate::error::bail;
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::options::options;
-use crate::{DType, Operand, Device, Dims, Result, Scalar, Shape, Tensor, keepdim, random};
+use crate::{DType, Device, Dims, Operand, Result, Shape, Tensor, backend, keepdim};
 use smallvec::{SmallVec, smallvec};
 
 options! {
@@ -30,27 +28,6 @@ options! {
         bias: Option<&'a Tensor> = None,
         /// What is added to the variance, lest it be 0.
         eps: f64 = 1e-5,
-    }
-}
-
-options! {
-    /// The options of [`Tensor::dropout_with`]. A bool stands for `training`.
-    ///
-    /// ```
-    /// use cotangent::{DropoutOptions, Tensor};
-    /// let x = Tensor::ones([3])?.dropout_with(0.5, DropoutOptions::new().training(false))?;
-    /// assert_eq!(x.to_vec::<f32>()?, [1.0; 3]);
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    pub struct DropoutOptions {
-        /// Whether anything is dropped at all.
-        training: bool = true,
-    }
-}
-
-impl From<bool> for DropoutOptions {
-    fn from(training: bool) -> DropoutOptions {
-        DropoutOptions::new().training(training)
     }
 }
 
@@ -96,41 +73,12 @@ impl Tensor {
         let x = self.to_dtype(dtype)?;
         if [Some(self), weight, bias].into_iter().flatten().any(Tensor::is_batched) {
             let plain = |x: &Tensor| norm(x, &normalized, None, None, eps);
-            let scaled = x.with_examples(plain).unwrap_or_else(|| plain(&x))?.mul(weight.map_or(1.0.into(), Operand::from))?;
+            let scaled =
+                x.with_examples(plain).unwrap_or_else(|| plain(&x))?.mul(weight.map_or(1.0.into(), Operand::from))?;
             return scaled.add(bias.map_or(0.0.into(), Operand::from));
         }
         let [weight, bias] = [weight, bias].map(|t| t.map(|t| t.to_dtype(dtype)).transpose());
         norm(&x, &normalized, weight?.as_ref(), bias?.as_ref(), eps)
-    }
-
-    /// Zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so that the mean
-    /// stays. If the options say that this is not training, the tensor as it is. The random numbers are those of
-    /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
-    ///
-    /// ```
-    /// # use cotangent::Tensor;
-    /// let x = Tensor::ones([100])?;
-    /// assert!(x.dropout(0.5)?.to_vec::<f32>()?.iter().all(|&y| y == 0.0 || y == 2.0));
-    /// assert!(x.dropout_with(0.5, false)?.is_same(&x));
-    /// # Ok::<(), cotangent::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If `p` is not between 0 and 1, or the tensor is not of floating point.
-    #[op(samples = dropout_samples, errors = dropout_errors, random)]
-    pub fn dropout(&self, p: f64, options: impl Into<DropoutOptions>) -> Result<Tensor> {
-        if !(0.0..=1.0).contains(&p) {
-            bail!(Value, "dropout", "a probability of {p} is not between 0 and 1");
-        }
-        float_only("dropout", self)?;
-        if !options.training || p == 0.0 {
-            return Ok(self.clone());
-        }
-        let mut mask = Tensor::empty("dropout", self.layout().shape().clone(), DType::Bool, self.device())?;
-        let (seed, offset) = random::next_range(random::counters(self.numel() as u64, random::PER_COUNTER_32));
-        let kept = Draw::Booleans(random::greatest_yes(1.0 - p));
-        backend::draw("dropout", kept, (seed, offset), &mut mask.as_view_mut("dropout")?)?;
-        MASKED.call_as(&[self, &mask], &[Scalar::F64(1.0 / (1.0 - p))], self.dtype(), self.dtype())
     }
 }
 
@@ -258,14 +206,6 @@ fn plain_grad(x: &Tensor, g: &Tensor, weight: Option<&Tensor>, dims: usize, eps:
     Ok((want.x.then(to_x).transpose()?, weight_grad))
 }
 
-/// `x · scale` where the mask says so, else 0, whatever `x` is there; and so is its derivative.
-static MASKED: Elementwise = Elementwise::new("dropout", Domain::Float, 2, 1, |x, p| kept(x[0], x[1], p[0]))
-    .with_gradient(|g, x, _, p| vec![Some(kept(g, x[1], p[0])), None]);
-
-fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
-    select(mask.ne(zero()), x * scale, zero())
-}
-
 fn layer_norm_samples() -> Result<Vec<Sample>> {
     let shapes: [(&[usize], &[usize]); 7] = [
         (&[4, 6], &[6]),
@@ -296,27 +236,6 @@ fn layer_norm_errors() -> Result<Vec<ErrorCase>> {
         error!["another weight", "weight", "[2]", "[3]"; sample![&x, [3]; weight = normal([2], 2)?]],
         error!["another bias", "bias", "[1, 3]", "[3]"; sample![&x, [3]; bias = normal([1, 3], 2)?]],
         error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, [3]]],
-    ])
-}
-
-fn dropout_samples() -> Result<Vec<Sample>> {
-    Ok(vec![
-        sample![normal([4, 5], 1)?, 0.5],
-        sample![normal([2, 3, 4], 2)?, 0.1],
-        sample![normal([3], 3)?, 0.0],
-        sample![normal([3], 4)?, 1.0].zero_derivative(),
-        sample![normal([0, 3], 5)?, 0.5],
-        sample![normal([3], 6)?, 0.5; training = false],
-    ])
-}
-
-fn dropout_errors() -> Result<Vec<ErrorCase>> {
-    let x = normal([3], 1)?;
-    Ok(vec![
-        error!["more than all", "1.5"; sample![&x, 1.5]],
-        error!["less than none", "-0.1"; sample![&x, -0.1; training = false]],
-        error!["no number", "NaN"; sample![&x, f64::NAN]],
-        error!["integers", "i64"; sample![Tensor::zeros_with([3], DType::I64)?, 0.5]],
     ])
 }
 

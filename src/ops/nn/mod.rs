@@ -1,9 +1,9 @@
 //! Operations of neural networks. The layers of [`crate::nn`] call them.
 //!
-//! - `activation`, `softmax`, `dropout`.
-//! - `conv`, `fold`, `pool`, `pool_adaptive`, `pool_forms`, `interpolate`, `grid`: images and volumes.
+//! - `activation`, `rectifier`, `softmax`, `dropout`.
+//! - `conv`, `fold`, `pool`, `pool_adaptive`, `pool_forms`, `interpolate`, `grid`, `pixels`: images and volumes.
 //! - `layer_norm`, `norm_channels`: normalization.
 //! - `attention`, `rope`, `recurrent`, `embedding`: sequences.
 //! - `distance`: distances and similarities of vectors.
 
-files! { activation attention conv distance dropout embedding fold grid interpolate layer_norm norm_channels pool pool_adaptive pool_forms recurrent rope softmax }
+files! { activation attention conv distance dropout embedding fold grid interpolate layer_norm norm_channels pixels pool pool_adaptive pool_forms recurrent rectifier rope softmax }

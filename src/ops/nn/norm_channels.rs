@@ -3,20 +3,20 @@
 mod norm;
 mod rows;
 
+use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::backend::spec::Formula;
+use crate::error::bail;
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::elementwise::map::map;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::backend::spec::Formula;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Scalar, Shape, Tensor};
+use norm::{Computed, Norm};
 use smallvec::{SmallVec, smallvec};
 use std::sync::LazyLock;
-use norm::{Computed, Norm};
 
 options! {
     /// The options of [`Tensor::batch_norm_with`].
@@ -294,7 +294,8 @@ impl Tensor {
             [Some(x), weight, bias, Some(running_mean), Some(running_var)].into_iter().flatten().collect();
         let [y, mean, var] = Tensor::record_joint(all, OP, &inputs, |save| {
             let (mean, var, x) = (save.save(&mean), save.save(&var), save.save(x));
-            let (weight, bias) = (weight.map(|weight| save.save(weight)), bias.map(|bias| bias.layout().shape().clone()));
+            let (weight, bias) =
+                (weight.map(|weight| save.save(weight)), bias.map(|bias| bias.layout().shape().clone()));
             let shapes: SmallVec<[Shape; 5]> = inputs.iter().map(|x| x.layout().shape().clone()).collect();
             move |ctx: &BackwardContext, cotangents: &[Option<Tensor>]| {
                 let mut grads: Grads = match &cotangents[0] {
@@ -352,7 +353,12 @@ impl Tensor {
             return given(OP, self, [running_mean, running_var], [weight, bias], eps);
         }
         if self.shape()[2..].iter().product::<usize>() == 1 {
-            bail!(Shape, OP, "an input of shape {:?} has one element for each channel, which has no variance", self.shape());
+            bail!(
+                Shape,
+                OP,
+                "an input of shape {:?} has one element for each channel, which has no variance",
+                self.shape()
+            );
         }
         let shaped = |what: &str, t: Option<&Tensor>| per_channel(OP, what, t, count, self.rank());
         let (weight, bias) = (shaped("weight", weight)?, shaped("bias", bias)?);
@@ -478,7 +484,10 @@ fn batch_samples() -> Result<Vec<Sample>> {
     }
     all.push(sample![normal([3, 2], 1)?; training = true, bias = normal([2], 3)?]);
     all.push(sample![normal([3, 2], 1)?; running_mean = normal([2], 4)?, running_var = spread([2], 0.3, 2.0)?]);
-    all.push(sample![normal([0, 2], 1)?; running_mean = normal([2], 4)?, running_var = spread([2], 0.3, 2.0)?].zero_derivative());
+    all.push(
+        sample![normal([0, 2], 1)?; running_mean = normal([2], 4)?, running_var = spread([2], 0.3, 2.0)?]
+            .zero_derivative(),
+    );
     Ok(all)
 }
 
@@ -561,7 +570,9 @@ fn group_errors() -> Result<Vec<ErrorCase>> {
 
 fn rms_samples() -> Result<Vec<Sample>> {
     let mut all = Vec::new();
-    for (shape, normalized) in [(&[4, 6][..], &[6][..]), (&[2, 3, 4], &[3, 4]), (&[5], &[5]), (&[0, 3], &[3]), (&[2, 0], &[0])] {
+    for (shape, normalized) in
+        [(&[4, 6][..], &[6][..]), (&[2, 3, 4], &[3, 4]), (&[5], &[5]), (&[0, 3], &[3]), (&[2, 0], &[0])]
+    {
         let x = normal(shape, 1)?;
         all.push(sample![&x, normalized]);
         all.push(sample![&x, normalized; weight = normal(normalized, 2)?, eps = 0.1]);

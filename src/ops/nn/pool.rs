@@ -2,16 +2,16 @@
 //!
 //! A window's largest element and its sum are kernels; everything else is made of them.
 
-use crate::ops::nn::conv::{each, five, spatial};
-use crate::ops::ops;
-use crate::ops::reduce::sums::float_only;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Windows;
 use crate::error::bail;
 use crate::layout::Layout;
+use crate::ops::nn::conv::{each, five, spatial};
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::vmap::innermost;
 use crate::{DType, Device, Result, Shape, Sizes, Tensor};
@@ -223,7 +223,13 @@ impl Tensor {
 pub(in crate::ops) fn check_rank(op: &'static str, x: &Tensor, rank: usize) -> Result<()> {
     if x.rank() != rank + 1 && x.rank() != rank + 2 {
         let shape = x.shape();
-        bail!(Shape, op, "an input of shape {shape:?} must have {} dimensions, or {} without a batch", rank + 2, rank + 1);
+        bail!(
+            Shape,
+            op,
+            "an input of shape {shape:?} must have {} dimensions, or {} without a batch",
+            rank + 2,
+            rank + 1
+        );
     }
     Ok(())
 }
@@ -272,7 +278,13 @@ impl Frame {
                 count -= 1;
             }
             if count < 1 || padded + span + wide(stride) > isize::MAX as i128 {
-                bail!(Shape, op, "windows of {span} elements do not fit dimension {} of shape {:?}", x.rank() + dim - 3, x.shape());
+                bail!(
+                    Shape,
+                    op,
+                    "windows of {span} elements do not fit dimension {} of shape {:?}",
+                    x.rank() + dim - 3,
+                    x.shape()
+                );
             }
             all[dim] = Windows::regular(size[dim], count as usize, kernel, stride, pad, dilation);
         }
@@ -523,7 +535,13 @@ fn max_samples(rank: usize) -> Result<Vec<Sample>> {
         sample![image(1, 2, rank)?, 2; stride = 1, dilation = 2],
         sample![image(1, 1, rank)?, 3; stride = 2, padding = 1, ceil_mode = true],
         sample![image(0, 2, rank)?, 2],
-        sample![ints(&[1, 5, 2, 9, 3, 4, 8, 7][..1 << rank], [1_usize, 1].iter().chain(&[2, 2, 2][3 - rank..]).copied().collect::<Shape>())?, 1],
+        sample![
+            ints(
+                &[1, 5, 2, 9, 3, 4, 8, 7][..1 << rank],
+                [1_usize, 1].iter().chain(&[2, 2, 2][3 - rank..]).copied().collect::<Shape>()
+            )?,
+            1
+        ],
     ])
 }
 

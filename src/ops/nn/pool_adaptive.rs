@@ -1,12 +1,12 @@
 //! Pools whose windows follow from the size of the result.
 
-use crate::ops::nn::conv::spatial;
-use crate::ops::ops;
-use crate::ops::nn::pool::{Pool, check_rank, divided, image};
-use crate::ops::reduce::sums::float_only;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::backend::spec::Windows;
 use crate::error::bail;
+use crate::ops::nn::conv::spatial;
+use crate::ops::nn::pool::{Pool, check_rank, divided, image};
+use crate::ops::ops;
+use crate::ops::reduce::sums::float_only;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample};
 use crate::{DType, Result, Sizes, Tensor};
 
 /// # Adaptive pools
@@ -175,7 +175,13 @@ fn adaptive_windows(op: &'static str, rank: usize, x: &Tensor, sizes: &Sizes) ->
             bail!(Shape, op, "an input of shape {:?} has no elements for {count} windows", x.shape());
         }
         if count.checked_mul(input[at]).is_none_or(|product| product > isize::MAX as usize / 4) {
-            bail!(Shape, op, "{count} windows in dimension {} of shape {:?} are too many", x.rank() + at - 3, x.shape());
+            bail!(
+                Shape,
+                op,
+                "{count} windows in dimension {} of shape {:?} are too many",
+                x.rank() + at - 3,
+                x.shape()
+            );
         }
         all[at] = Windows::adaptive(input[at], count);
     }

@@ -1,11 +1,11 @@
 //! Pools by powers, by windows of random sizes, and the inverse of a pool of maxima.
 
+use crate::error::bail;
 use crate::ops::nn::conv::{each, spatial};
-use crate::ops::ops;
 use crate::ops::nn::pool::{Frame, check_rank, image};
+use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::error::bail;
 use crate::options::options;
 use crate::{AvgPoolOptions, DType, Result, Shape, Sizes, Tensor};
 
@@ -329,17 +329,34 @@ fn fractional(
                 let ratio = ratios[if ratios.len() == 1 { 0 } else { dim }];
                 let size = (input[3 - rank + dim] as f64 * ratio) as usize;
                 if !(ratio > 0.0 && ratio < 1.0) || size == 0 {
-                    bail!(Value, op, "output_ratio {ratios:?}: each must be between 0 and 1, and leave something of {:?}", x.shape());
+                    bail!(
+                        Value,
+                        op,
+                        "output_ratio {ratios:?}: each must be between 0 and 1, and leave something of {:?}",
+                        x.shape()
+                    );
                 }
                 output[3 - rank + dim] = size;
             }
             output
         }
-        _ => bail!(Value, op, "either output_size {sizes:?} or output_ratio {ratios:?} must be given for {rank} dimensions"),
+        _ => bail!(
+            Value,
+            op,
+            "either output_size {sizes:?} or output_ratio {ratios:?} must be given for {rank} dimensions"
+        ),
     };
-    if let Some(dim) = (3 - rank..3).find(|&dim| output[dim].checked_add(kernel[dim] - 1).is_none_or(|size| size > input[dim])) {
+    if let Some(dim) =
+        (3 - rank..3).find(|&dim| output[dim].checked_add(kernel[dim] - 1).is_none_or(|size| size > input[dim]))
+    {
         let (kernel, output) = (kernel[dim], output[dim]);
-        bail!(Shape, op, "{output} windows of {kernel} do not fit dimension {} of shape {:?}", x.rank() + dim - 3, x.shape());
+        bail!(
+            Shape,
+            op,
+            "{output} windows of {kernel} do not fit dimension {} of shape {:?}",
+            x.rank() + dim - 3,
+            x.shape()
+        );
     }
     let (n, c) = (image.shape()[0], image.shape()[1]);
     // Numbers that are given are used in the precision of the input, as in PyTorch; those that are drawn are the same for all.
@@ -401,7 +418,12 @@ fn unpool(
     check_rank(op, x, rank)?;
     if indices.shape() != x.shape() || indices.dtype() != DType::I64 {
         let (shape, dtype) = (indices.shape(), indices.dtype());
-        bail!(Shape, op, "indices of shape {shape:?} and dtype {dtype} do not fit an input of shape {:?}: i64 of the same", x.shape());
+        bail!(
+            Shape,
+            op,
+            "indices of shape {shape:?} and dtype {dtype} do not fit an input of shape {:?}: i64 of the same",
+            x.shape()
+        );
     }
     let frame = Frame::new(op, rank, kernel, &options.stride, &options.padding, &Sizes::from(1))?;
     let input = spatial(x.shape(), rank);
@@ -419,11 +441,21 @@ fn unpool(
         let size = asked.get(dim).map_or(least, |&size| size as i128);
         let near = (size - least).abs() < wide(frame.stride[at]).max(1);
         if size < 1 || !near || size > isize::MAX as i128 {
-            bail!(Shape, op, "a size of {size} in dimension {}, where windows give {least} of shape {:?}", lead + dim, x.shape());
+            bail!(
+                Shape,
+                op,
+                "a size of {size} in dimension {}, where windows give {least} of shape {:?}",
+                lead + dim,
+                x.shape()
+            );
         }
         shape.insert(lead + dim, size as usize);
     }
-    let flat: Shape = shape[..lead].iter().copied().chain([shape[lead..].iter().fold(1, |n: usize, &s| n.saturating_mul(s))]).collect();
+    let flat: Shape = shape[..lead]
+        .iter()
+        .copied()
+        .chain([shape[lead..].iter().fold(1, |n: usize, &s| n.saturating_mul(s))])
+        .collect();
     let zeros = Tensor::zeros_with(&flat, (x.dtype(), x.device()))?;
     zeros.scatter(-1, &indices.flatten(lead, -1)?, &x.flatten(lead, -1)?)?.reshape(&shape)
 }
@@ -482,7 +514,11 @@ fn unpool_samples(rank: usize) -> Result<Vec<Sample>> {
     let size: Vec<isize> = image(2, 2, rank)?.shape()[2..].iter().map(|&size| size as isize).collect();
     Ok(vec![
         sample![&values, &indices, 2; output_size = size],
-        sample![spread(alone.shape(), -1.0, 1.0)?, at.clamp(0, alone.shape()[1..].iter().product::<usize>() as i64 - 1)?, 2],
+        sample![
+            spread(alone.shape(), -1.0, 1.0)?,
+            at.clamp(0, alone.shape()[1..].iter().product::<usize>() as i64 - 1)?,
+            2
+        ],
         sample![values.narrow(0, 0, 0)?, indices.narrow(0, 0, 0)?, 2],
     ])
 }

@@ -4,11 +4,11 @@ mod direction;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 
+use crate::backend::common_device;
+use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample};
-use crate::backend::common_device;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Device, Result, Tensor};
 pub(crate) use direction::Cell;
@@ -278,7 +278,12 @@ impl<'a> Weights<'a> {
             && projection.is_none_or(|projection| *projection.shape() == [handed_on, size]);
         if !fits {
             let shapes: Vec<&[usize]> = given.iter().map(|weight| weight.shape()).collect();
-            bail!(Shape, op, "weights of shapes {shapes:?} do not fit inputs of size {inputs}: they must be [{gates} n, {inputs}], [{gates} n, n] and [{gates} n] for a state of n numbers", gates = cell.gates());
+            bail!(
+                Shape,
+                op,
+                "weights of shapes {shapes:?} do not fit inputs of size {inputs}: they must be [{gates} n, {inputs}], [{gates} n, n] and [{gates} n] for a state of n numbers",
+                gates = cell.gates()
+            );
         }
         Ok(weights)
     }
@@ -372,7 +377,8 @@ fn network(
         bail!(Value, op, "{} states, there must be {}", states.len(), cell.states());
     }
     // The states of each layer and direction.
-    let states: Vec<Tensor> = states.iter().map(|s| if batched { Ok((*s).clone()) } else { s.unsqueeze(1) }).collect::<Result<_>>()?;
+    let states: Vec<Tensor> =
+        states.iter().map(|s| if batched { Ok((*s).clone()) } else { s.unsqueeze(1) }).collect::<Result<_>>()?;
     let mask = options.lengths.map(|lengths| mask(op, lengths, steps, batch, x.device())).transpose()?;
     let mut last: [Vec<Tensor>; 2] = [Vec::new(), Vec::new()];
     for (layer, weights) in params.chunks(params.len() / options.num_layers).enumerate() {
@@ -426,10 +432,18 @@ fn network(
 /// Which steps belong to sequences of these lengths: bools of shape `[steps, batch, 1]`.
 fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: Device) -> Result<Tensor> {
     if *lengths.shape() != [batch] || lengths.dtype().is_differentiable() || lengths.dtype() == DType::Bool {
-        bail!(Shape, op, "lengths of shape {:?} and dtype {}: they must be {batch} integers", lengths.shape(), lengths.dtype());
+        bail!(
+            Shape,
+            op,
+            "lengths of shape {:?} and dtype {}: they must be {batch} integers",
+            lengths.shape(),
+            lengths.dtype()
+        );
     }
     let lengths = lengths.private()?.to_device(Device::Cpu)?.to_dtype(DType::I64)?;
-    if let Some(bad) = lengths.all_examples()?.to_vec::<i64>()?.iter().find(|&&length| length < 1 || length > steps as i64) {
+    if let Some(bad) =
+        lengths.all_examples()?.to_vec::<i64>()?.iter().find(|&&length| length < 1 || length > steps as i64)
+    {
         bail!(Value, op, "a sequence of length {bad}, where there are {steps} steps");
     }
     let places = Tensor::arange(0, steps as i64)?.unsqueeze(1)?;
@@ -437,7 +451,14 @@ fn mask(op: &'static str, lengths: &Tensor, steps: usize, batch: usize, device: 
 }
 
 /// Weights of all layers of a network of 2 states, with numbers that differ.
-fn weights(cell: Cell, inputs: usize, layers: usize, directions: usize, biases: bool, projected: usize) -> Result<Vec<Tensor>> {
+fn weights(
+    cell: Cell,
+    inputs: usize,
+    layers: usize,
+    directions: usize,
+    biases: bool,
+    projected: usize,
+) -> Result<Vec<Tensor>> {
     let (size, mut seed, mut all) = (2, 10, Vec::new());
     let handed_on = if projected > 0 { projected } else { size };
     let rows = size * cell.gates();
@@ -459,7 +480,9 @@ fn weights(cell: Cell, inputs: usize, layers: usize, directions: usize, biases: 
 fn lstm_samples() -> Result<Vec<Sample>> {
     const CELL: Cell = Cell::Lstm;
     let x = || normal([3, 2, 3], 1);
-    let state = |runs: usize, size: usize| -> Result<Vec<Tensor>> { Ok(vec![normal([runs, 2, size], 2)?, normal([runs, 2, 2], 3)?]) };
+    let state = |runs: usize, size: usize| -> Result<Vec<Tensor>> {
+        Ok(vec![normal([runs, 2, size], 2)?, normal([runs, 2, 2], 3)?])
+    };
     Ok(vec![
         sample![x()?, state(1, 2)?, weights(CELL, 3, 1, 1, true, 0)?],
         sample![x()?, state(4, 2)?, weights(CELL, 3, 2, 2, false, 0)?; has_biases = false, num_layers = 2, bidirectional = true],
@@ -471,7 +494,9 @@ fn lstm_samples() -> Result<Vec<Sample>> {
 fn lstm_errors() -> Result<Vec<ErrorCase>> {
     let call = |x: &[usize], state: &[usize], layers: usize| -> Result<Sample> {
         let state = normal(state, 2)?;
-        Ok(sample![normal(x, 1)?, vec![state.clone(), state], weights(Cell::Lstm, 3, 1, 1, true, 0)?; num_layers = layers])
+        Ok(
+            sample![normal(x, 1)?, vec![state.clone(), state], weights(Cell::Lstm, 3, 1, 1, true, 0)?; num_layers = layers],
+        )
     };
     let x = || normal([3, 2, 3], 1);
     let state = || -> Result<Vec<Tensor>> { Ok(vec![normal([1, 2, 2], 2)?, normal([1, 2, 2], 2)?]) };

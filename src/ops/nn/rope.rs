@@ -1,10 +1,10 @@
 //! Rotary embeddings of positions.
 
+use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::cpu::runtime::convert::compute_dtype;
-use crate::error::bail;
 use crate::options::options;
 use crate::{DType, Result, Tensor};
 
@@ -97,11 +97,8 @@ impl Tensor {
         if first.shape() != a.shape() {
             bail!(Shape, OP, "cosines of shape {:?} do not broadcast to pairs of shape {:?}", cos.shape(), a.shape());
         }
-        let mut parts = if joined {
-            vec![Tensor::stack(&[&first, &second], -1)?.flatten(-2, -1)?]
-        } else {
-            vec![first, second]
-        };
+        let mut parts =
+            if joined { vec![Tensor::stack(&[&first, &second], -1)?.flatten(-2, -1)?] } else { vec![first, second] };
         if 2 * pairs < size {
             parts.push(x.narrow(-1, 2 * pairs, size - 2 * pairs)?);
         }

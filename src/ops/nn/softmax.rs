@@ -1,15 +1,16 @@
-//! Softmax, its logarithm, and the logarithm of a sum of exponentials.
+//! Softmax and softmin, their logarithms, the logarithm of a sum of exponentials, and random choices by Gumbel noise.
 
-use crate::ops::{elementwise::complex_forms, ops};
-use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, float_only, over_dims};
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, is_grad_enabled, no_grad};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{CenteredReduce, Formula, Real, Reduce, SoftmaxKind};
+use crate::error::bail;
 use crate::layout::resolve_dims;
+use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, float_only, over_dims};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::{elementwise::complex_forms, ops};
+use crate::options::options;
 use crate::vmap::behind;
-use crate::{Dim, Dims, ReduceDims, Result, Tensor, keepdim};
+use crate::{DType, Dim, Dims, ReduceDims, Result, Tensor, backend, keepdim};
 use smallvec::smallvec;
 use std::sync::LazyLock;
 
@@ -29,7 +30,12 @@ fn rows<const N: usize>(
                 if single { x.unsqueeze(1) } else { Ok(x) }
             };
             let own: Vec<Tensor> = (0..N).map(own).collect::<Result<_>>()?;
-            let y = rows(op, kind, std::array::from_fn::<&Tensor, N, _>(|at| &own[at]), Some(dim.map_or(1, |dim| dim + 1)))?;
+            let y = rows(
+                op,
+                kind,
+                std::array::from_fn::<&Tensor, N, _>(|at| &own[at]),
+                Some(dim.map_or(1, |dim| dim + 1)),
+            )?;
             if single { y.squeeze(1) } else { Ok(y) }
         });
     }
@@ -58,6 +64,25 @@ fn log_softmax_grad(g: &Tensor, y: &Tensor, dim: Option<usize>) -> Result<Tensor
         return rows("log_softmax", SoftmaxKind::LogSoftmaxGrad, [g, y], dim);
     }
     g.sub(&y.exp()?.mul(&g.sum(keepdim(dim.unwrap_or(0)))?)?)
+}
+
+options! {
+    /// The options of [`Tensor::gumbel_softmax_with`].
+    ///
+    /// ```
+    /// use cotangent::{GumbelSoftmaxOptions, tensor};
+    /// let options = GumbelSoftmaxOptions::new().tau(0.5).dim(0);
+    /// assert_eq!(tensor!([[1.0, 2.0]])?.gumbel_softmax_with(options)?.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct GumbelSoftmaxOptions {
+        /// The temperature: the lower, the nearer to a choice.
+        tau: f64 = 1.0,
+        /// Whether the result is a choice.
+        hard: bool = false,
+        /// The dimension that is chosen along.
+        dim: Dim = Dim(-1),
+    }
 }
 
 /// # Softmax
@@ -141,6 +166,61 @@ impl Tensor {
             }
         })
     }
+
+    /// [`softmax`](Self::softmax) of the negative elements: the smallest get most.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([1.0, 1.0])?.softmin(0)?.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools, or there is no such dimension.
+    #[op(autocast_cuda = f32, samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?, 0], sample![spread([2, 3, 2], -2.0, 2.0)?, 1]]), errors = softmin_errors, batch)]
+    pub fn softmin(&self, dim: impl Into<Dim>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
+        match options.dtype {
+            Some(dtype) => self.to_dtype(dtype)?.neg()?.softmax(dim),
+            None => self.neg()?.softmax(dim),
+        }
+    }
+
+    /// A random choice along a dimension that has a gradient: [`softmax`](Self::softmax) of these logits plus Gumbel
+    /// noise, over the temperature `tau`. With `hard` the result is 1 for the largest and 0 for the others, and its
+    /// gradient that of the soft one.
+    ///
+    /// ```
+    /// # use cotangent::{GumbelSoftmaxOptions, Tensor, tensor};
+    /// let logits = tensor!([[1.0, 2.0, 3.0]])?;
+    /// let soft = logits.gumbel_softmax()?;
+    /// assert!((soft.sum(..)?.item::<f32>()? - 1.0).abs() < 1e-6);
+    /// let hard = logits.gumbel_softmax_with(GumbelSoftmaxOptions::new().hard(true))?;
+    /// assert_eq!(hard.max(..)?.item::<f32>()?, 1.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are not floats, the temperature is not positive, or there is no such dimension.
+    #[op(samples = || Ok(vec![sample![spread([3, 4], -2.0, 2.0)?], sample![spread([2, 3], -2.0, 2.0)?; tau = 0.7, dim = 0]]), errors = gumbel_errors, random)]
+    pub fn gumbel_softmax(&self, options: impl Into<GumbelSoftmaxOptions>) -> Result<Tensor> {
+        let GumbelSoftmaxOptions { tau, hard, dim: Dim(dim) } = options;
+        if tau.is_nan() || tau <= 0.0 {
+            bail!(Value, "gumbel_softmax", "tau cannot be {tau}");
+        }
+        float_only("gumbel_softmax", self)?;
+        // Between 0 and 1, both excluded; the same for all dtypes.
+        let uniform =
+            self.rand_like_with(DType::F32)?.clamp(f64::from(f32::MIN_POSITIVE), 1.0 - f64::from(f32::EPSILON))?;
+        let noise = uniform.to_dtype(DType::F64)?.log()?.neg()?.log()?.neg()?.to_dtype(self.dtype())?;
+        let soft = self.add(&noise)?.div(tau)?.softmax(dim)?;
+        if !hard {
+            return Ok(soft);
+        }
+        let chosen = soft.detach().argmax(keepdim(dim))?;
+        let one = Tensor::ones_with(chosen.shape(), (soft.dtype(), soft.device()))?;
+        let choice = soft.detach().zeros_like()?.scatter_add(dim, &chosen, &one)?;
+        choice.sub(soft.detach())?.add(&soft)
+    }
 }
 
 fn log_sum_exp(plan: &ReducePlan, x: &Tensor) -> Result<Tensor> {
@@ -175,6 +255,17 @@ fn row_errors() -> Result<Vec<ErrorCase>> {
     Ok(vec![
         error!["no such dimension", "2", "rank 2"; sample![normal([2, 3], 1)?, 2]],
         error!["integers", "i64", "cast"; sample![ints(&[1, 2], [2])?, 0]],
+    ])
+}
+
+fn softmin_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["no such dimension", "2"; sample![normal([2, 2], 1)?, 2]]])
+}
+
+fn gumbel_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["no temperature", "0"; sample![normal([2, 2], 1)?; tau = 0.0]],
+        error!["integers", "i64"; sample![ints(&[1, 2], [2])?]],
     ])
 }
 

@@ -1,14 +1,14 @@
 //! Random numbers of many distributions. All are made from the counter-based draws of the generator, so that a seed gives the
 //! same ones on every device.
 
+use crate::backend::{self, Draw};
+use crate::error::bail;
+use crate::layout::broadcast;
 use crate::ops::create::constants::{Distribution, alike, random_tensor};
 use crate::ops::elementwise::call::common_dtype;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::backend::{self, Draw};
-use crate::error::bail;
-use crate::layout::broadcast;
 use crate::options::options;
 use crate::{DType, Device, Operand, Result, Rounding, Shape, SortOptions, Tensor, TensorOptions, random};
 use std::f64::consts::PI;
@@ -519,7 +519,8 @@ mod tests {
     #[test]
     fn samples_come_in_proportion_to_the_weights() -> Result<()> {
         let weights = Tensor::from_vec(vec![1.0, 0.0, 2.0, 5.0], [4])?;
-        let shares = |indices: &[i64]| [0, 1, 2, 3].map(|k| indices.iter().filter(|&&i| i == k).count() as f64 / N as f64);
+        let shares =
+            |indices: &[i64]| [0, 1, 2, 3].map(|k| indices.iter().filter(|&&i| i == k).count() as f64 / N as f64);
         let near = |shares: [f64; 4]| shares.iter().zip([0.125, 0.0, 0.25, 0.625]).all(|(a, b)| (a - b).abs() < 0.015);
         let with = with_generator(&mut Generator::seed(9), || weights.multinomial(N, true))?.to_vec::<i64>()?;
         assert!(near(shares(&with)), "{:?}", shares(&with));

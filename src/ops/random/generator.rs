@@ -1,7 +1,7 @@
 //! Random tensors from a generator of the user's own.
 
-use crate::ops::create::constants::{Distribution, random_tensor};
 use crate::error::named;
+use crate::ops::create::constants::{Distribution, random_tensor};
 use crate::vmap::check_own_generator;
 use crate::{Generator, Result, Shape, Tensor, TensorOptions};
 

@@ -1,11 +1,11 @@
 //! Random numbers with the Poisson distribution.
 
+use crate::backend::kernel;
+use crate::error::bail;
 use crate::ops::create::constants::{Distribution, random_tensor};
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
-use crate::backend::kernel;
-use crate::error::bail;
 use crate::{DType, Result, Tensor, random};
 
 /// Rates up to this: numbers of events near it are whole numbers that f64 has exactly.

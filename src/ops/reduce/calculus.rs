@@ -1,12 +1,11 @@
 //! Differences, integrals and derivatives of samples.
 
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::{Arg, ArgKind, FromArg};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::{resolve_dim, resolve_dims};
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::{Arg, ArgKind, FromArg, ops};
 use crate::options::options;
 use crate::{DType, Dim, Dims, Result, Tensor};
 
@@ -363,7 +362,12 @@ impl Tensor {
         for (at, &dim) in dims.iter().enumerate() {
             if self.shape()[dim] <= edge_order {
                 let (n, needed) = (self.shape()[dim], edge_order + 1);
-                bail!(Shape, "gradient", "{n} samples along dimension {dim} of {:?}: {needed} are needed", self.shape());
+                bail!(
+                    Shape,
+                    "gradient",
+                    "{n} samples along dimension {dim} of {:?}: {needed} are needed",
+                    self.shape()
+                );
             }
             let distance = match &spacing {
                 Spacing::Step(step) => Distance::Step(*step),
@@ -460,4 +464,3 @@ fn gradient_errors() -> Result<Vec<ErrorCase>> {
         error!["coordinates that do not fit", "2 places", "3"; sample![x()?; spacing = vec![normal([2], 1)?], dim = 1]],
     ])
 }
-

@@ -1,9 +1,9 @@
 //! How samples vary together.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Result, Slice, Tensor};
 

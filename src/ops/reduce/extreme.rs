@@ -1,14 +1,13 @@
 //! Largest and smallest elements, and where they are.
 
+use crate::autograd::BackwardContext;
+use crate::backend::spec::{Extreme, Reduce};
+use crate::error::bail;
 use crate::ops::ops;
 use crate::ops::reduce::sums::{ReducePlan, dim_errors, over_dims};
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::autograd::BackwardContext;
-use crate::backend;
-use crate::backend::spec::{Extreme, Reduce};
-use crate::error::bail;
 use crate::vmap::innermost;
-use crate::{DType, ReduceDims, Result, Shape, Tensor};
+use crate::{DType, ReduceDims, Result, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 impl ReducePlan {

@@ -1,10 +1,10 @@
 //! Counts of elements by value.
 
+use crate::error::bail;
+use crate::layout::check_shape;
 use crate::ops::ops;
 use crate::ops::reduce::sums::float_only;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::error::bail;
-use crate::layout::check_shape;
 use crate::options::options;
 use crate::{DType, Operand, Result, Scalar, Tensor};
 
@@ -249,7 +249,9 @@ impl Tensor {
         let x = self.private()?.detach();
         let range = options.range_of("histogram", 0, 1)?;
         let edges = match bins {
-            Operand::Scalar(Scalar::I64(bins)) => even_edges("histogram", &x, usize::try_from(bins).unwrap_or(0), range)?,
+            Operand::Scalar(Scalar::I64(bins)) => {
+                even_edges("histogram", &x, usize::try_from(bins).unwrap_or(0), range)?
+            }
             Operand::Scalar(Scalar::U64(bins)) => {
                 even_edges("histogram", &x, usize::try_from(bins).unwrap_or(usize::MAX), range)?
             }

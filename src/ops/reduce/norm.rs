@@ -1,11 +1,11 @@
 //! Norms of elements, and distances.
 
-use crate::ops::ops;
-use crate::ops::reduce::sums::{dim_errors, float_only, over_dims};
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::error::bail;
 use crate::layout::resolve_dim;
+use crate::ops::ops;
+use crate::ops::reduce::sums::{dim_errors, float_only, over_dims};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Dim, Dims, Operand, ReduceDims, Result, Tensor, keepdim};
 
@@ -114,7 +114,13 @@ impl Tensor {
         if (p < 0.0 || p == f64::INFINITY) && self.numel() == 0 {
             let over = crate::ops::reduce::sums::ReducePlan::new("norm", self, &over)?;
             if over.count() == 0 {
-                bail!(Shape, "norm", "a norm with p = {p} of no elements: {:?} over {:?}", self.shape(), &over.dims[..]);
+                bail!(
+                    Shape,
+                    "norm",
+                    "a norm with p = {p} of no elements: {:?} over {:?}",
+                    self.shape(),
+                    &over.dims[..]
+                );
             }
         }
         // The powers of half precision are taken and added up in f32.

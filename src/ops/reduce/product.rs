@@ -1,11 +1,11 @@
 //! Products over some or all dimensions.
 
-use crate::ops::{elementwise::complex_forms, ops};
-use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, over_dims};
-use crate::ops::sample::{Sample, sample};
 use crate::autograd::BackwardContext;
 use crate::backend::spec::Reduce;
 use crate::layout::Sizes;
+use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, dim_errors, over_dims};
+use crate::ops::sample::{Sample, sample};
+use crate::ops::{elementwise::complex_forms, ops};
 use crate::{DType, ReduceDims, Result, Tensor};
 use smallvec::{SmallVec, smallvec};
 

@@ -1,16 +1,16 @@
 //! Medians, modes and quantiles.
 
-use crate::ops::arg::choices;
-use crate::ops::index::gather::at_least_1d;
-use crate::ops::linalg::common::any;
-use crate::ops::ops;
-use crate::ops::index::order::{chosen, named_or_last, reduced};
-use crate::ops::reduce::sums::{ReducePlan, dim_errors, float_only, over_dims};
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, no_grad};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Rank;
 use crate::error::bail;
+use crate::ops::arg::choices;
+use crate::ops::index::gather::at_least_1d;
+use crate::ops::index::order::{chosen, named_or_last, reduced};
+use crate::ops::linalg::common::any;
+use crate::ops::ops;
+use crate::ops::reduce::sums::{ReducePlan, dim_errors, float_only, over_dims};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{DType, Device, Operand, ReduceDims, Result, Tensor};
 use smallvec::smallvec;
@@ -175,11 +175,7 @@ fn few_of_many(rows: &Tensor, count: usize) -> Result<bool> {
 
 /// What lies at places, from the elements at whole ones.
 #[track_caller]
-fn between(
-    place: &Tensor,
-    interpolation: Interpolation,
-    at: impl Fn(&Tensor) -> Result<Tensor>,
-) -> Result<Tensor> {
+fn between(place: &Tensor, interpolation: Interpolation, at: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let below = rounded(place, crate::Rounding::Floor)?;
     let above = || no_grad(|| rounded(&place.neg()?, crate::Rounding::Floor)?.neg());
     match interpolation {
@@ -489,7 +485,13 @@ mod tests {
     #[test]
     fn quantiles_without_a_sort_are_those_of_one() -> Result<()> {
         let x = spread([3, 200], -2.0, 2.0)?;
-        let all = [Interpolation::Linear, Interpolation::Lower, Interpolation::Higher, Interpolation::Midpoint, Interpolation::Nearest];
+        let all = [
+            Interpolation::Linear,
+            Interpolation::Lower,
+            Interpolation::Higher,
+            Interpolation::Midpoint,
+            Interpolation::Nearest,
+        ];
         for interpolation in all {
             for q in [0.0, 0.3, 0.5, 1.0] {
                 // Three at once are found by sorting.
@@ -510,4 +512,3 @@ mod tests {
         Ok(())
     }
 }
-

@@ -1,14 +1,14 @@
 //! Running sums and the like.
 
-use crate::ops::index::gather::{at_least_1d, gather};
-use crate::ops::reduce::sums::DTypeOptions;
-use crate::ops::{elementwise::complex_forms, ops};
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::{Extreme, Scan};
 use crate::layout::resolve_dim_or_scalar;
+use crate::ops::index::gather::{at_least_1d, gather};
+use crate::ops::reduce::sums::DTypeOptions;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::{elementwise::complex_forms, ops};
 use crate::options::options;
 use crate::vmap::behind;
 use crate::{DType, Dim, Result, Tensor};
@@ -107,8 +107,7 @@ impl Tensor {
     /// If there is no such dimension.
     #[op(samples = scan_samples, errors = scan_errors, batch)]
     pub fn logcumsumexp(&self, dim: impl Into<Dim>) -> Result<Tensor> {
-        let (dim, dtype) =
-            (resolve_dim_or_scalar("logcumsumexp", dim.0, self.rank())?, self.dtype().to_float());
+        let (dim, dtype) = (resolve_dim_or_scalar("logcumsumexp", dim.0, self.rank())?, self.dtype().to_float());
         // Differences of the results are taken in the derivative, which half precision has not the bits for.
         let x = self.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?;
         if self.rank() == 0 {
@@ -350,8 +349,7 @@ fn extreme_samples() -> Result<Vec<Sample>> {
 }
 
 fn cumulative_samples() -> Result<Vec<Sample>> {
-    let mut all: Vec<Sample> =
-        scan_samples()?.into_iter().map(|sample| sample.with("include_initial", true)).collect();
+    let mut all: Vec<Sample> = scan_samples()?.into_iter().map(|sample| sample.with("include_initial", true)).collect();
     all.push(sample![spread([3, 4], -2.0, 2.0)?, 0]);
     all.push(sample![ints(&[3, 1, 2], [3])?, 0; dtype = DType::F64]);
     Ok(all)

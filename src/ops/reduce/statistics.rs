@@ -1,11 +1,13 @@
 //! Reductions that say something about elements: whether they are true, how many, how far apart.
 
-use crate::ops::ops;
-use crate::ops::reduce::sums::{DTypeOptions, ReducePlan, VarOptions, Variance, dim_errors, float_dim_errors, float_only, over_dims};
-use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::autograd::{BackwardContext, no_grad};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Reduce;
+use crate::ops::ops;
+use crate::ops::reduce::sums::{
+    DTypeOptions, ReducePlan, VarOptions, Variance, dim_errors, float_dim_errors, float_only, over_dims,
+};
+use crate::ops::sample::{ErrorCase, Sample, error, ints, sample, spread};
 use crate::{DType, ReduceDims, Result, Tensor};
 use smallvec::smallvec;
 
@@ -96,7 +98,8 @@ impl Tensor {
     pub fn nansum(&self, over: impl Into<ReduceDims>, options: impl Into<DTypeOptions>) -> Result<Tensor> {
         if let Some(dtype) = options.dtype {
             // An integer has no NaN: they go before they are cast.
-            let numbers = if dtype.is_float() || dtype.is_complex() { self.clone() } else { self.ne(self)?.where_(0, self)? };
+            let numbers =
+                if dtype.is_float() || dtype.is_complex() { self.clone() } else { self.ne(self)?.where_(0, self)? };
             return numbers.to_dtype(dtype)?.nansum(over)?.to_dtype(dtype);
         }
         if self.dtype().is_complex() {
@@ -157,9 +160,7 @@ impl Tensor {
         let out = no_grad(|| variance.out.sqrt()?.to_dtype(self.dtype()))?;
         out.record("std", &[self], |save| {
             let (slope, y) = (variance.slope(save, self), save.save_output());
-            move |ctx: &BackwardContext, g: &Tensor| {
-                Ok(smallvec![Some(slope.times(&under_root(g, &ctx.output(&y))?)?)])
-            }
+            move |ctx: &BackwardContext, g: &Tensor| Ok(smallvec![Some(slope.times(&under_root(g, &ctx.output(&y))?)?)])
         })
     }
 

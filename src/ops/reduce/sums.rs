@@ -1,14 +1,14 @@
 //! Sums, means and variances over some or all dimensions.
 
-use crate::ops::elementwise::map::map;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::autograd::{BackwardContext, Saver, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::{CenteredReduce, Formula, Reduce};
 use crate::backend::{self, View};
 use crate::error::bail;
 use crate::layout::{reduced_dims, resolve_dims};
+use crate::ops::elementwise::map::map;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::vmap::{Level, behind};
 use crate::{DType, Dims, ReduceDims, Result, Scalar, Shape, Tensor};
@@ -90,7 +90,8 @@ impl ReducePlan {
         if x.is_batched() || center.is_batched() {
             return Tensor::over_batch(&[x, center], |level, inputs| {
                 let plan = self.of_examples(level)?;
-                let (x, center) = (inputs[0].expand(&plan.from)?, inputs[1].expand(behind(level.size, center.layout().shape())?)?);
+                let (x, center) =
+                    (inputs[0].expand(&plan.from)?, inputs[1].expand(behind(level.size, center.layout().shape())?)?);
                 plan.reduce_centered(op, by, &x, &center, dtype)
             });
         }
@@ -147,7 +148,6 @@ impl ReducePlan {
         })
     }
 }
-
 
 options! {
     /// The options of [`Tensor::sum_with`], [`Tensor::cumsum_with`], [`Tensor::softmax_with`] and their like. A dtype stands

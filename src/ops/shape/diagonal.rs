@@ -1,15 +1,15 @@
-//! Diagonals, and a tensor with a part of it replaced.
+//! Diagonals and triangles of matrices, and a tensor with a part of it replaced.
 
-use crate::ops::ops;
-use crate::ops::shape::parts::{SubRange, put, take};
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::ops::shape::views::samples;
 use crate::autograd::BackwardContext;
-use crate::backend;
+use crate::backend::spec::Triangle;
 use crate::error::bail;
 use crate::layout::{Layout, resolve_dim};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::ops::shape::parts::{SubRange, put, take};
+use crate::ops::shape::views::samples;
 use crate::vmap::innermost;
-use crate::{At, Dim, Result, Scalar, Shape, Slice, Tensor};
+use crate::{At, Dim, Result, Scalar, Shape, Slice, Tensor, backend};
 use smallvec::smallvec;
 
 /// The diagonal of two dimensions of a tensor of this rank.
@@ -211,6 +211,48 @@ impl Tensor {
         }
         replaced("slice_scatter", self, src, &SubRange::Range(dim, Slice::new(start, end).step(step)))
     }
+
+    /// The lower triangle of the last two dimensions, zero elsewhere: what lies on or below the diagonal, or the one
+    /// `diagonal` above it.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// assert_eq!(x.tril(0)?.to_vec::<i64>()?, [1, 0, 3, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer than two dimensions.
+    #[op(samples = triangles, errors = triangle_errors, batch)]
+    pub fn tril(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.tril(diagonal));
+        }
+        triangle("tril", self, Triangle { upper: false, diagonal })?
+            .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
+    }
+
+    /// The upper triangle of the last two dimensions, zero elsewhere: what lies on or above the diagonal, or the one
+    /// `diagonal` above it.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let x = tensor!([[1, 2], [3, 4]])?;
+    /// assert_eq!(x.triu(0)?.to_vec::<i64>()?, [1, 2, 0, 4]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are fewer than two dimensions.
+    #[op(samples = triangles, errors = triangle_errors, batch)]
+    pub fn triu(&self, #[default(0)] diagonal: isize) -> Result<Tensor> {
+        if self.dtype().is_complex() {
+            return self.by_parts(|part| part.triu(diagonal));
+        }
+        triangle("triu", self, Triangle { upper: true, diagonal })?
+            .record("triu", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.triu(diagonal)?)]))
+    }
 }
 
 crate::options::options! {
@@ -251,7 +293,10 @@ pub(in crate::ops) fn replaced_at(op: &'static str, x: &Tensor, src: &Tensor, ta
                 let zero = Tensor::scalar(Scalar::I64(0), g.dtype(), g.device())?;
                 replaced_at(op, g, &zero.expand(target.shape())?, &target)
             };
-            Ok(smallvec![ctx.want(0, others)?, ctx.want(1, || crate::ops::shape::strided::read_out(&g.flatten(0, -1)?, &target))?])
+            Ok(smallvec![
+                ctx.want(0, others)?,
+                ctx.want(1, || crate::ops::shape::strided::read_out(&g.flatten(0, -1)?, &target))?
+            ])
         }
     })
 }
@@ -346,4 +391,24 @@ fn slice_scatter_errors() -> Result<Vec<ErrorCase>> {
         error!["a step of 0", "0"; sample![&x, normal([3, 3], 1)?; step = 0]],
         error!["no such dimension", "2"; sample![&x, normal([4, 3], 1)?, 2]],
     ])
+}
+
+fn triangle(op: &'static str, x: &Tensor, triangle: Triangle) -> Result<Tensor> {
+    if x.rank() < 2 {
+        bail!(Shape, op, "shape {:?} has no rows and columns", x.shape());
+    }
+    let mut out = Tensor::empty(op, x.layout().shape().clone(), x.dtype(), x.device())?;
+    backend::triangle(op, x.as_view()?, triangle, &mut out.as_view_mut(op)?)?;
+    Ok(out)
+}
+
+/// Triangles of matrices of all sorts.
+fn triangles() -> Result<Vec<Sample>> {
+    let calls: [(&[usize], i64); 7] =
+        [(&[3, 3], 0), (&[2, 4], 1), (&[4, 2], -1), (&[2, 3, 3], 0), (&[1, 2, 3, 2], 0), (&[0, 3], 0), (&[1, 1], 0)];
+    calls.into_iter().map(|(shape, diagonal)| Ok(sample![spread(shape, 1.0, 2.0)?, diagonal])).collect()
+}
+
+fn triangle_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a vector", "[3]"; sample![normal([3], 1)?]]])
 }

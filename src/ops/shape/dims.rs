@@ -1,11 +1,11 @@
 //! Dimensions moved, split, turned and filled up, by way of other ops.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::shape::views::samples;
 use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::error::bail;
 use crate::layout::{Ints, Layout, broadcast, reduced_dims, resolve_dim};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::ops::shape::views::samples;
 use crate::{At, Dim, Dims, Result, Shape, Sizes, Tensor, keepdim};
 use smallvec::SmallVec;
 
@@ -43,8 +43,7 @@ impl Tensor {
     pub fn movedim(&self, source: impl Into<Dims>, destination: impl Into<Dims>) -> Result<Tensor> {
         // A single number has a dimension 0 to name, as elsewhere.
         let (rank, named) = (self.rank(), self.rank().max(1));
-        let (from, to) =
-            (ordered_dims("movedim", &source, named)?, ordered_dims("movedim", &destination, named)?);
+        let (from, to) = (ordered_dims("movedim", &source, named)?, ordered_dims("movedim", &destination, named)?);
         if from.len() != to.len() {
             bail!(Shape, "movedim", "{} dimensions cannot be moved to {} places", from.len(), to.len());
         }
@@ -227,7 +226,13 @@ impl Tensor {
     #[op(samples = rot90_samples, errors = rot90_errors, view)]
     pub fn rot90(&self, #[default(1)] k: isize, #[default([0, 1])] dims: impl Into<Dims>) -> Result<Tensor> {
         let [a, b] = ordered_dims("rot90", &dims, self.rank())?[..] else {
-            bail!(Shape, "rot90", "a turn takes two dimensions, not those of {:?} in shape {:?}", dims.named, self.shape());
+            bail!(
+                Shape,
+                "rot90",
+                "a turn takes two dimensions, not those of {:?} in shape {:?}",
+                dims.named,
+                self.shape()
+            );
         };
         match k.rem_euclid(4) {
             1 => self.flip(b)?.transpose(a, b),
@@ -401,9 +406,8 @@ fn as_other_errors() -> Result<Vec<ErrorCase>> {
 }
 
 fn broadcast_samples() -> Result<Vec<Sample>> {
-    let several = |shapes: &[&[usize]]| -> Result<Vec<Tensor>> {
-        shapes.iter().map(|&shape| spread(shape, -2.0, 2.0)).collect()
-    };
+    let several =
+        |shapes: &[&[usize]]| -> Result<Vec<Tensor>> { shapes.iter().map(|&shape| spread(shape, -2.0, 2.0)).collect() };
     Ok(vec![
         sample![several(&[&[2, 1], &[3]])?],
         sample![several(&[&[], &[2, 1, 2], &[3, 1]])?],
@@ -451,9 +455,8 @@ fn sum_to_size_errors() -> Result<Vec<ErrorCase>> {
 }
 
 fn meshgrid_samples() -> Result<Vec<Sample>> {
-    let vectors = || -> Result<Vec<Tensor>> {
-        Ok(vec![spread([2], -2.0, 2.0)?, spread([3], -1.0, 1.0)?, spread([], 0.0, 1.0)?])
-    };
+    let vectors =
+        || -> Result<Vec<Tensor>> { Ok(vec![spread([2], -2.0, 2.0)?, spread([3], -1.0, 1.0)?, spread([], 0.0, 1.0)?]) };
     Ok(vec![
         sample![vectors()?],
         sample![vectors()?; indexing = "xy"],

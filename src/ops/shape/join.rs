@@ -1,12 +1,12 @@
 //! Putting tensors together.
 
-use crate::ops::elementwise::call::common_dtype;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::{BackwardContext, Grads};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, checked_bytes, resolve_dim};
+use crate::ops::elementwise::call::common_dtype;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::storage::Storage;
 use crate::vmap::behind;
 use crate::{DType, Device, Dim, Result, Shape, Tensor};

@@ -1,15 +1,14 @@
 //! Padding: dimensions made longer, or shorter, at both ends.
 
+use crate::autograd::BackwardContext;
+use crate::error::bail;
 use crate::ops::arg::choices;
 use crate::ops::index::gather::index_vector;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::autograd::BackwardContext;
-use crate::backend;
-use crate::error::bail;
 use crate::options::options;
 use crate::vmap::behind;
-use crate::{Complex, Element, Result, Scalar, Shape, Tensor};
+use crate::{Complex, Element, Result, Scalar, Shape, Tensor, backend};
 use smallvec::smallvec;
 
 choices! {
@@ -140,7 +139,11 @@ impl Tensor {
             let cut = before.min(0).checked_add(after.min(0)).and_then(isize::checked_neg);
             if size < 0 || cut.is_none_or(|cut| cut > old) || before.max(after) > mode.longest(old) {
                 let (shape, mode) = (self.shape(), mode.name());
-                bail!(Shape, "pad", "{pair:?} in mode {mode} does not fit size {old} of dimension {dim} of shape {shape:?}");
+                bail!(
+                    Shape,
+                    "pad",
+                    "{pair:?} in mode {mode} does not fit size {old} of dimension {dim} of shape {shape:?}"
+                );
             }
             ends.push(Ends { dim, before, after, size: size as usize });
         }
@@ -154,7 +157,11 @@ impl Tensor {
                 // What is cut off does not come back at the other end.
                 let (start, len) = end.kept(self.shape()[dim]);
                 if before.max(end.after).max(0) as usize > len {
-                    bail!(Shape, "pad", "{pad:?} in mode circular leaves {len} elements of dimension {dim}, which are too few");
+                    bail!(
+                        Shape,
+                        "pad",
+                        "{pad:?} in mode circular leaves {len} elements of dimension {dim}, which are too few"
+                    );
                 }
                 (out, before) = (out.narrow(dim, start, len)?, before.max(0));
             }
@@ -163,6 +170,21 @@ impl Tensor {
             out = out.index_select(dim, &index_vector("pad", size, places)?.to_device(self.device())?)?;
         }
         Ok(out)
+    }
+
+    /// As [`pad`](Self::pad) with a number.
+    ///
+    /// ```
+    /// # use cotangent::tensor;
+    /// assert_eq!(tensor!([1, 2])?.constant_pad_nd(&[1, 0], 7)?.to_vec::<i64>()?, [7, 1, 2]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`pad`](Self::pad).
+    #[op(samples = constant_pad_samples, errors = constant_pad_errors)]
+    pub fn constant_pad_nd(&self, pad: &[isize], #[default(0)] value: impl Into<Scalar>) -> Result<Tensor> {
+        self.pad_with(pad, PadOptions::new().value(value))
     }
 }
 
@@ -249,4 +271,12 @@ fn pad_errors() -> Result<Vec<ErrorCase>> {
         error!["nothing to repeat", "replicate", "size 0"; sample![normal([2, 0], 1)?, [1, 0]; mode = "replicate"]],
         error!["too long", "bytes"; sample![&x, [isize::MAX - 8, 0]]],
     ])
+}
+
+fn constant_pad_samples() -> Result<Vec<Sample>> {
+    Ok(vec![sample![spread([2, 3], -2.0, 2.0)?, [1, 2]], sample![spread([2, 3], -2.0, 2.0)?, [-1, 0, 0, 1], 1.5]])
+}
+
+fn constant_pad_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["one number", "[1]"; sample![normal([2], 1)?, [1]]]])
 }

@@ -1,14 +1,14 @@
 //! Parts of a tensor: slices, single indices, and cutting into pieces.
 
-use crate::ops::elementwise::binary::ADD;
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
-use crate::ops::shape::views::samples;
 use crate::autograd::BackwardContext;
 use crate::backend::cpu::runtime::scratch::for_handles;
 use crate::backend::{self, ViewMut};
 use crate::error::{bail, err, named};
 use crate::layout::{Cuts, Layout, checked_bytes, resolve_dim, resolve_dims};
+use crate::ops::elementwise::binary::ADD;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::ops::shape::views::samples;
 use crate::storage::Storage;
 use crate::vmap::behind;
 use crate::{At, Dim, Dims, Result, Sections, Shape, Slice, Tensor};
@@ -56,7 +56,9 @@ pub(in crate::ops) fn take(op: &'static str, x: &Tensor, part: &SubRange) -> Res
         move |ctx: &BackwardContext, g: &Tensor| {
             // Of many parts only the first makes a whole: the others are added where they belong.
             let whole = match ctx.take_accumulated(0) {
-                Some(whole) if !(whole.dtype().is_complex() || whole.is_batched() || g.is_batched()) => add_to(whole, g, &part)?,
+                Some(whole) if !(whole.dtype().is_complex() || whole.is_batched() || g.is_batched()) => {
+                    add_to(whole, g, &part)?
+                }
                 Some(whole) => put(g, &shape, &part)?.add(&whole)?,
                 None => put(g, &shape, &part)?,
             };
@@ -72,7 +74,8 @@ pub(in crate::ops) fn put(x: &Tensor, shape: &Shape, part: &SubRange) -> Result<
         return x.by_parts(|x| put(x, shape, part));
     }
     if x.is_batched() {
-        let whole = Tensor::over_batch(&[x], |level, x| put(x[0], &behind(level.size, shape)?, &part.behind_another()))?;
+        let whole =
+            Tensor::over_batch(&[x], |level, x| put(x[0], &behind(level.size, shape)?, &part.behind_another()))?;
         return record_put(whole, x, part);
     }
     let bytes = checked_bytes("put", shape, x.dtype().size())?;

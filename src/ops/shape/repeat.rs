@@ -1,11 +1,11 @@
 //! Elements repeated and rolled.
 
+use crate::error::{bail, err};
+use crate::layout::resolve_dim;
 use crate::ops::index::gather::index_vector;
 use crate::ops::ops;
 use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::ops::shape::views::samples;
-use crate::error::{bail, err};
-use crate::layout::resolve_dim;
 use crate::options::options;
 use crate::{Dims, Operand, Result, Scalar, Shape, Sizes, Tensor};
 
@@ -172,7 +172,12 @@ impl Tensor {
         let shifts = shifts.0;
         let Some(dims) = dims.named else {
             if shifts.len() != 1 {
-                bail!(Shape, "roll", "{} numbers of places for the one dimension of the flattened tensor", shifts.len());
+                bail!(
+                    Shape,
+                    "roll",
+                    "{} numbers of places for the one dimension of the flattened tensor",
+                    shifts.len()
+                );
             }
             return self.flatten(0, -1)?.roll(shifts[0], 0)?.reshape(self.shape());
         };

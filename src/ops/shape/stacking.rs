@@ -1,10 +1,10 @@
 //! Tensors beside each other by rows, columns and blocks, and cut apart again.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::backend::cpu::runtime::scratch::{for_handles, with_room};
 use crate::error::{bail, err};
 use crate::layout::{Cuts, resolve_dim};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::{DType, Device, Dim, MeshIndexing, Result, Sections, Shape, Slice, Tensor};
 
 /// Each of the tensors changed, as a list of their own.

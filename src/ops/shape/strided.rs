@@ -1,14 +1,14 @@
 //! Views by explicit strides, over all of the storage.
 
-use crate::ops::shape::diagonal::replaced_at;
-use crate::ops::index::gather::{lined_up, scatter};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::{BackwardContext, is_grad_enabled};
 use crate::backend::cpu::runtime::scratch::{filled, with_room};
 use crate::backend::{self, ViewMut};
 use crate::error::bail;
 use crate::layout::{Layout, Strides, Walk, checked_bytes, resolve_dim_or_scalar};
+use crate::ops::index::gather::{lined_up, scatter};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
+use crate::ops::shape::diagonal::replaced_at;
 use crate::storage::Storage;
 use crate::{Dim, Result, Scalar, Shape, Tensor};
 use smallvec::smallvec;

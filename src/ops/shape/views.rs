@@ -3,11 +3,11 @@
 //! A view shares the bytes of the tensor it was made from, with offset and strides of its own; see the layout module
 //! for the algebra. Views are ordinary operations with ordinary derivatives.
 
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::autograd::BackwardContext;
 use crate::error::bail;
 use crate::layout::{Ints, Layout, resolve_dim, resolve_dim_or_scalar, resolve_dims};
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, normal, sample, spread};
 use crate::{Dim, Dims, Result, Sizes, Tensor};
 use smallvec::{SmallVec, smallvec};
 

@@ -1,11 +1,11 @@
 //! Bessel and Airy functions, and orthogonal polynomials.
 
+use crate::backend::spec::{Ordered, Real, Sym, select};
 use crate::ops::elementwise::binary::pair_errors;
 use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
+use crate::ops::elementwise::unary::unary;
 use crate::ops::ops;
 use crate::ops::sample::{Sample, ints, sample, spread};
-use crate::ops::elementwise::unary::unary;
-use crate::backend::spec::{Ordered, Real, Sym, select};
 use crate::{Operand, Result, Tensor};
 
 /// A polynomial of a degree, by which there is no derivative: to ask for it is an error, not 0.

@@ -1,12 +1,12 @@
 //! Special functions.
 
-use crate::ops::elementwise::binary::pair_errors;
-use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
-use crate::ops::ops;
-use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
-use crate::ops::elementwise::unary::unary;
 use crate::backend::spec::{Ordered, Real, select};
 use crate::error::bail;
+use crate::ops::elementwise::binary::pair_errors;
+use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, infinity, zero};
+use crate::ops::elementwise::unary::unary;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
 use crate::options::options;
 use crate::{Operand, Result, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -43,6 +43,21 @@ fn without_first(name: &'static str, op: &'static Elementwise, a: &Tensor, b: &T
 /// # Special functions
 #[ops]
 impl Tensor {
+    /// The error function of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0, 10.0])?.erf()?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-2.0, 2.1), aliases = ["special_erf"])]
+    pub fn erf(&self) -> Result<Tensor> {
+        elementwise!(Float erf(self) |x| x.erf())
+    }
+
     /// One less the error function of each element, with all digits where that is small.
     ///
     /// ```

@@ -38,7 +38,8 @@ const WORKLOADS: &[(&str, fn(&Context) -> Result<()>)] = &[
 
 fn main() -> ExitCode {
     let plain = Device::flex();
-    let context = Context { timer: Timer::new("burn", "RAYON_NUM_THREADS"), recording: plain.clone().autodiff(), plain };
+    let context =
+        Context { timer: Timer::new("burn", "RAYON_NUM_THREADS"), recording: plain.clone().autodiff(), plain };
     timing::run(&context, WORKLOADS)
 }
 

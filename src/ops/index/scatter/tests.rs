@@ -39,7 +39,11 @@ fn many_elements_are_put_as_plain_loops_would() -> Result<()> {
                 assert_eq!(values(&y)?, replaced, "{dtype} {rows} {columns} {count}, {threads} threads");
                 // The same along the other dimension.
                 let y = with_num_threads(threads, || x.t()?.scatter(1, &index.t()?, &src.t()?))??;
-                assert_eq!(values(&y.t()?)?, replaced, "{dtype} {rows} {columns} {count}, {threads} threads, transposed");
+                assert_eq!(
+                    values(&y.t()?)?,
+                    replaced,
+                    "{dtype} {rows} {columns} {count}, {threads} threads, transposed"
+                );
             }
             for by in [ScatterReduce::Amax, ScatterReduce::Amin] {
                 let mut folded = old.clone();

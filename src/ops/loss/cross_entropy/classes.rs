@@ -2,13 +2,12 @@
 
 use super::{CrossEntropyOptions, Reduction, loss_dtype};
 use crate::autograd::{BackwardContext, is_grad_enabled};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::spec::Targets;
 use crate::error::bail;
 use crate::ops::reduce::sums::float_only;
 use crate::vmap::Level;
-use crate::{DType, Device, Operand, Result, Shape, Tensor, keepdim};
+use crate::{DType, Device, Operand, Result, Shape, Tensor, backend, keepdim};
 use smallvec::smallvec;
 
 /// The dimension of the classes.

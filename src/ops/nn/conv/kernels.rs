@@ -2,13 +2,12 @@
 
 use super::taps;
 use crate::autograd::{BackwardContext, Grads};
-use crate::backend;
 use crate::backend::cpu::runtime::convert::compute_dtype;
 use crate::backend::kernel;
 use crate::backend::spec::Conv;
 use crate::layout::Layout;
 use crate::vmap::{Level, behind, innermost};
-use crate::{Device, Dims, Result, Shape, Tensor};
+use crate::{Device, Dims, Result, Shape, Tensor, backend};
 use smallvec::{SmallVec, smallvec};
 
 /// A layout of two dimensions and up to three more, as one of five.
@@ -61,7 +60,8 @@ pub(super) fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Te
     let y = Tensor::build_ordered(op, to, last, x.dtype(), x.device(), |out| {
         let [lx, lw, ly] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
         let (lx, lw, ly) = (lx?, lw?, ly?);
-        let (x, w, bias) = (rows.as_view_with(&lx)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
+        let (x, w, bias) =
+            (rows.as_view_with(&lx)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
         let mut out = out.part(&ly);
         kernel!("convolution" on [x, w, out]: nn::conv::forward(x, w, bias, &conv, &mut out))
     })?;
@@ -82,7 +82,13 @@ pub(super) fn forward(op: &'static str, x: &Tensor, w: &Tensor, bias: Option<&Te
 
 /// `[batch, groups · c_in, input..]` from `[batch, groups · c_out, output..]` and a weight.
 #[track_caller]
-pub(super) fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
+pub(super) fn input_gradient(
+    op: &'static str,
+    g: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    conv: &Conv,
+) -> Result<Tensor> {
     let inputs: SmallVec<[&Tensor; 3]> = [Some(g), Some(w), bias].into_iter().flatten().collect();
     if let Some(level) = innermost(inputs.iter().copied()) {
         let x = Examples::new(level, conv, [g, w])?.input_gradient(op)?;
@@ -112,7 +118,13 @@ pub(super) fn input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Opt
 
 /// What the device's kernel computes, outside the graph.
 #[track_caller]
-fn padded_input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<&Tensor>, conv: &Conv) -> Result<Tensor> {
+fn padded_input_gradient(
+    op: &'static str,
+    g: &Tensor,
+    w: &Tensor,
+    bias: Option<&Tensor>,
+    conv: &Conv,
+) -> Result<Tensor> {
     let to = shape([conv.batch, conv.groups * conv.c_in], conv.input, g.rank() - 2);
     let (rows, weight) = (in_rows(g)?, w.detach().contiguous()?);
     let wide = wide_bias(bias)?;
@@ -120,7 +132,8 @@ fn padded_input_gradient(op: &'static str, g: &Tensor, w: &Tensor, bias: Option<
     Tensor::build_ordered(op, to, last, g.dtype(), g.device(), |out| {
         let [lg, lw, lx] = [rows.layout(), weight.layout(), out.layout].map(|layout| five(op, layout));
         let (lg, lw, lx) = (lg?, lw?, lx?);
-        let (g, w, bias) = (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
+        let (g, w, bias) =
+            (rows.as_view_with(&lg)?, weight.as_view_with(&lw)?, wide.as_ref().map(Tensor::as_view).transpose()?);
         let mut out = out.part(&lx);
         kernel!("convolution" on [g, w, out]: nn::conv::input_gradient(g, w, bias, conv, &mut out))
     })

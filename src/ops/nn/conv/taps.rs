@@ -39,7 +39,8 @@ pub(super) fn input_gradient_by_taps(op: &'static str, g: &Tensor, w: &Tensor, c
     let mut x = Tensor::zeros_with(&all, (dtype, Device::Cpu))?;
     for tap in 0..conv.kernel.iter().product::<usize>() {
         let at = [tap / conv.kernel[2] / conv.kernel[1], tap / conv.kernel[2] % conv.kernel[1], tap % conv.kernel[2]];
-        let (mut part, mut one, mut index, mut sizes) = (wide_g.clone(), wide_w.clone(), vec![Slice::from(..).into(); 2], [1; 3]);
+        let (mut part, mut one, mut index, mut sizes) =
+            (wide_g.clone(), wide_w.clone(), vec![Slice::from(..).into(); 2], [1; 3]);
         for dim in 3 - rank..3 {
             let (outputs, first) = reached(conv, dim, at[dim]);
             let place = (dim + rank) as isize - 1;
@@ -52,7 +53,15 @@ pub(super) fn input_gradient_by_taps(op: &'static str, g: &Tensor, w: &Tensor, c
         if sizes.contains(&0) {
             continue;
         }
-        let pointwise = Conv { input: sizes, output: sizes, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3], ..*conv };
+        let pointwise = Conv {
+            input: sizes,
+            output: sizes,
+            kernel: [1; 3],
+            stride: [1; 3],
+            pad: [0; 3],
+            dilation: [1; 3],
+            ..*conv
+        };
         let product = input_gradient(op, &part, &one, None, &pointwise)?;
         let index = Index::new(index);
         let sum = x.index(index.clone())?.add(&product)?;

@@ -5,9 +5,9 @@ mod on_cpu;
 mod on_gpu;
 
 use super::rows::Rows;
-use crate::ops::elementwise::call::common_dtype;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled};
 use crate::backend::cpu::runtime::convert::compute_dtype;
+use crate::ops::elementwise::call::common_dtype;
 use crate::{DType, Dims, Result, Shape, Tensor, VarOptions, keepdim};
 use smallvec::{SmallVec, smallvec};
 
@@ -50,7 +50,12 @@ impl Norm {
     }
 
     /// The result, in the compute dtype.
-    pub(super) fn value(&self, x: &Tensor, (mean, var): (Option<&Tensor>, &Tensor), affine: [Option<&Tensor>; 2]) -> Result<Tensor> {
+    pub(super) fn value(
+        &self,
+        x: &Tensor,
+        (mean, var): (Option<&Tensor>, &Tensor),
+        affine: [Option<&Tensor>; 2],
+    ) -> Result<Tensor> {
         let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(mean))?;
         let mut y = centred.mul(&self.scale(var)?)?;
         if let Some(weight) = affine[0] {
@@ -133,7 +138,8 @@ impl Norm {
         let centred = mean.map_or_else(|| Ok(x.clone()), |mean| x.sub(mean))?;
         let normalised = centred.mul(&scale)?;
         // Over those dimensions first in which the weight does not differ: these sums are those for the weight and the bias.
-        let differs = |d: usize| weight.map(|weight| weight.layout().shape()).or(bias).is_some_and(|shape| shape[d] != 1);
+        let differs =
+            |d: usize| weight.map(|weight| weight.layout().shape()).or(bias).is_some_and(|shape| shape[d] != 1);
         let (rest, first): (Vec<usize>, Vec<usize>) = self.over.iter().copied().partition(|&d| differs(d));
         let sum = |t: &Tensor, over: &[usize]| {
             if over.is_empty() { Ok(t.clone()) } else { t.sum(keepdim(Norm::dims(over))) }

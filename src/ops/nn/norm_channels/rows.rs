@@ -87,7 +87,8 @@ impl Norm {
                     return self.grads(ctx, &x, g, (None, &stats), weight.as_ref(), bias.as_ref(), wide);
                 }
                 let x_like = x.to_dtype(dtype)?;
-                let (input, g, w) = (rows.matrix(&x_like)?, rows.matrix(&g.to_dtype(dtype)?)?, flat(weight.as_ref(), wide)?);
+                let (input, g, w) =
+                    (rows.matrix(&x_like)?, rows.matrix(&g.to_dtype(dtype)?)?, flat(weight.as_ref(), wide)?);
                 let x_grad = || Tensor::empty(op, x.layout().shape().clone(), dtype, Device::Cpu);
                 let mut x_grad = ctx.needs(0).then(x_grad).transpose()?;
                 let mut sums = Tensor::empty(op, [rows.count, rows.each, 2].into(), wide, Device::Cpu)?;

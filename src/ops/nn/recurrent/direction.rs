@@ -4,11 +4,11 @@
 //! computed for all steps at once, before the loop, and the gradient of the hidden state's weight is one product over all
 //! steps, after the loop of the backward pass. So a layer in one direction is one node with a rule of its own.
 
-use crate::order::sort_by_key;
 use crate::autograd::{BackwardContext, Grads, is_grad_enabled, no_grad};
 use crate::backend::spec::Real;
 use crate::error::bail;
 use crate::ops::elementwise::call::{Domain, Elementwise};
+use crate::order::sort_by_key;
 use crate::{DType, Device, Result, Tensor};
 
 /// The kinds of cells.
@@ -159,7 +159,10 @@ impl State {
     }
 
     fn zeros_like(&self) -> Result<State> {
-        Ok(State { hidden: Tensor::zeros_like(&self.hidden)?, cell: self.cell.as_ref().map(Tensor::zeros_like).transpose()? })
+        Ok(State {
+            hidden: Tensor::zeros_like(&self.hidden)?,
+            cell: self.cell.as_ref().map(Tensor::zeros_like).transpose()?,
+        })
     }
 
     fn add(&self, other: &State) -> Result<State> {

@@ -30,7 +30,8 @@ impl Direction {
         let dtype = self.inputs.dtype();
         let plain = self.cell == Cell::Lstm && self.mask.is_none() && self.projection.is_none();
         let alike = self.operands().iter().all(|x| x.dtype() == dtype && !x.is_batched());
-        (plain && alike && dtype.is_float() && self.first.hidden.numel() > 0 && self.inputs.numel() > 0).then_some(ordinal)
+        (plain && alike && dtype.is_float() && self.first.hidden.numel() > 0 && self.inputs.numel() > 0)
+            .then_some(ordinal)
     }
 
     /// The hidden states of all steps, the last state, and what the backward pass needs; `None` for what the kernels do not take. Outside
@@ -152,7 +153,8 @@ impl Direction {
             };
             sums.flatten(0, 1)?.t()?.matmul(&before.flatten(0, 1)?)
         };
-        let mut grads: Grads = [Some(sums.clone()), Some(hidden), ctx.want(2, weight)?, Some(kept)].into_iter().collect();
+        let mut grads: Grads =
+            [Some(sums.clone()), Some(hidden), ctx.want(2, weight)?, Some(kept)].into_iter().collect();
         if self.bias.is_some() {
             grads.push(Some(sums.sum(Dims::from(&[0, 1][..]))?));
         }

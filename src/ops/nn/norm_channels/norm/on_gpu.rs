@@ -15,7 +15,8 @@ use std::sync::LazyLock;
 static PLAIN: LazyLock<Formula> = LazyLock::new(|| Formula::new("norm", 3, 0, |x, _| (x[0] - x[1]) * x[2]));
 static WEIGHTED: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("norm_weighted", 4, 0, |x, _| (x[0] - x[1]) * x[2] * x[3]));
-static BIASED: LazyLock<Formula> = LazyLock::new(|| Formula::new("norm_biased", 4, 0, |x, _| (x[0] - x[1]) * x[2] + x[3]));
+static BIASED: LazyLock<Formula> =
+    LazyLock::new(|| Formula::new("norm_biased", 4, 0, |x, _| (x[0] - x[1]) * x[2] + x[3]));
 static AFFINE: LazyLock<Formula> =
     LazyLock::new(|| Formula::new("norm_affine", 5, 0, |x, _| (x[0] - x[1]) * x[2] * x[3] + x[4]));
 static PRODUCT: LazyLock<Formula> = LazyLock::new(|| Formula::new("norm_scale", 2, 0, |x, _| x[0] * x[1]));
@@ -52,7 +53,9 @@ impl Norm {
             return Ok(None);
         }
         let shapes = given().map(|t| t.layout().shape().clone());
-        let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else { return Ok(None) };
+        let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else {
+            return Ok(None);
+        };
         let (shape, wide) = (self.stats_shape(x), compute_dtype(dtype));
         let new = || Tensor::empty(self.op, shape.clone(), wide, x.device());
         let (mut mean, mut var, mut scale) = (new()?, new()?, new()?);
@@ -88,9 +91,14 @@ impl Norm {
         if is_grad_enabled() || others.clone().any(Tensor::is_batched) {
             return Ok(None);
         }
-        let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else { return Ok(None) };
+        let (Some(channels), Device::Cuda(ordinal)) = (self.channels_on_gpu(x, shapes), x.device()) else {
+            return Ok(None);
+        };
         let (shape, wide) = (self.stats_shape(x), compute_dtype(x.dtype()));
-        if [g, mean, var].iter().any(|t| compute_dtype(t.dtype()) != wide) || mean.dtype() != wide || var.dtype() != wide {
+        if [g, mean, var].iter().any(|t| compute_dtype(t.dtype()) != wide)
+            || mean.dtype() != wide
+            || var.dtype() != wide
+        {
             return Ok(None);
         }
         let new = || Tensor::empty(self.op, shape.clone(), wide, x.device());

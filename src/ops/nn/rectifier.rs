@@ -1,0 +1,454 @@
+//! Rectifiers: activation functions that are pieces of lines, and those with an exponential on the left.
+
+use crate::backend::spec::{Ordered, Real, select};
+use crate::error::bail;
+use crate::ops::elementwise::call::{Domain, Elementwise, elementwise, zero};
+use crate::ops::elementwise::unary::{no_bools, unary, with_option};
+use crate::ops::nn::activation::from_f64;
+use crate::ops::ops;
+use crate::ops::sample::{ErrorCase, Sample, error, ints, normal, sample, spread};
+use crate::options::options;
+use crate::{Result, Scalar, Tensor};
+
+options! {
+    /// The options of [`Tensor::leaky_relu_with`]. A number stands for the slope.
+    ///
+    /// ```
+    /// use cotangent::{LeakyReluOptions, tensor};
+    /// let x = tensor!([-1.0])?;
+    /// assert_eq!(x.leaky_relu_with(LeakyReluOptions::new().negative_slope(0.5))?.item::<f32>()?, -0.5);
+    /// assert_eq!(x.leaky_relu_with(0.5)?.item::<f32>()?, -0.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct LeakyReluOptions {
+        /// The factor of negative elements.
+        negative_slope: f64 = 0.01,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::elu_with`]. A number stands for `alpha`.
+    ///
+    /// ```
+    /// use cotangent::{EluOptions, tensor};
+    /// let x = tensor!([-100.0])?;
+    /// assert_eq!(x.elu_with(EluOptions::new().alpha(2.0))?.item::<f32>()?, -2.0);
+    /// assert_eq!(x.elu_with(2.0)?.item::<f32>()?, -2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct EluOptions {
+        /// What large negative elements tend to, with a minus.
+        alpha: f64 = 1.0,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::celu_with`]. A number stands for `alpha`.
+    ///
+    /// ```
+    /// use cotangent::{CeluOptions, tensor};
+    /// assert_eq!(tensor!([-100.0])?.celu_with(CeluOptions::new().alpha(2.0))?.item::<f32>()?, -2.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct CeluOptions {
+        /// What large negative elements tend to, with a minus.
+        alpha: f64 = 1.0,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::hardtanh_with`].
+    ///
+    /// ```
+    /// use cotangent::{HardtanhOptions, tensor};
+    /// assert_eq!(tensor!([-1.0])?.hardtanh_with(HardtanhOptions::new().min_val(0.0))?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct HardtanhOptions {
+        /// The least result.
+        min_val: f64 = -1.0,
+        /// The greatest result.
+        max_val: f64 = 1.0,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::hardshrink_with`] and [`Tensor::softshrink_with`]. A number stands for `lambd`.
+    ///
+    /// ```
+    /// use cotangent::{ShrinkOptions, tensor};
+    /// assert_eq!(tensor!([1.0])?.hardshrink_with(ShrinkOptions::new().lambd(2.0))?.item::<f32>()?, 0.0);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct ShrinkOptions {
+        /// How near to 0 an element becomes 0.
+        lambd: f64 = 0.5,
+    }
+}
+
+options! {
+    /// The options of [`Tensor::rrelu_with`].
+    ///
+    /// ```
+    /// use cotangent::{RreluOptions, tensor};
+    /// let options = RreluOptions::new().lower(0.5).upper(0.5);
+    /// assert_eq!(tensor!([-1.0])?.rrelu_with(options)?.item::<f32>()?, -0.5);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    pub struct RreluOptions {
+        /// The least slope.
+        lower: f64 = 0.125,
+        /// The greatest slope.
+        upper: f64 = 1.0 / 3.0,
+        /// Whether slopes are drawn.
+        training: bool = false,
+    }
+}
+
+/// The constants of [`Tensor::selu`], for which 0 and 1 are a fixed point of mean and variance.
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+
+from_f64!(LeakyReluOptions negative_slope, EluOptions alpha, CeluOptions alpha, ShrinkOptions lambd);
+
+/// # Rectifiers
+#[ops]
+impl Tensor {
+    /// Each element where it is positive, else 0; the gradient at 0 is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 2.0])?.relu()?.to_vec::<f32>()?, [0.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-2.0, 2.1), errors = no_bools)]
+    pub fn relu(&self) -> Result<Tensor> {
+        elementwise!(Number relu(self) |x| x.relu(),
+            |g, y| [g.relu_grad(y)])
+    }
+
+    /// Each element, but at least 0 and at most 6; the gradient at these is 0.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 3.0, 8.0])?.relu6()?.to_vec::<f32>()?, [0.0, 3.0, 6.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools.
+    #[op(samples = || unary(-3.0, 9.0), errors = no_bools)]
+    pub fn relu6(&self) -> Result<Tensor> {
+        elementwise!(Number relu6(self) |x| select(x.lt(zero()), zero(), select(x.gt(zero() + 6.0), zero() + 6.0, x)),
+            |g, _y| [select(x.gt(zero()) & x.lt(zero() + 6.0), g, zero())])
+    }
+
+    /// Each element where it is positive, else a hundredth of it, or as much of it as the options say.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 2.0])?.leaky_relu_with(0.5)?.to_vec::<f32>()?, [-0.5, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || with_option(-2.0, 2.1, "negative_slope", &0.1.into()))]
+    pub fn leaky_relu(&self, options: impl Into<LeakyReluOptions>) -> Result<Tensor> {
+        let slope = options.negative_slope;
+        elementwise!(Float leaky_relu(self; slope) |x; slope| select(x.gt(zero()), x, x * slope))
+    }
+
+    /// Each element where it is positive, else `weight` times it. The weight is one number, or one for each channel,
+    /// which is dimension 1.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// let weight = tensor!([0.25])?;
+    /// assert_eq!(tensor!([-4.0, 2.0])?.prelu(&weight)?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the weight does not fit.
+    #[op(autocast = lower, samples = prelu_samples, errors = prelu_errors)]
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        let channels = if self.rank() >= 2 { self.shape()[1] } else { 1 };
+        let weight = if weight.numel() == 1 {
+            weight.reshape(())?
+        } else if weight.rank() == 1 && weight.numel() == channels {
+            let mut sizes = vec![1_usize; self.rank() - 1];
+            sizes[0] = channels;
+            weight.reshape(&sizes)?
+        } else {
+            let (weight, x) = (weight.shape(), self.shape());
+            bail!(
+                Shape,
+                "prelu",
+                "a weight of shape {weight:?} does not fit the {channels} channels of an input of shape {x:?}"
+            );
+        };
+        static OP: Elementwise =
+            Elementwise::new("prelu", Domain::Float, 2, 0, |x, _| select(x[0].gt(zero()), x[0], x[0] * x[1]));
+        OP.call(&[self, &weight], &[])
+    }
+
+    /// Each element where it is positive, else some of it: as much as is drawn for it between `lower` and `upper`
+    /// with `training`, else their mean. By default 1/8, 1/3, and no training.
+    ///
+    /// ```
+    /// # use cotangent::{RreluOptions, Tensor, tensor};
+    /// assert_eq!(tensor!([-48.0, 2.0])?.rrelu()?.to_vec::<f32>()?, [-11.0, 2.0]);
+    /// let drawn = tensor!([-1.0])?.rrelu_with(RreluOptions::new().training(true))?.item::<f32>()?;
+    /// assert!((-1.0 / 3.0..=-0.125).contains(&drawn));
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the lower end is above the upper.
+    #[op(samples = || unary(-2.0, 2.1), errors = rrelu_errors, random)]
+    pub fn rrelu(&self, options: impl Into<RreluOptions>) -> Result<Tensor> {
+        let RreluOptions { lower, upper, training } = options;
+        if lower.is_nan() || upper.is_nan() || lower > upper {
+            bail!(Value, "rrelu", "lower {lower} is above upper {upper}");
+        }
+        if !training {
+            return self.leaky_relu_with(0.5 * (lower + upper));
+        }
+        let slopes = self.rand_like()?.mul(upper - lower)?.add(lower)?;
+        static OP: Elementwise =
+            Elementwise::new("rrelu", Domain::Float, 2, 0, |x, _| select(x[0].gt(zero()), x[0], x[0] * x[1]));
+        OP.call(&[self, &slopes], &[])
+    }
+
+    /// Each element where it is positive, else `alpha · (exp(x) - 1)`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-100.0, 2.0])?.elu_with(1.5)?.to_vec::<f32>()?, [-1.5, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()))]
+    pub fn elu(&self, options: impl Into<EluOptions>) -> Result<Tensor> {
+        let alpha = options.alpha;
+        elementwise!(Float elu(self; alpha) |x; alpha| select(x.gt(zero()), x, x.expm1() * alpha))
+    }
+
+    /// The scaled exponential linear unit, which keeps mean and variance from layer to layer.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.0])?.selu()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-3.0, 3.1))]
+    pub fn selu(&self) -> Result<Tensor> {
+        elementwise!(Float selu(self) |x| SELU_SCALE * select(x.gt(zero()), x, x.expm1() * SELU_ALPHA))
+    }
+
+    /// `max(0, x) + min(0, alpha · (exp(x / alpha) - 1))` of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-100.0, 2.0])?.celu_with(1.5)?.to_vec::<f32>()?, [-1.5, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `alpha` is 0.
+    #[op(samples = || with_option(-2.0, 2.1, "alpha", &1.3.into()), errors = celu_errors)]
+    pub fn celu(&self, options: impl Into<CeluOptions>) -> Result<Tensor> {
+        let alpha = options.alpha;
+        if alpha == 0.0 {
+            bail!(Value, "celu", "alpha cannot be 0");
+        }
+        elementwise!(Float celu(self; alpha) |x; alpha| select(x.gt(zero()), x, (x / alpha).expm1() * alpha))
+    }
+
+    /// Each element where it is above `threshold`, else `value`.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([0.5, 2.0])?.threshold(1, -1)?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a number does not fit the dtype.
+    #[op(samples = threshold_samples, errors = threshold_errors)]
+    pub fn threshold(&self, threshold: impl Into<Scalar>, value: impl Into<Scalar>) -> Result<Tensor> {
+        for number in [threshold, value] {
+            if number.beside(self.dtype()) != self.dtype() {
+                bail!(DType, "threshold", "{number} is no number of {}", self.dtype());
+            }
+        }
+        elementwise!(Number threshold(self; threshold, value)
+            |x; threshold, value| select(x.le(threshold), value, x), |g, _y| [select(x.le(threshold), zero(), g)])
+    }
+
+    /// Each element, but at least `min_val` and at most `max_val`, by default -1 and 1; the gradient at these is 0.
+    ///
+    /// ```
+    /// # use cotangent::{HardtanhOptions, Tensor, tensor};
+    /// assert_eq!(tensor!([-2.0, 0.5, 2.0])?.hardtanh()?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+    /// let wide = HardtanhOptions::new().min_val(-3.0).max_val(3.0);
+    /// assert_eq!(tensor!([-2.0, 4.0])?.hardtanh_with(wide)?.to_vec::<f32>()?, [-2.0, 3.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the elements are bools, the least value is above the greatest, or one is no number of the dtype.
+    #[op(samples = || Ok([unary(-2.0, 2.1)?, vec![sample![spread([7], -2.0, 2.1)?; min_val = -0.3, max_val = 1.5]]].concat()), errors = hardtanh_errors)]
+    pub fn hardtanh(&self, options: impl Into<HardtanhOptions>) -> Result<Tensor> {
+        let HardtanhOptions { min_val, max_val } = options;
+        if min_val.is_nan() || max_val.is_nan() || min_val > max_val {
+            bail!(Value, "hardtanh", "min_val {min_val} is above max_val {max_val}");
+        }
+        if !self.dtype().is_float() && (min_val.fract() != 0.0 || max_val.fract() != 0.0) {
+            bail!(DType, "hardtanh", "{min_val} and {max_val} are no numbers of {}", self.dtype());
+        }
+        let (min_val, max_val) =
+            (Scalar::F64(min_val).lower_bound_in(self.dtype()), Scalar::F64(max_val).upper_bound_in(self.dtype()));
+        elementwise!(Number hardtanh(self; min_val, max_val)
+            |x; low, high| select(x.lt(low), low, select(x.gt(high), high, x)),
+            |g, _y| [select(x.gt(low) & x.lt(high), g, zero())])
+    }
+
+    /// A sigmoid of three straight lines: `x / 6 + 1/2`, but at least 0 and at most 1.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-4.0, 0.0, 4.0])?.hardsigmoid()?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-4.0, 4.1))]
+    pub fn hardsigmoid(&self) -> Result<Tensor> {
+        elementwise!(Float hardsigmoid(self) |x| select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), zero() + 1.0, (x + 3.0) / 6.0)),
+            |g, _y| [select(x.gt(zero() - 3.0) & x.lt(zero() + 3.0), g / 6.0, zero())])
+    }
+
+    /// `x · hardsigmoid(x)` of each element.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-4.0, 3.0, 4.0])?.hardswish()?.to_vec::<f32>()?, [0.0, 3.0, 4.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = || unary(-4.0, 4.1))]
+    pub fn hardswish(&self) -> Result<Tensor> {
+        elementwise!(Float hardswish(self) |x| select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), x, x * (x + 3.0) / 6.0)),
+            |g, _y| [select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), g, g * (x / 3.0 + 0.5)))])
+    }
+
+    /// Each element, but 0 from `-lambd` to `lambd`, by default 1/2.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 0.3, 0.7])?.hardshrink()?.to_vec::<f32>()?, [-1.0, 0.0, 0.7]);
+    /// assert_eq!(tensor!([0.7])?.hardshrink_with(0.8)?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If memory runs out.
+    #[op(samples = shrink_samples)]
+    pub fn hardshrink(&self, options: impl Into<ShrinkOptions>) -> Result<Tensor> {
+        let lambd = options.lambd;
+        elementwise!(Float hardshrink(self; lambd) |x; limit| select(x.ge(-limit) & x.le(limit), zero(), x))
+    }
+
+    /// Each element, moved towards 0 by `lambd`, by default 1/2, and 0 where it is nearer than that.
+    ///
+    /// ```
+    /// # use cotangent::{Tensor, tensor};
+    /// assert_eq!(tensor!([-1.0, 0.25, 1.5])?.softshrink()?.to_vec::<f32>()?, [-0.5, 0.0, 1.0]);
+    /// assert_eq!(tensor!([1.5])?.softshrink_with(0.25)?.to_vec::<f32>()?, [1.25]);
+    /// # Ok::<(), cotangent::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `lambd` is negative or NaN.
+    #[op(samples = shrink_samples, errors = shrink_errors)]
+    pub fn softshrink(&self, options: impl Into<ShrinkOptions>) -> Result<Tensor> {
+        let lambd = options.lambd;
+        if lambd.is_nan() || lambd < 0.0 {
+            bail!(Value, "softshrink", "lambd cannot be {lambd}");
+        }
+        elementwise!(Float softshrink(self; lambd)
+            |x; limit| select(x.gt(limit), x - limit, select(x.lt(-limit), x + limit, x * 0.0)),
+            |g, _y| [select(x.gt(limit) | x.lt(-limit), g, zero())])
+    }
+}
+
+fn celu_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["an alpha of 0", "0"; sample![normal([2], 1)?; alpha = 0.0]]])
+}
+
+fn hardtanh_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["bounds the wrong way round", "2", "1"; sample![normal([2], 1)?; min_val = 2.0]],
+        error!["a fraction for integers", "0.5", "i64"; sample![ints(&[1, 2], [2])?; min_val = 0.5]],
+    ])
+}
+
+fn shrink_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([3, 4], -2.0, 2.1)?; lambd = 0.7],
+        sample![spread([], 1.0, 2.0)?],
+        sample![spread([2, 0], -2.0, 2.1)?],
+    ])
+}
+
+fn shrink_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a negative lambd", "-1"; sample![normal([2], 1)?; lambd = -1.0]]])
+}
+
+fn threshold_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([3, 4], -2.0, 2.1)?, 0.3, -7.5],
+        sample![spread([], 1.0, 2.0)?, 0, 1],
+        sample![spread([2, 0], -2.0, 2.0)?, 0, 1],
+        sample![ints(&[1, 5, -3], [3])?, 2, 7],
+    ])
+}
+
+fn threshold_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["a float for integers", "0.5", "i64"; sample![ints(&[1, 2], [2])?, 0.5, 1]]])
+}
+
+fn prelu_samples() -> Result<Vec<Sample>> {
+    Ok(vec![
+        sample![spread([2, 3, 4], -2.0, 2.1)?, spread([3], 0.1, 0.4)?],
+        sample![spread([2, 3], -2.0, 2.1)?, spread([3], 0.1, 0.4)?],
+        sample![spread([5], -2.0, 2.1)?, spread([1], 0.1, 0.4)?],
+        sample![spread([], -2.0, -1.0)?, spread([], 0.1, 0.4)?],
+        sample![spread([0, 3], -2.0, 2.1)?, spread([3], 0.1, 0.4)?].zero_derivative(),
+    ])
+}
+
+fn prelu_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![
+        error!["too many weights", "[4]", "3 channels", "[2, 3]"; sample![normal([2, 3], 1)?, normal([4], 1)?]],
+        error!["a matrix", "[1, 3]"; sample![normal([2, 3], 1)?, normal([1, 3], 1)?]],
+    ])
+}
+
+fn rrelu_errors() -> Result<Vec<ErrorCase>> {
+    Ok(vec![error!["bounds the wrong way round", "0.5", "0.3"; sample![normal([2], 1)?; lower = 0.5]]])
+}
