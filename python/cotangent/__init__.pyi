@@ -48,6 +48,69 @@ class _histogram(NamedTuple):
     hist: Tensor
     bin_edges: Tensor
 
+class _median_with_indices(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _nanmedian_with_indices(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _mode(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _cummax(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _cummin(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _std_mean(NamedTuple):
+    std: Tensor
+    mean: Tensor
+
+class _aminmax(NamedTuple):
+    min: Tensor
+    max: Tensor
+
+class _var_mean(NamedTuple):
+    var: Tensor
+    mean: Tensor
+
+class _topk(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _kthvalue(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class _unique_counts(NamedTuple):
+    values: Tensor
+    counts: Tensor
+
+class _unique_inverse(NamedTuple):
+    values: Tensor
+    inverse_indices: Tensor
+
+class _unique_all(NamedTuple):
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+class _unique_consecutive_all(NamedTuple):
+    values: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+class _sort(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class _linalg_cholesky_ex(NamedTuple):
     L: Tensor
     info: Tensor
@@ -138,94 +201,6 @@ class _svd(NamedTuple):
     S: Tensor
     V: Tensor
 
-class _topk(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _kthvalue(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _median_with_indices(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _nanmedian_with_indices(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _mode(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _lstm(NamedTuple):
-    output: Tensor
-    hidden: Tensor
-    cell: Tensor
-
-class _gru(NamedTuple):
-    output: Tensor
-    hidden: Tensor
-
-class _rnn_tanh(NamedTuple):
-    output: Tensor
-    hidden: Tensor
-
-class _rnn_relu(NamedTuple):
-    output: Tensor
-    hidden: Tensor
-
-class _lstm_cell(NamedTuple):
-    hidden: Tensor
-    cell: Tensor
-
-class _var_mean(NamedTuple):
-    var: Tensor
-    mean: Tensor
-
-class _cummax(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _cummin(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _unique_counts(NamedTuple):
-    values: Tensor
-    counts: Tensor
-
-class _unique_inverse(NamedTuple):
-    values: Tensor
-    inverse_indices: Tensor
-
-class _unique_all(NamedTuple):
-    values: Tensor
-    indices: Tensor
-    inverse_indices: Tensor
-    counts: Tensor
-
-class _unique_consecutive_all(NamedTuple):
-    values: Tensor
-    inverse_indices: Tensor
-    counts: Tensor
-
-class _sort(NamedTuple):
-    values: Tensor
-    indices: Tensor
-
-class _std_mean(NamedTuple):
-    std: Tensor
-    mean: Tensor
-
-class _aminmax(NamedTuple):
-    min: Tensor
-    max: Tensor
-
-class _rope_cos_sin(NamedTuple):
-    cos: Tensor
-    sin: Tensor
-
 class _batch_norm_with_update(NamedTuple):
     output: Tensor
     running_mean: Tensor
@@ -262,6 +237,31 @@ class _fractional_max_pool2d_with_indices(NamedTuple):
 class _fractional_max_pool3d_with_indices(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _lstm(NamedTuple):
+    output: Tensor
+    hidden: Tensor
+    cell: Tensor
+
+class _gru(NamedTuple):
+    output: Tensor
+    hidden: Tensor
+
+class _rnn_tanh(NamedTuple):
+    output: Tensor
+    hidden: Tensor
+
+class _rnn_relu(NamedTuple):
+    output: Tensor
+    hidden: Tensor
+
+class _lstm_cell(NamedTuple):
+    hidden: Tensor
+    cell: Tensor
+
+class _rope_cos_sin(NamedTuple):
+    cos: Tensor
+    sin: Tensor
 
 class Tensor:
     def __new__(cls, data: Any = ..., *, dtype: DTypeLike | None = ..., device: DeviceLike | None = ...) -> Tensor: ...

@@ -68,7 +68,7 @@ impl Pending {
         self.joint.remove(&last).map(|(node, cotangents)| Ready::Joint(node, cotangents))
     }
 
-    /// What has come together for a node so far, taken away: whoever takes it gives it back with more added.
+    /// Removes and returns the accumulated cotangent of a node. The caller puts it back with more added.
     pub fn take(&mut self, node: &Node) -> Option<Tensor> {
         match &self.youngest {
             Some((youngest, _)) if youngest.seq == node.seq => self.youngest.take(),

@@ -291,7 +291,8 @@ impl<M: Visit, const N: usize> Visit for [M; N] {
 
     fn deep_clone_in(&self, ties: &mut Ties) -> Result<[M; N]> {
         let all = self.iter().map(|module| module.deep_clone_in(ties)).collect::<Result<Vec<M>>>()?;
-        all.try_into().map_err(|_| crate::error::err!(Value, "deep_clone", "an array of {N} modules has as many"))
+        all.try_into()
+            .map_err(|all: Vec<M>| crate::error::err!(Value, "deep_clone", "expected {N} modules, got {}", all.len()))
     }
 }
 

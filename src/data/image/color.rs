@@ -21,7 +21,7 @@ fn blend(from: u8, to: u8, factor: f32) -> u8 {
 
 fn check(op: &'static str, factor: f64) -> Result<f32> {
     if !factor.is_finite() || factor < 0.0 {
-        bail!(Value, op, "a factor of {factor} is not one: it is finite and not negative");
+        bail!(Value, op, "factor must be finite and not negative, got {factor}");
     }
     Ok(factor as f32)
 }

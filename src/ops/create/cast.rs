@@ -23,8 +23,8 @@ impl Tensor {
 /// # Dtypes, devices and copies
 #[ops]
 impl Tensor {
-    /// The same numbers as elements of another dtype: floats are rounded to the nearest, or towards zero into integers;
-    /// integers wrap around; everything but 0 is true. The gradient is cast back.
+    /// Converts the elements to another dtype. Floats are rounded to the nearest value; floats become integers by
+    /// truncation; integers wrap around; every nonzero value becomes `true`. The gradient is converted back.
     ///
     /// ```
     /// # use cotangent::{DType, tensor};
@@ -67,8 +67,8 @@ impl Tensor {
         out.record("to_dtype", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
-    /// The same values on another device; the gradient is brought back. This tensor itself if it is there already. From one
-    /// GPU to another the way leads by the CPU, and has to be asked for.
+    /// Copies the tensor to another device, or returns it if it is already there. The gradient is copied back. Copies
+    /// between two GPUs go through the CPU and must be requested explicitly.
     ///
     /// ```
     /// # use cotangent::{Device, tensor};
@@ -101,7 +101,7 @@ impl Tensor {
         })
     }
 
-    /// This tensor if it is contiguous, else a contiguous copy.
+    /// Returns the tensor itself if it is contiguous, and a contiguous copy otherwise.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -124,8 +124,8 @@ impl Tensor {
             .record("contiguous", &[self], |_| |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.clone())]))
     }
 
-    /// A contiguous copy with memory of its own; the gradient passes through. It is seldom needed: `clone()` shares the
-    /// bytes, and no tensor changes because of what is done to another one.
+    /// A contiguous copy with its own memory. The gradient passes through. It is seldom needed: `clone()` shares
+    /// memory, and changing one tensor never changes another.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

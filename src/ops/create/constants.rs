@@ -89,7 +89,7 @@ pub(in crate::ops) fn of_options(dtype: Option<DType>, device: Option<Device>) -
 /// # Creation
 #[ops]
 impl Tensor {
-    /// Zeros, as `f32`. PyTorch's `empty` is the same here: memory is never handed out with what was in it.
+    /// A tensor of zeros, `f32`. PyTorch's `empty` does the same here: uninitialized memory is never returned.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -107,7 +107,7 @@ impl Tensor {
         Tensor::filled("zeros", size, Scalar::I64(0), dtype, device)
     }
 
-    /// Ones, as `f32`.
+    /// A tensor of ones, `f32`.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -124,7 +124,7 @@ impl Tensor {
         Tensor::filled("ones", size, Scalar::I64(1), dtype, device)
     }
 
-    /// One number everywhere: `f32` from a float, `i64` from an integer, `bool` from a bool.
+    /// A tensor filled with one value: `f32` for a float, `i64` for an integer, `bool` for a bool.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -147,7 +147,7 @@ impl Tensor {
         Tensor::filled("full", size, fill_value, dtype, device)
     }
 
-    /// Zeros of this tensor's shape, dtype and device; PyTorch's `empty_like`, too.
+    /// Zeros with the shape, dtype and device of this tensor. PyTorch's `empty_like` does the same here.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor, tensor};
@@ -164,7 +164,7 @@ impl Tensor {
         like("zeros_like", self, Scalar::I64(0), options)
     }
 
-    /// Ones of this tensor's shape, dtype and device.
+    /// Ones with the shape, dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor, tensor};
@@ -180,7 +180,7 @@ impl Tensor {
         like("ones_like", self, Scalar::I64(1), options)
     }
 
-    /// One number in this tensor's shape, dtype and device.
+    /// One value with the shape, dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor, tensor};
@@ -196,8 +196,8 @@ impl Tensor {
         like("full_like", self, fill_value, options)
     }
 
-    /// `start`, `start + 1`, … up to but without `end`; another step is an option. `i64` from integers, `f32` if any of them
-    /// is a float.
+    /// The numbers `start`, `start + 1`, … below `end`; the step is an option. `i64` for integer arguments, `f32` if
+    /// any argument is a float.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -244,7 +244,7 @@ impl Tensor {
         numbers("arange", n, options.or(DType::F32), |i| a + i as f64 * s)
     }
 
-    /// `steps` numbers at equal distances from `start` to `end`, both included, as `f32`.
+    /// `steps` evenly spaced numbers from `start` to `end`, both included, `f32`.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -261,8 +261,7 @@ impl Tensor {
         numbers("linspace", steps, of, even_steps(start, end, steps, of.0))
     }
 
-    /// A matrix of `n` rows with ones on its diagonal and zeros elsewhere, as `f32`; square unless the number of columns is
-    /// given as an option.
+    /// The identity matrix with `n` rows, `f32`. The number of columns is an option.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -285,7 +284,7 @@ impl Tensor {
         out.to_dtype(dtype)?.to_device(device)
     }
 
-    /// Numbers drawn evenly from [0, 1), as `f32`, by the process-wide generator (see
+    /// Uniform random numbers from [0, 1), `f32`, from the process-wide generator (see
     /// [`manual_seed`](crate::manual_seed)).
     ///
     /// ```
@@ -302,7 +301,7 @@ impl Tensor {
         random_tensor("rand", size, options, Distribution::Uniform, random::next_range)
     }
 
-    /// Numbers drawn from the standard normal distribution, as `f32`.
+    /// Random numbers from the standard normal distribution, `f32`.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -318,7 +317,7 @@ impl Tensor {
         random_tensor("randn", size, options, Distribution::Normal, random::next_range)
     }
 
-    /// Integers drawn evenly from `low` up to but without `high`, as `i64`.
+    /// Uniform random integers from `low` (included) to `high` (excluded), `i64`.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -335,7 +334,7 @@ impl Tensor {
         random_tensor("randint", size, options, Distribution::Integers(low, high), random::next_range)
     }
 
-    /// Uniform random numbers of this tensor's shape, dtype and device.
+    /// Uniform random numbers from [0, 1) with the shape, dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -352,7 +351,7 @@ impl Tensor {
         random_tensor("rand_like", shape, alike(self, options), Distribution::Uniform, random::next_range)
     }
 
-    /// Normal random numbers of this tensor's shape, dtype and device.
+    /// Standard normal random numbers with the shape, dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};

@@ -16,8 +16,8 @@ fn new(op: &'static str, x: &Tensor, size: Shape, value: Scalar, options: Tensor
 /// # Creation after the example of another tensor
 #[ops]
 impl Tensor {
-    /// Zeros of a shape, in this tensor's dtype and on its device. PyTorch's `new_empty` is the same here: memory is never
-    /// handed out with what was in it.
+    /// Zeros of a given shape with the dtype and device of this tensor. PyTorch's `new_empty` does the same here:
+    /// uninitialized memory is never returned.
     ///
     /// ```
     /// # use cotangent::{DType, tensor};
@@ -34,7 +34,7 @@ impl Tensor {
         new("new_zeros", self, size, Scalar::I64(0), options)
     }
 
-    /// Ones of a shape, in this tensor's dtype and on its device.
+    /// Ones of a given shape with the dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, tensor};
@@ -50,7 +50,7 @@ impl Tensor {
         new("new_ones", self, size, Scalar::I64(1), options)
     }
 
-    /// One number in a shape, in this tensor's dtype and on its device.
+    /// One value in a given shape with the dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::{DType, tensor};
@@ -72,7 +72,7 @@ impl Tensor {
         new("new_full", self, size, fill_value, options)
     }
 
-    /// A number as a tensor without dimensions, as `f32` unless the options say otherwise.
+    /// A 0-dimensional tensor of one number, `f32` by default.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -90,7 +90,8 @@ impl Tensor {
         Tensor::filled("scalar_tensor", Shape::default(), s, dtype, device)
     }
 
-    /// Integers drawn evenly from `low` up to but without `high`, in this tensor's shape and dtype and on its device.
+    /// Uniform random integers from `low` (included) to `high` (excluded) with the shape, dtype and device of this
+    /// tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -117,7 +118,7 @@ impl Tensor {
         random_tensor("randint_like", shape, alike(self, options), integers, random::next_range)
     }
 
-    /// A number, or a tensor of one, in this tensor's shape and dtype.
+    /// One value, a number or a 0-dimensional tensor, with the shape and dtype of this tensor.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -84,8 +84,8 @@ fn triangle_indices(
 /// # Sequences
 #[ops]
 impl Tensor {
-    /// `steps` powers of 10, as `f32`, whose exponents lie at equal distances from `start` to `end`, both included. Another
-    /// base is an option.
+    /// `steps` powers of a base, 10 by default, with evenly spaced exponents from `start` to `end`, both included,
+    /// `f32`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -108,7 +108,8 @@ impl Tensor {
         Ok(made)
     }
 
-    /// The rows and columns of all elements on and below a diagonal of a matrix, as the two rows of a matrix of `i64`.
+    /// The indices of the lower triangle of a matrix: row indices in the first row, column indices in the second,
+    /// `i64`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -123,7 +124,8 @@ impl Tensor {
         triangle_indices("tril_indices", (row, col), &options, false)
     }
 
-    /// The rows and columns of all elements on and above a diagonal of a matrix, as the two rows of a matrix of `i64`.
+    /// The indices of the upper triangle of a matrix: row indices in the first row, column indices in the second,
+    /// `i64`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -138,8 +140,8 @@ impl Tensor {
         triangle_indices("triu_indices", (row, col), &options, true)
     }
 
-    /// Each integer as a vector, along a new last dimension, that is 1 at its place and 0 elsewhere, as `i64`. `num_classes` is
-    /// the vectors' length; for -1 it is one more than the largest integer.
+    /// One-hot vectors along a new last dimension, `i64`: 1 at the index that the integer names, 0 elsewhere.
+    /// `num_classes` is the length of the vectors; -1 means the largest integer plus 1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -172,8 +174,8 @@ impl Tensor {
         wide.unsqueeze(-1)?.eq(&all)?.to_dtype(DType::I64)
     }
 
-    /// A matrix with the powers of a vector as columns, of falling exponent, or of `increasing` ones from 0 on. There are `n`
-    /// columns: as many as rows if nothing else is said. Integers become `i64`.
+    /// The Vandermonde matrix of a vector: its columns are powers with decreasing exponents, or increasing ones with
+    /// `increasing`. `n` is the number of columns, by default the number of rows. Integers become `i64`.
     ///
     /// ```
     /// # use cotangent::tensor;

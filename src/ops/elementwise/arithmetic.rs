@@ -112,8 +112,8 @@ pub(in crate::ops) fn number_for(op: &'static str, number: Scalar, tensors: &[&T
 /// # More arithmetic
 #[ops]
 impl Tensor {
-    /// The quotient, rounded down to a whole number as Python's `//` does. Integers stay integers; divided by 0 they
-    /// give 0. The derivative is 0.
+    /// The quotient rounded towards minus infinity, as Python's `//`. Integers stay integers; an integer divided by 0
+    /// gives 0. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -128,7 +128,7 @@ impl Tensor {
         self.div_with(other, Rounding::Floor)
     }
 
-    /// What is left of a division, with the sign of the divisor, as Python's `%` gives it. The remainder of integers
+    /// The remainder of a division, with the sign of the divisor, as Python's `%`. The remainder of an integer divided
     /// by 0 is 0.
     ///
     /// ```
@@ -152,8 +152,8 @@ impl Tensor {
         REMAINDER_OF_INTS.call(&[self, &other], &[])
     }
 
-    /// What is left of a division whose quotient is rounded towards 0: it has the sign of this tensor. The remainder
-    /// of integers by 0 is 0.
+    /// The remainder of a division, with the sign of the dividend, as C's `fmod`. The remainder of an integer divided
+    /// by 0 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -176,8 +176,8 @@ impl Tensor {
         FMOD_OF_INTS.call(&[self, &other], &[])
     }
 
-    /// The greater of two elements, and of a number and NaN the number. Where both are equal the gradient goes to
-    /// this tensor.
+    /// The elementwise maximum. If one element is NaN, the other is returned. Where both are equal, this tensor gets
+    /// the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -193,8 +193,8 @@ impl Tensor {
             |g, _y| [shared(g, a, b, a.gt(b) | b.ne(b)), shared(g, a, b, !(a.gt(b) | b.ne(b)))])
     }
 
-    /// The lesser of two elements, and of a number and NaN the number. Where both are equal the gradient goes to this
-    /// tensor.
+    /// The elementwise minimum. If one element is NaN, the other is returned. Where both are equal, this tensor gets
+    /// the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -210,7 +210,7 @@ impl Tensor {
             |g, _y| [shared(g, a, b, a.lt(b) | b.ne(b)), shared(g, a, b, !(a.lt(b) | b.ne(b)))])
     }
 
-    /// `log(exp(a) + exp(b))`, without overflow on the way.
+    /// `log(exp(a) + exp(b))`, computed without overflow.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -231,7 +231,7 @@ impl Tensor {
             |g, _y| [g * select(a.eq(b), zero() + 0.5, (a - b).sigmoid()), g * select(a.eq(b), zero() + 0.5, (b - a).sigmoid())])
     }
 
-    /// `log2(2^a + 2^b)`, without overflow on the way.
+    /// `log2(2^a + 2^b)`, computed without overflow.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -247,7 +247,7 @@ impl Tensor {
             |g, _y| [g * select(a.eq(b), zero() + 0.5, ((a - b) * LN_2).sigmoid()), g * select(a.eq(b), zero() + 0.5, ((b - a) * LN_2).sigmoid())])
     }
 
-    /// This tensor with the signs of the other, be they of zeros. The gradient of a zero is 0.
+    /// The magnitude of this tensor with the sign of the other. Signed zeros count. The gradient at 0 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -262,7 +262,7 @@ impl Tensor {
         elementwise!(Float copysign(self, other) |a, b| a.copysign(b))
     }
 
-    /// The next number of the dtype from each element towards the other. It has no derivative.
+    /// The next representable value after each element in the direction of the other. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -290,7 +290,7 @@ impl Tensor {
         Ok(next.record_barrier("nextafter", &[self, &other]))
     }
 
-    /// This tensor times 2 to the power of the other.
+    /// `self · 2^other`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -305,8 +305,8 @@ impl Tensor {
         elementwise!(Float ldexp(self, other) |a, b| a * b.exp2())
     }
 
-    /// Each element as a number between 1/2 and 1, with its sign, and the exponent of the power of 2 that it is
-    /// multiplied with. Exponents are `i32` and have no derivative.
+    /// Decomposes each element into a mantissa and an exponent: `x = mantissa · 2^exponent`, with the magnitude of the
+    /// mantissa in [1/2, 1). Exponents are `i32` and have no derivative.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -327,7 +327,8 @@ impl Tensor {
         Ok((MANTISSA.call(&[self], &[])?, exponent))
     }
 
-    /// 0 where an element is negative or NaN, 1 where it is positive, and the other's where it is 0.
+    /// The Heaviside step function: 0 for negative elements and NaN, 1 for positive elements, and the value of the
+    /// other tensor at 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -343,7 +344,7 @@ impl Tensor {
             |g, _y| [g * 0.0, select(a.eq(zero()), g, zero())])
     }
 
-    /// This tensor times the logarithm of the other, and 0 where this is 0, unless the other is NaN.
+    /// `self · log(other)`, and 0 where `self` is 0, unless `other` is NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -359,7 +360,7 @@ impl Tensor {
             |g, _y| [select(a.eq(zero()) & b.le(zero()), zero(), g * b.ln()), g * a / b])
     }
 
-    /// This tensor times the logarithm of 1 plus the other, and 0 where this is 0, unless the other is NaN.
+    /// `self · log(1 + other)`, and 0 where `self` is 0, unless `other` is NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -375,7 +376,7 @@ impl Tensor {
             |g, _y| [select(a.eq(zero()) & b.le(zero() - 1.0), zero(), g * b.log1p()), g * a / (b + 1.0)])
     }
 
-    /// The point between this tensor and `end` that lies so much of the way: `self + weight · (end - self)`.
+    /// Linear interpolation: `self + weight · (end - self)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -399,7 +400,7 @@ impl Tensor {
             |g, _y| [g * (1.0 - w), g * w, g * (b - a)])
     }
 
-    /// This tensor plus the product of two others and a number, by default 1.
+    /// `self + value · tensor1 · tensor2`; `value` is 1 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -417,7 +418,7 @@ impl Tensor {
         OP.call(&[self, tensor1, tensor2], &[value])
     }
 
-    /// This tensor plus the quotient of two others times a number, by default 1.
+    /// `self + value · tensor1 / tensor2`; `value` is 1 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -434,7 +435,7 @@ impl Tensor {
         OP.call(&[self, tensor1, tensor2], &[options.value])
     }
 
-    /// The power, computed in f64 whatever the dtypes are.
+    /// The power, computed in `f64` for every input dtype.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -457,7 +458,7 @@ impl Tensor {
         self.to_dtype(wide(self.dtype()))?.pow(&exponent)
     }
 
-    /// The other less this tensor, which is multiplied with `alpha` first, by default 1.
+    /// `other - alpha · self`; `alpha` is 1 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

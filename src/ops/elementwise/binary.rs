@@ -137,7 +137,7 @@ impl Tensor {
         SCALED.call(&[self, &other], &[number_for("sub", options.alpha, &[self, &other])?])
     }
 
-    /// The product, element by element, of two tensors, or of a tensor and a number.
+    /// The elementwise product of two tensors, or of a tensor and a number.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -153,8 +153,8 @@ impl Tensor {
         call(&MUL, self, &other)
     }
 
-    /// The quotient, element by element, of two tensors, or of a tensor and a number. Integers give floats, unless the
-    /// options say that quotients are rounded.
+    /// The elementwise quotient of two tensors, or of a tensor and a number. Integers give floats, unless a rounding
+    /// mode is given.
     ///
     /// ```
     /// # use cotangent::{Rounding, Tensor, tensor};
@@ -203,7 +203,7 @@ impl Tensor {
         elementwise!(Number pow(self, exponent) |a, b| a.pow(b))
     }
 
-    /// The angle of the point whose ordinate is this tensor's element and whose abscissa is the other's, between -π and π.
+    /// The angle of the point `(other, self)`, between -π and π.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -220,7 +220,7 @@ impl Tensor {
         elementwise!(Float atan2(self, other) |a, b| a.atan2(b))
     }
 
-    /// The length of the hypotenuse, √(a² + b²), without overflow on the way.
+    /// The hypotenuse `√(a² + b²)`, computed without overflow.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -235,7 +235,7 @@ impl Tensor {
         elementwise!(Float hypot(self, other) |a, b| a.hypot(b))
     }
 
-    /// The greater of two elements; a NaN on either side gives NaN. Where both are equal each gets half the gradient.
+    /// The elementwise maximum. NaN propagates. Where both are equal, each gets half of the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -250,7 +250,7 @@ impl Tensor {
         elementwise!(Any maximum(self, other) |a, b| a.maximum(b))
     }
 
-    /// The lesser of two elements; a NaN on either side gives NaN. Where both are equal each gets half the gradient.
+    /// The elementwise minimum. NaN propagates. Where both are equal, each gets half of the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

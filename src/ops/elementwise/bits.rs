@@ -17,7 +17,7 @@ fn whole_numbers(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
 /// # Bits
 #[ops]
 impl Tensor {
-    /// The bits that are set in both; of bools, whether both are true. `&a & &b` is the same.
+    /// The bitwise AND of integers; the logical AND of bools. `&a & &b` is the same.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -35,7 +35,7 @@ impl Tensor {
         elementwise!(Bits bitwise_and(self, other) |a, b| a.bitwise_and(b))
     }
 
-    /// The bits that are set in one or both; of bools, whether one is true. `&a | &b` is the same.
+    /// The bitwise OR of integers; the logical OR of bools. `&a | &b` is the same.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -51,7 +51,7 @@ impl Tensor {
         elementwise!(Bits bitwise_or(self, other) |a, b| a.bitwise_or(b))
     }
 
-    /// The bits that are set in one and not in the other; of bools, whether they differ. `&a ^ &b` is the same.
+    /// The bitwise XOR of integers; the logical XOR of bools. `&a ^ &b` is the same.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -67,7 +67,7 @@ impl Tensor {
         elementwise!(Bits bitwise_xor(self, other) |a, b| a.bitwise_xor(b))
     }
 
-    /// Every bit reversed; of bools, their opposites. `!&a` is the same.
+    /// The bitwise NOT of integers; the logical NOT of bools. `!&a` is the same.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -89,7 +89,7 @@ impl Tensor {
         elementwise!(Bits bitwise_not(self) |a| a.bitwise_not())
     }
 
-    /// The greatest common divisor of integers. It is never negative, and that of 0 and 0 is 0.
+    /// The greatest common divisor. It is never negative; `gcd(0, 0)` is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -107,7 +107,7 @@ impl Tensor {
         GCD.call(&[self, &other], &[])
     }
 
-    /// The least common multiple of integers. It is never negative, and that of 0 and anything is 0.
+    /// The least common multiple. It is never negative; `lcm(0, x)` is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -126,8 +126,8 @@ impl Tensor {
         LCM.call(&[self, &other], &[])
     }
 
-    /// The bits moved to the left, with zeros behind them. By a negative number, or by as many as there are, nothing
-    /// is left.
+    /// Shifts the bits to the left and fills with zeros. Shifting by a negative number, or by the bit width or more,
+    /// gives 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -147,7 +147,7 @@ impl Tensor {
         OP.call(&[self, &other], &[])
     }
 
-    /// The bits moved to the right, with the sign in front of them.
+    /// Shifts the bits to the right and fills with the sign bit.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -76,9 +76,9 @@ static BETWEEN: Elementwise = Elementwise::new("clamp", Domain::Number, 3, 0, |x
 /// # Bounds
 #[ops]
 impl Tensor {
-    /// Each element, but at least `min` and at most `max`, numbers or tensors; `None` leaves the side open. The gradient
-    /// passes where the element lies between the bounds, numbers excluded. At a bound that is a tensor both take half of it. A
-    /// bound of NaN gives NaN.
+    /// Limits each element to the range from `min` to `max`, which are numbers or tensors; `None` means no limit. The
+    /// gradient passes where the element is strictly inside of bounds that are numbers, and is 0 outside. An element
+    /// equal to a bound that is a tensor shares the gradient with it evenly. A NaN bound gives NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -140,7 +140,7 @@ impl Tensor {
         }
     }
 
-    /// Each element, or the bound where that is larger.
+    /// Limits each element to at least the bound.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -155,7 +155,7 @@ impl Tensor {
         self.clamp(min, None::<f64>)
     }
 
-    /// Each element, or the bound where that is smaller.
+    /// Limits each element to at most the bound.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -37,7 +37,7 @@ pub(in crate::ops) fn everywhere(x: &Tensor, answer: bool) -> Result<Tensor> {
 /// # Kinds of numbers, and logic
 #[ops]
 impl Tensor {
-    /// Where elements are NaN; nowhere in integers.
+    /// True for NaN. Integers are never NaN.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -59,7 +59,7 @@ impl Tensor {
         elementwise!(Compare isnan(self) |x| x.ne(x).0)
     }
 
-    /// Where elements are infinite; nowhere in integers.
+    /// True for plus and minus infinity. Integers are never infinite.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -81,7 +81,7 @@ impl Tensor {
         elementwise!(Compare isinf(self) |x| x.abs().eq(infinity()).0)
     }
 
-    /// Where elements are neither infinite nor NaN; everywhere in integers.
+    /// True for elements that are neither infinite nor NaN. Integers are always finite.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -103,7 +103,7 @@ impl Tensor {
         elementwise!(Compare isfinite(self) |x| x.abs().lt(infinity()).0)
     }
 
-    /// Where elements are plus infinity.
+    /// True for plus infinity.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -123,7 +123,7 @@ impl Tensor {
         elementwise!(Compare isposinf(self) |x| x.eq(infinity()).0)
     }
 
-    /// Where elements are minus infinity.
+    /// True for minus infinity.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -143,7 +143,7 @@ impl Tensor {
         elementwise!(Compare isneginf(self) |x| x.eq(-infinity()).0)
     }
 
-    /// Where elements have a minus sign: negative numbers, and zeros and NaN that have one.
+    /// True where the sign bit is set: for negative numbers, -0 and NaN with a sign.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -162,7 +162,7 @@ impl Tensor {
         elementwise!(Compare signbit(self) |x| (zero() + 1.0).copysign(x).lt(zero()).0)
     }
 
-    /// Where both elements are not 0.
+    /// The logical AND. Nonzero elements are true.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -177,7 +177,7 @@ impl Tensor {
         elementwise!(Compare logical_and(self, other) |a, b| (a.ne(zero()) & b.ne(zero())).0)
     }
 
-    /// Where one of the elements is not 0, or both.
+    /// The logical OR. Nonzero elements are true.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -192,7 +192,7 @@ impl Tensor {
         elementwise!(Compare logical_or(self, other) |a, b| (a.ne(zero()) | b.ne(zero())).0)
     }
 
-    /// Where just one of the elements is not 0.
+    /// The logical XOR. Nonzero elements are true.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -207,7 +207,7 @@ impl Tensor {
         elementwise!(Compare logical_xor(self, other) |a, b| a.ne(zero()).differs(b.ne(zero())).0)
     }
 
-    /// Where elements are 0.
+    /// The logical NOT. Nonzero elements are true.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -222,8 +222,8 @@ impl Tensor {
         elementwise!(Compare logical_not(self) |x| x.eq(zero()).0)
     }
 
-    /// Where two elements differ by at most `atol + rtol · |other|`, by default 1e-8 and 1e-5. Infinities are close
-    /// to themselves; NaN only with `equal_nan`.
+    /// True where `|self - other| ≤ atol + rtol · |other|`; by default `rtol` is 1e-5 and `atol` is 1e-8. Equal
+    /// infinities are close. NaNs are close only with `equal_nan`.
     ///
     /// ```
     /// # use cotangent::{IscloseOptions, Tensor, tensor};
@@ -261,7 +261,7 @@ impl Tensor {
         CLOSE.call_as(&[self, &other], &params, compute, DType::Bool)
     }
 
-    /// Whether all elements are close to those of the other, as [`isclose`](Self::isclose) says, as a single bool.
+    /// Whether all pairs of elements are close, as a single bool. See [`isclose`](Self::isclose).
     ///
     /// ```
     /// # use cotangent::tensor;

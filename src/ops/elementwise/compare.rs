@@ -11,7 +11,7 @@ use crate::{DType, Operand, Result, Scalar, Tensor};
 /// # Comparison and choice
 #[ops]
 impl Tensor {
-    /// Where two elements are equal; a NaN equals nothing.
+    /// True where two elements are equal. NaN equals nothing.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -26,7 +26,7 @@ impl Tensor {
         elementwise!(Compare eq(self, other) |a, b| a.eq(b).0)
     }
 
-    /// Where two elements differ.
+    /// True where two elements differ.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -42,7 +42,7 @@ impl Tensor {
         elementwise!(Compare ne(self, other) |a, b| a.ne(b).0)
     }
 
-    /// Where the left element is less.
+    /// True where `self < other`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -58,7 +58,7 @@ impl Tensor {
         elementwise!(Compare lt(self, other) |a, b| a.lt(b).0)
     }
 
-    /// Where the left element is less or equal.
+    /// True where `self ≤ other`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -74,7 +74,7 @@ impl Tensor {
         elementwise!(Compare le(self, other) |a, b| a.le(b).0)
     }
 
-    /// Where the left element is greater.
+    /// True where `self > other`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -90,7 +90,7 @@ impl Tensor {
         elementwise!(Compare gt(self, other) |a, b| a.gt(b).0)
     }
 
-    /// Where the left element is greater or equal.
+    /// True where `self ≥ other`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -106,7 +106,7 @@ impl Tensor {
         elementwise!(Compare ge(self, other) |a, b| a.ge(b).0)
     }
 
-    /// The elements of `input` where this bool tensor is true, those of `other` elsewhere; all three broadcast.
+    /// Selects from `input` where this bool tensor is true, and from `other` elsewhere. All three broadcast.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -136,7 +136,8 @@ impl Tensor {
         choose(self, &input, &other)
     }
 
-    /// This tensor with `value`, a number or a tensor of one, put in where `mask` is true; tensor and mask broadcast.
+    /// Replaces the elements where `mask` is true with `value`, a number or a 0-dimensional tensor. Tensor and mask
+    /// broadcast.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -34,7 +34,8 @@ impl Tensor {
 /// # Complex numbers
 #[ops]
 impl Tensor {
-    /// The parts of complex numbers, as a view with one more dimension of size 2. Real tensors are refused.
+    /// A view of complex numbers as real ones, with a last dimension of size 2 for the real and imaginary parts. Real
+    /// tensors are refused.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -56,8 +57,8 @@ impl Tensor {
         })
     }
 
-    /// Complex numbers whose parts are the last dimension, which has size 2. The result is a view where the parts lie
-    /// side by side, else a copy.
+    /// Complex numbers from a last dimension of size 2 with real and imaginary parts. The result is a view if the two
+    /// parts are adjacent in memory, and a copy otherwise.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor, tensor};
@@ -92,7 +93,7 @@ impl Tensor {
         })
     }
 
-    /// Complex numbers with the real parts of this tensor and the imaginary parts of the other; the two broadcast.
+    /// Complex numbers from real parts, this tensor, and imaginary parts, the other. The two broadcast.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor, tensor};
@@ -114,7 +115,7 @@ impl Tensor {
         Tensor::stack(&[&part(self)?, &part(imag)?], -1)?.view_as_complex()
     }
 
-    /// Complex numbers from their absolute values, this tensor, and their angles.
+    /// Complex numbers from absolute values, this tensor, and angles.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor, tensor};
@@ -135,7 +136,7 @@ impl Tensor {
         self.mul(&angle.cos()?)?.complex(&self.mul(&angle.sin()?)?)
     }
 
-    /// The real parts, as a view; a real tensor is its own.
+    /// The real parts, as a view. A real tensor is returned unchanged.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -154,7 +155,7 @@ impl Tensor {
         self.view_as_real()?.select(-1, 0)
     }
 
-    /// The imaginary parts, as a view. Real tensors have none.
+    /// The imaginary parts, as a view. Real tensors are refused.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -173,7 +174,7 @@ impl Tensor {
         self.view_as_real()?.select(-1, 1)
     }
 
-    /// The complex conjugate of each element; a real tensor is its own.
+    /// The complex conjugate. A real tensor is returned unchanged.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -193,7 +194,7 @@ impl Tensor {
         self.real()?.with_imaginary(&self.imag()?.neg()?)
     }
 
-    /// The matrices in the last two dimensions, transposed and conjugated.
+    /// The conjugate transpose of the last two dimensions.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -213,7 +214,7 @@ impl Tensor {
         self.transpose(-2, -1)?.conj()
     }
 
-    /// The angle of each element in the complex plane: of real numbers 0 or π.
+    /// The angle of each element in the complex plane; 0 or π for real numbers.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -232,7 +233,7 @@ impl Tensor {
             |g, _y| [g * 0.0])
     }
 
-    /// Each element over its absolute value, and 0 where that is 0; of real numbers the [`sign`](Self::sign).
+    /// `x / |x|`, and 0 at 0. For real numbers this is [`sign`](Self::sign).
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};
@@ -254,7 +255,7 @@ impl Tensor {
         self.by_parts(|part| part.div(&size))
     }
 
-    /// Where elements have no imaginary part; everywhere in real tensors.
+    /// True where the imaginary part is 0. Real tensors are always real.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor};

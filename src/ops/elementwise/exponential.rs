@@ -9,7 +9,7 @@ use crate::{Result, Tensor};
 /// # Exponentials and logarithms
 #[ops]
 impl Tensor {
-    /// The exponential of each element.
+    /// The exponential.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -24,7 +24,7 @@ impl Tensor {
         elementwise!(Float exp(self) |x| x.exp(), |g, y| [g * y])
     }
 
-    /// The exponential of each element, minus 1, exact near 0.
+    /// `exp(x) - 1`, accurate near 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -39,7 +39,7 @@ impl Tensor {
         elementwise!(Float expm1(self) |x| x.expm1(), |g, y| [g * (y + 1.0)])
     }
 
-    /// 2 to the power of each element.
+    /// `2^x`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -54,7 +54,7 @@ impl Tensor {
         elementwise!(Float exp2(self) |x| x.exp2())
     }
 
-    /// The natural logarithm of each element.
+    /// The natural logarithm.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -69,7 +69,7 @@ impl Tensor {
         elementwise!(Float log(self) |x| x.ln(), |g, _y| [g / x])
     }
 
-    /// The natural logarithm of 1 plus each element, exact near 0.
+    /// `log(1 + x)`, accurate near 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -84,7 +84,7 @@ impl Tensor {
         elementwise!(Float log1p(self) |x| x.log1p(), |g, _y| [g / (x + 1.0)])
     }
 
-    /// The logarithm to base 2 of each element.
+    /// The logarithm to base 2.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -99,7 +99,7 @@ impl Tensor {
         elementwise!(Float log2(self) |x| x.log2())
     }
 
-    /// The logarithm to base 10 of each element.
+    /// The logarithm to base 10.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

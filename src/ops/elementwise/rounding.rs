@@ -52,7 +52,7 @@ options! {
 /// # Rounding
 #[ops]
 impl Tensor {
-    /// The largest whole number that is not above each element. Integers stay as they are. The derivative is 0.
+    /// Rounds towards minus infinity. Integers are unchanged. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -70,7 +70,7 @@ impl Tensor {
         elementwise!(Number floor(self) |x| x.floor())
     }
 
-    /// The smallest whole number that is not below each element. Integers stay as they are. The derivative is 0.
+    /// Rounds towards plus infinity. Integers are unchanged. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -88,7 +88,7 @@ impl Tensor {
         elementwise!(Number ceil(self) |x| x.ceil())
     }
 
-    /// Each element without what stands after its decimal point. Integers stay as they are. The derivative is 0.
+    /// Rounds towards 0. Integers are unchanged. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -107,9 +107,8 @@ impl Tensor {
         elementwise!(Number trunc(self) |x| x.trunc())
     }
 
-    /// The nearest whole number, and of two that are equally near the even one; or, with `decimals`, the nearest
-    /// number of so many decimals. Negative ones round to tens, hundreds and so on. Integers stay as they are. The
-    /// derivative is 0.
+    /// Rounds to the nearest integer, halves to even, or to `decimals` decimal places. Negative `decimals` round to
+    /// tens, hundreds and so on. Integers are unchanged. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -137,7 +136,7 @@ impl Tensor {
         }
     }
 
-    /// What stands after the decimal point of each element, with its sign.
+    /// The fractional part, `x - trunc(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -153,8 +152,8 @@ impl Tensor {
         elementwise!(Float frac(self) |x| x - x.trunc())
     }
 
-    /// Each element, but `nan`, by default 0, in place of NaN, and `posinf` and `neginf` in place of infinities, by
-    /// default the largest and the least number of the dtype. Their derivative is 0. Integers stay as they are.
+    /// Replaces NaN with `nan`, by default 0, and infinities with `posinf` and `neginf`, by default the largest and the
+    /// smallest finite value of the dtype. The derivative there is 0. Integers are unchanged.
     ///
     /// ```
     /// # use cotangent::{NanToNumOptions, Tensor, tensor};

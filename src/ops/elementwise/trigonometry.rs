@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 /// # Angles and hyperbolic functions
 #[ops]
 impl Tensor {
-    /// The sine of each element.
+    /// The sine.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -25,7 +25,7 @@ impl Tensor {
         elementwise!(Float sin(self) |x| x.sin())
     }
 
-    /// The cosine of each element.
+    /// The cosine.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -40,7 +40,7 @@ impl Tensor {
         elementwise!(Float cos(self) |x| x.cos())
     }
 
-    /// The hyperbolic tangent of each element.
+    /// The hyperbolic tangent.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -55,7 +55,7 @@ impl Tensor {
         elementwise!(Float tanh(self) |x| x.tanh(), |g, y| [g.tanh_grad(y)])
     }
 
-    /// The tangent of each element.
+    /// The tangent.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -70,7 +70,7 @@ impl Tensor {
         elementwise!(Float tan(self) |x| x.tan())
     }
 
-    /// The arc sine of each element; NaN beyond -1 and 1.
+    /// The inverse sine; NaN outside of [-1, 1].
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -86,7 +86,7 @@ impl Tensor {
         elementwise!(Float asin(self) |x| x.asin())
     }
 
-    /// The arc cosine of each element; NaN beyond -1 and 1.
+    /// The inverse cosine; NaN outside of [-1, 1].
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -102,7 +102,7 @@ impl Tensor {
         elementwise!(Float acos(self) |x| x.acos())
     }
 
-    /// The arc tangent of each element.
+    /// The inverse tangent.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -118,7 +118,7 @@ impl Tensor {
         elementwise!(Float atan(self) |x| x.atan())
     }
 
-    /// The hyperbolic sine of each element.
+    /// The hyperbolic sine.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -133,7 +133,7 @@ impl Tensor {
         elementwise!(Float sinh(self) |x| x.sinh())
     }
 
-    /// The hyperbolic cosine of each element.
+    /// The hyperbolic cosine.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -148,7 +148,7 @@ impl Tensor {
         elementwise!(Float cosh(self) |x| x.cosh())
     }
 
-    /// The inverse of the hyperbolic sine of each element.
+    /// The inverse hyperbolic sine.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -164,7 +164,7 @@ impl Tensor {
         elementwise!(Float asinh(self) |x| x.asinh())
     }
 
-    /// The inverse of the hyperbolic cosine of each element; NaN below 1.
+    /// The inverse hyperbolic cosine; NaN below 1.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -180,7 +180,7 @@ impl Tensor {
         elementwise!(Float acosh(self) |x| x.acosh())
     }
 
-    /// The inverse of the hyperbolic tangent of each element; NaN beyond -1 and 1.
+    /// The inverse hyperbolic tangent; NaN outside of [-1, 1].
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -196,7 +196,7 @@ impl Tensor {
         elementwise!(Float atanh(self) |x| x.atanh())
     }
 
-    /// `sin(πx) / (πx)` of each element, and 1 at 0.
+    /// The normalized sinc function, `sin(πx) / (πx)`, and 1 at 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -215,7 +215,7 @@ impl Tensor {
         elementwise!(Float sinc(self) |x| sinc(x), |g, _y| [g * sinc_slope(x)])
     }
 
-    /// Angles in degrees as radians.
+    /// Converts degrees to radians.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -230,7 +230,7 @@ impl Tensor {
         elementwise!(Float deg2rad(self) |x| x * (PI / 180.0))
     }
 
-    /// Angles in radians as degrees.
+    /// Converts radians to degrees.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -10,7 +10,7 @@ use crate::{DType, Result, Tensor};
 /// # Elementwise functions of one tensor
 #[ops]
 impl Tensor {
-    /// The negative of each element.
+    /// The negative.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -26,7 +26,7 @@ impl Tensor {
         elementwise!(Number neg(self) |x| -x)
     }
 
-    /// The absolute value of each element; of complex numbers the distance from 0. The gradient at 0 is 0.
+    /// The absolute value; the magnitude of complex numbers. The gradient at 0 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -45,7 +45,7 @@ impl Tensor {
         elementwise!(Number abs(self) |x| x.abs())
     }
 
-    /// -1, 0 or 1 by the sign of each element; 0 for a NaN. Bools are their own. Its derivative is 0.
+    /// The sign: -1, 0 or 1; 0 for NaN. Bools are unchanged. The derivative is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -63,7 +63,7 @@ impl Tensor {
         elementwise!(Number sign(self) |x| x.sign())
     }
 
-    /// The square of each element. Those of bools are `i64`.
+    /// The square. Bools give `i64`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -81,7 +81,7 @@ impl Tensor {
         elementwise!(Number square(self) |x| x * x, |g, _y| [g * (x + x)])
     }
 
-    /// One over each element.
+    /// `1 / x`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -96,7 +96,7 @@ impl Tensor {
         elementwise!(Float reciprocal(self) |x| 1.0 / x, |g, y| [-g * (y * y)])
     }
 
-    /// The square root of each element.
+    /// The square root.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -111,7 +111,7 @@ impl Tensor {
         elementwise!(Float sqrt(self) |x| x.sqrt(), |g, y| [g / (y + y)])
     }
 
-    /// One over the square root of each element.
+    /// The reciprocal of the square root, `1 / √x`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -126,7 +126,7 @@ impl Tensor {
         elementwise!(Float rsqrt(self) |x| x.rsqrt())
     }
 
-    /// Each element as it is: the opposite of [`neg`](Self::neg).
+    /// Returns the tensor unchanged.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -109,7 +109,7 @@ impl DimPlan {
 /// # Fourier transforms along several dimensions
 #[ops]
 impl Tensor {
-    /// The Fourier transform along the last two dimensions.
+    /// The 2-dimensional discrete Fourier transform, over the last two dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -147,7 +147,8 @@ impl Tensor {
         plan.all(self, false)
     }
 
-    /// The Fourier transform of real numbers along the last two dimensions: along the last of them the first half.
+    /// The 2-dimensional discrete Fourier transform of real input. The last dimension holds the nonnegative frequencies
+    /// only.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -185,8 +186,8 @@ impl Tensor {
         plan.others(self, false)?.irfft_with(plan.last())
     }
 
-    /// The transform, along the last two dimensions, of numbers that repeat as conjugates along the last of them, of
-    /// which the first half is given.
+    /// The 2-dimensional discrete Fourier transform of input that is Hermitian-symmetric in the last dimension, of
+    /// which the first half is given. The result is real.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -224,7 +225,7 @@ impl Tensor {
         plan.others(&self.ihfft_with(plan.last())?, false)
     }
 
-    /// The Fourier transform along all dimensions, or those that are named.
+    /// The discrete Fourier transform over all dimensions, or the given ones.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -262,8 +263,8 @@ impl Tensor {
         plan.all(self, false)
     }
 
-    /// The Fourier transform of real numbers along all dimensions, or those that are named: along the last of them
-    /// the first half.
+    /// The discrete Fourier transform of real input over all dimensions, or the given ones. The last of them holds the
+    /// nonnegative frequencies only.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -301,8 +302,8 @@ impl Tensor {
         plan.others(self, false)?.irfft_with(plan.last())
     }
 
-    /// The transform, along all dimensions, or those that are named, of numbers that repeat as conjugates along the
-    /// last of them, of which the first half is given.
+    /// The discrete Fourier transform, over all dimensions or the given ones, of input that is Hermitian-symmetric in
+    /// the last of them, of which the first half is given. The result is real.
     ///
     /// ```
     /// # use cotangent::{Tensor};

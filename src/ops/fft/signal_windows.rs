@@ -160,7 +160,7 @@ impl Tensor {
         })
     }
 
-    /// A Hamming window with another middle: the option `alpha`.
+    /// A Hamming window with the parameter `alpha`.
     ///
     /// ```
     /// # use cotangent::{GeneralHammingWindowOptions, Tensor};
@@ -179,7 +179,7 @@ impl Tensor {
         })
     }
 
-    /// A window that is a sum of cosines with these factors.
+    /// A weighted sum of cosines.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -237,7 +237,7 @@ impl Tensor {
         })
     }
 
-    /// A Nuttall window, which is a sum of three cosines.
+    /// A Nuttall window: a sum of four cosine terms.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -254,7 +254,7 @@ impl Tensor {
         })
     }
 
-    /// A window that is half a period of a sine.
+    /// A cosine window: half a period of a sine.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -271,7 +271,7 @@ impl Tensor {
         })
     }
 
-    /// A window that falls by the option `tau` from its middle on both sides.
+    /// An exponential window, which decays with `tau` on both sides of its center.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -293,7 +293,7 @@ impl Tensor {
         })
     }
 
-    /// A window that is a normal distribution of the deviation `std`, an option.
+    /// A Gaussian window with the standard deviation `std`.
     ///
     /// ```
     /// # use cotangent::Tensor;

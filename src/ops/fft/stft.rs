@@ -137,8 +137,8 @@ fn norm(normalized: bool) -> FftNorm {
 /// # Transforms of frames
 #[ops]
 impl Tensor {
-    /// The Fourier transforms of overlapping frames of a signal, or of signals as rows: a matrix of frequencies and frames
-    /// for each.
+    /// The short-time Fourier transform: the transforms of overlapping frames of a signal, or of a batch of signals, as
+    /// a matrix of frequencies and frames.
     ///
     /// ```
     /// # use cotangent::{StftOptions, Tensor};
@@ -184,7 +184,8 @@ impl Tensor {
         if options.return_complex == Some(false) { out.view_as_real() } else { Ok(out) }
     }
 
-    /// The inverse of [`stft`](Self::stft): the signal whose frames have these transforms, as nearly as there is one.
+    /// The inverse of [`stft`](Self::stft): the signal whose frames fit the given transforms best in the least-squares
+    /// sense.
     ///
     /// ```
     /// # use cotangent::{IstftOptions, Tensor};

@@ -271,8 +271,8 @@ fn frequencies(op: &'static str, n: usize, d: f64, count: usize, options: Tensor
 /// # Fourier transforms
 #[ops]
 impl Tensor {
-    /// The discrete Fourier transform along a dimension, the last by default. With `n` the dimension is cut, or
-    /// filled up with zeros, to that length first; `norm` says where the factor 1/n goes.
+    /// The discrete Fourier transform along a dimension, the last by default. With `n`, the dimension is truncated or
+    /// zero-padded to that length first. `norm` says where the factor 1/n goes.
     ///
     /// ```
     /// # use cotangent::{Complex, Tensor, tensor};
@@ -306,7 +306,8 @@ impl Tensor {
         one_dim("ifft", self, &options, false)
     }
 
-    /// The first half, `n / 2 + 1` numbers, of the transform of real numbers; the rest are their conjugates.
+    /// The discrete Fourier transform of real input. The result holds the `n / 2 + 1` nonnegative frequencies; the
+    /// others are their conjugates.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -324,8 +325,7 @@ impl Tensor {
         x.finish(&x.r2c()?, options.norm.factor(x.n, true))
     }
 
-    /// The inverse of [`rfft`](Self::rfft): real numbers from the first half of their transform. Their number is `n`,
-    /// by default the even one.
+    /// The inverse of [`rfft`](Self::rfft). The result has `n` real numbers, by default an even count.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -343,8 +343,8 @@ impl Tensor {
         x.finish(&x.c2r()?, options.norm.factor(x.n, false))
     }
 
-    /// The transform of numbers that repeat as conjugates, of which the first half is given: real numbers, `n` of
-    /// them.
+    /// The discrete Fourier transform of Hermitian-symmetric input, of which the first half is given. The result has
+    /// `n` real numbers.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -362,7 +362,7 @@ impl Tensor {
         x.finish(&x.c2r()?, options.norm.factor(x.n, true))
     }
 
-    /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real numbers.
+    /// The inverse of [`hfft`](Self::hfft): the first half of the inverse transform of real input.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -380,7 +380,7 @@ impl Tensor {
         x.finish(&x.r2c()?.conj()?, options.norm.factor(x.n, false))
     }
 
-    /// The halves of dimensions, all by default, exchanged, so that frequency 0 comes to the middle.
+    /// Moves frequency 0 to the center of the given dimensions, by default all.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -412,7 +412,7 @@ impl Tensor {
         shifted("ifftshift", self, &dim, |size| size / 2)
     }
 
-    /// The frequencies of [`fft`](Self::fft) of `n` numbers that are `d` apart.
+    /// The frequencies of [`fft`](Self::fft) for `n` samples with spacing `d`.
     ///
     /// ```
     /// # use cotangent::{Tensor};
@@ -428,7 +428,7 @@ impl Tensor {
         frequencies("fftfreq", n, d, n, options)
     }
 
-    /// The frequencies of [`rfft`](Self::rfft) of `n` numbers that are `d` apart.
+    /// The frequencies of [`rfft`](Self::rfft) for `n` samples with spacing `d`.
     ///
     /// ```
     /// # use cotangent::{Tensor};

@@ -115,7 +115,7 @@ pub(in crate::ops) const BLACKMAN: [f64; 3] = [0.42, 0.5, 0.08];
 /// # Windows
 #[ops]
 impl Tensor {
-    /// A Hann window: one period of a cosine, from 0 to 1 and back.
+    /// A Hann window: one period of a raised cosine.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -133,7 +133,7 @@ impl Tensor {
         })
     }
 
-    /// A Hamming window, which is a raised cosine.
+    /// A Hamming window: a raised cosine that does not reach 0.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -150,7 +150,7 @@ impl Tensor {
         window("hamming_window", window_length, kind, |i, last| cosines(&[alpha, beta], i, last))
     }
 
-    /// A Bartlett window, which is a triangle.
+    /// A Bartlett (triangular) window.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -167,7 +167,7 @@ impl Tensor {
         window("bartlett_window", window_length, kind, |i, last| 1.0 - (2.0 * i / last - 1.0).abs())
     }
 
-    /// A Blackman window, which is a sum of two cosines.
+    /// A Blackman window: a sum of three cosine terms.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -185,7 +185,7 @@ impl Tensor {
         })
     }
 
-    /// A Kaiser window, by a Bessel function.
+    /// A Kaiser window.
     ///
     /// ```
     /// # use cotangent::Tensor;

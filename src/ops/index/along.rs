@@ -50,7 +50,7 @@ fn along(
 /// # Parts by index
 #[ops]
 impl Tensor {
-    /// This tensor with the parts of `source` along a dimension added at the places in `index`, a vector, in their order.
+    /// A copy of this tensor with the slices of `source` along a dimension added at the indices in the vector `index`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -80,8 +80,8 @@ impl Tensor {
         add_at("index_add", &x, dim, &index, &source)?.reshape(self.shape())
     }
 
-    /// This tensor with the parts of `source` along a dimension at the places in `index`, a vector. Of several for one place
-    /// the last one stays.
+    /// A copy of this tensor with the slices of `source` along a dimension written at the indices in the vector
+    /// `index`. If an index repeats, the last slice wins.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -98,7 +98,8 @@ impl Tensor {
         fold_at("index_copy", IndexFold::Replace, &x, dim, &index, &source)?.reshape(self.shape())
     }
 
-    /// This tensor with a number, which may be a tensor without dimensions, at the places of a dimension in `index`, a vector.
+    /// A copy of this tensor with one value, a number or a 0-dimensional tensor, at the indices of a dimension in the
+    /// vector `index`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -122,8 +123,8 @@ impl Tensor {
         fold_at("index_fill", IndexFold::Replace, &x, dim, &index, &value.expand(&part)?)?.reshape(self.shape())
     }
 
-    /// As [`scatter_reduce`](Self::scatter_reduce), with whole parts of `source` along a dimension for the places in `index`, a
-    /// vector.
+    /// [`scatter_reduce`](Self::scatter_reduce) with whole slices of `source` along a dimension at the indices in the
+    /// vector `index`.
     ///
     /// ```
     /// # use cotangent::{ScatterReduce, tensor};

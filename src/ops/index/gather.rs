@@ -207,10 +207,9 @@ pub(in crate::ops) fn check_fits(
 /// # Indexing
 #[ops]
 impl Tensor {
-    /// The part of this tensor that an index names, as Python names it between brackets: integers, ranges with steps and
-    /// negative bounds, new dimensions (`None`), an ellipsis (`...`), integer tensors and masks, in any combination, with
-    /// NumPy's meaning. [`s!`](crate::s) writes such an index. Integers and ranges alone make a view. A part is changed
-    /// with [`set`](Self::set).
+    /// Indexing as in NumPy, in any combination: integers, ranges with steps, new dimensions (`None`), an ellipsis
+    /// (`...`), integer tensors and masks. [`s!`](crate::s) builds such an index. Integers and ranges alone give a
+    /// view. [`set`](Self::set) assigns to a part.
     ///
     /// ```
     /// # use cotangent::{Tensor, s, tensor};
@@ -234,9 +233,8 @@ impl Tensor {
         self.part("index", &index)
     }
 
-    /// The elements that `index` chooses along a dimension: `y[i, j] = x[i, index[i, j]]` for `dim` 1. The index has as
-    /// many dimensions as this tensor, and in the others than `dim` is at most as long. An index without elements fits every
-    /// tensor.
+    /// Gathers elements along a dimension: `y[i, j] = x[i, index[i, j]]` for `dim` 1. The index has the rank of this
+    /// tensor; except along `dim`, its sizes may not exceed those of this tensor. An empty index fits every tensor.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -263,8 +261,8 @@ impl Tensor {
         gather("gather", self, dim, &indices, index.layout().shape())
     }
 
-    /// The parts of a dimension at the places in `index`, a vector or a single number, in their order. The array API
-    /// calls this `take`; here [`take`](Self::take) is PyTorch's.
+    /// Selects the indices in `index`, a vector or a number, along a dimension. The array API calls this `take`; here
+    /// [`take`](Self::take) is PyTorch's.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -289,9 +287,9 @@ impl Tensor {
         gather("index_select", self, dim, &index, &shape)
     }
 
-    /// This tensor with the elements of `src` added at the places that `index` gives along a dimension:
-    /// `y[i, index[i, j]] += src[i, j]` for `dim` 1. The index is at most as long as `src` in every dimension, and as this
-    /// tensor in the others than `dim`; what of `src` is longer is left out.
+    /// A copy of this tensor with the elements of `src` added along a dimension: `y[i, index[i, j]] += src[i, j]` for
+    /// `dim` 1. The sizes of the index may not exceed those of `src`, nor, except along `dim`, those of this tensor.
+    /// Elements of `src` outside of the index's shape are ignored.
     ///
     /// Places that are named more than once get all their elements, added in the order of `src`.
     ///

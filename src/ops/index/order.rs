@@ -155,8 +155,8 @@ fn search(sequence: &Tensor, found: &Tensor, right: bool) -> Result<Tensor> {
 /// # Order
 #[ops]
 impl Tensor {
-    /// The `k` largest elements along a dimension in descending order, or the smallest in ascending order, and their indices. Of
-    /// equal ones those that come first are chosen; NaN counts as greater than everything else.
+    /// The `k` largest elements along a dimension in descending order, or the smallest in ascending order, and their
+    /// indices. Among equal elements the first are chosen. NaN counts as the largest.
     ///
     /// ```
     /// # use cotangent::{TopkOptions, Tensor, tensor};
@@ -195,8 +195,8 @@ impl Tensor {
         if self.rank() == 0 && k == 1 { Ok((values.reshape(())?, indices.reshape(())?)) } else { Ok((values, indices)) }
     }
 
-    /// The `k`-th smallest element along a dimension, counted from 1, and its index; along the last one if none is named
-    /// (`..`). NaN counts as greater than everything else.
+    /// The `k`-th smallest element along a dimension, counted from 1, and its index; without a dimension (`..`), along
+    /// the last. NaN counts as the largest.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -223,9 +223,9 @@ impl Tensor {
         reduced(self, dim, over.keepdim, [&values, &indices])
     }
 
-    /// For each number of `input` where it belongs in this sequence, which is in ascending order along its last dimension: how
-    /// many elements are smaller or, with `right`, not larger. A vector is for all numbers; otherwise the other dimensions are
-    /// those of `input`. It has no derivative.
+    /// For each number of `input`, the index where it would be inserted into this sequence, which is ascending along
+    /// its last dimension: the count of smaller elements or, with `right`, of elements not larger. A vector is searched
+    /// for all numbers; otherwise the leading dimensions must be those of `input`. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{SearchsortedOptions, Tensor, tensor};
@@ -271,8 +271,8 @@ impl Tensor {
         Ok(out.record_barrier("searchsorted", &[self, &values]))
     }
 
-    /// For each element the number of the bucket that it belongs to, of those between `boundaries`, a vector in ascending
-    /// order: how many of these are smaller or, with `right`, not larger. It has no derivative.
+    /// For each element, the index of its bucket between `boundaries`, an ascending vector: the count of boundaries
+    /// that are smaller or, with `right`, not larger. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{BucketizeOptions, Tensor, tensor};

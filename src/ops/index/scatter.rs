@@ -326,9 +326,10 @@ pub(in crate::ops) fn reduced(
 /// # Scattering
 #[ops]
 impl Tensor {
-    /// This tensor with the elements of `src`, or one number, at the places that `index` gives along a dimension:
-    /// `y[i, index[i, j]] = src[i, j]` for `dim` 1. An option adds or multiplies instead. The index is at most as long as
-    /// `src` in every dimension, and as this tensor in the others than `dim`; what of `src` is longer is left out.
+    /// A copy of this tensor with the elements of `src`, or one number, written along a dimension: `y[i, index[i, j]] =
+    /// src[i, j]` for `dim` 1. An option adds or multiplies instead. The sizes of the index may not exceed those of
+    /// `src`, nor, except along `dim`, those of this tensor. Elements of `src` outside of the index's shape are
+    /// ignored.
     ///
     /// Of several elements for one place the last one stays, on every device, and has the gradient.
     ///
@@ -367,8 +368,8 @@ impl Tensor {
         scattered("scatter", self, dim, index, &src, |x, dim, index, src| fold_at("scatter", by, x, dim, index, src))
     }
 
-    /// As [`scatter`](Self::scatter), with the sum, product, mean, largest or smallest of all elements for one place. The
-    /// element that was there counts as one of them unless an option says otherwise. Equal extremes share the gradient.
+    /// [`scatter`](Self::scatter) with the sum, product, mean, maximum or minimum of all elements written to one index.
+    /// The element already there is included by default. Equal extrema share the gradient.
     ///
     /// ```
     /// # use cotangent::{ScatterReduce, Tensor, tensor};

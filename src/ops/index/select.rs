@@ -59,8 +59,8 @@ fn true_numbers(op: &'static str, mask: &Tensor) -> Result<Tensor> {
 /// # Choosing
 #[ops]
 impl Tensor {
-    /// The elements with these numbers, counted in row-major order, in the index's shape; negative ones count from the last.
-    /// Along a dimension it is [`index_select`](Self::index_select), which the array API calls `take`.
+    /// The elements at the given flat indices, in row-major order, with the shape of the index. Negative indices count
+    /// from the end. [`index_select`](Self::index_select), which the array API calls `take`, selects along a dimension.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -80,8 +80,8 @@ impl Tensor {
         gather("take", &flat, 0, &numbers, numbers.layout().shape())?.reshape(index.shape())
     }
 
-    /// As [`gather`](Self::gather), with the other dimensions broadcast and negative indices counted from the last; without a dimension (`..`) by number, as
-    /// [`take`](Self::take). It is what undoes a sort by its indices.
+    /// [`gather`](Self::gather) with broadcasting in the other dimensions, and negative indices that count from the
+    /// end. Without a dimension (`..`), as [`take`](Self::take). It applies the indices of a sort.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -110,8 +110,8 @@ impl Tensor {
         self.expand(common.with(dim, own[dim]))?.gather(dim, &index)
     }
 
-    /// This tensor with the elements of `source` at these numbers, counted in row-major order; negative ones count from the
-    /// last. Of several for one place the last one stays, unless the option is to add them up.
+    /// A copy of this tensor with the elements of `source` at the given flat indices, in row-major order. Negative
+    /// indices count from the end. If an index repeats, the last element wins, or all are added up with the option.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -133,8 +133,8 @@ impl Tensor {
         fold_at("put", options.fold(), &flat, 0, &numbers, &source.flatten(0, -1)?)?.reshape(self.shape())
     }
 
-    /// This tensor with `values`, which broadcast, in the part that an index names, as [`index`](Self::index) takes it. Of
-    /// several for one place the last one stays, unless the option is to add them up.
+    /// A copy of this tensor with `values`, which broadcast, in the part that an [`index`](Self::index) selects. If an
+    /// element is selected more than once, the last value wins, or all are added up with the option.
     ///
     /// ```
     /// # use cotangent::{Tensor, s, tensor};
@@ -160,7 +160,7 @@ impl Tensor {
         put_index("index_put", self, &indices, values, options.fold())
     }
 
-    /// The elements for which a mask is true, as a vector in row-major order. The two broadcast.
+    /// The elements where a mask is true, as a vector in row-major order. The two broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -178,7 +178,8 @@ impl Tensor {
         gather("masked_select", &x.flatten(0, -1)?, 0, &numbers, numbers.layout().shape())
     }
 
-    /// This tensor with the first elements of `source`, in row-major order, where a mask is true. Tensor and mask broadcast.
+    /// A copy of this tensor with the elements of `source`, in row-major order, where a mask is true. Tensor and mask
+    /// broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -201,8 +202,8 @@ impl Tensor {
         fold_at(OP, IndexFold::Replace, &x.flatten(0, -1)?, 0, &numbers, &used)?.reshape(x.shape())
     }
 
-    /// The indices of all elements that are not zero, one in each row, in row-major order. On a GPU this waits, to learn
-    /// how many there are.
+    /// The indices of all nonzero elements, one per row, in row-major order. On a GPU this synchronizes, to learn the
+    /// count.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -221,7 +222,7 @@ impl Tensor {
         Ok(true_indices("nonzero", &mask, self.layout().shape())?.record_barrier("nonzero", &[self]))
     }
 
-    /// For each dimension of a shape the indices of the elements with these numbers, counted in row-major order.
+    /// Converts flat indices, in row-major order, into one index tensor per dimension of a shape.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -249,8 +250,8 @@ impl Tensor {
         Ok(places)
     }
 
-    /// As [`nonzero`](Self::nonzero), with so many rows: of those that are too many the last are left out, and those that are
-    /// too few are filled up with a number.
+    /// [`nonzero`](Self::nonzero) with a fixed number of rows: excess rows are dropped, missing ones are filled with a
+    /// value.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -235,8 +235,8 @@ fn outputs(
 /// # Sets
 #[ops]
 impl Tensor {
-    /// The distinct elements in ascending order or, with a dimension, the distinct parts along it, in the order of their first
-    /// elements, then of their second, and so on. Every NaN is another. It has no derivative.
+    /// The distinct elements in ascending order or, with a dimension, the distinct slices along it in lexicographic
+    /// order. NaNs are all distinct. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{Tensor, UniqueOptions, tensor};
@@ -255,7 +255,7 @@ impl Tensor {
         Ok(values.record_barrier("unique_values", &[self]))
     }
 
-    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them, and how many of each there are.
+    /// The distinct elements, or slices, as [`unique`](Self::unique) gives them, and the count of each.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -274,8 +274,8 @@ impl Tensor {
         Ok((groups.values()?.record_barrier("unique_counts", &[self]), groups.counts()?))
     }
 
-    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them, and for each element, or part, the number of its
-    /// like among these.
+    /// The distinct elements, or slices, as [`unique`](Self::unique) gives them, and for each input element the index
+    /// of its value among them.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -295,8 +295,8 @@ impl Tensor {
         Ok((groups.values()?.record_barrier("unique_inverse", &[self]), inverse))
     }
 
-    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them; the number of the first of each, for each element
-    /// or part the number of its like among the distinct ones, and how many of each there are.
+    /// The distinct elements, or slices, as [`unique`](Self::unique) gives them; the index of the first occurrence of
+    /// each; for each input element the index of its value among them; and the count of each.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -319,8 +319,8 @@ impl Tensor {
         Ok((values, groups.first()?, inverse, groups.counts()?))
     }
 
-    /// The elements without those that are equal to the one before them or, with a dimension, the parts along it; for each
-    /// element or part the number of its like among these, and how many equal ones there were in each place.
+    /// Removes elements, or slices along a dimension, that equal their predecessor. Also returns, for each input
+    /// element, the index of its run, and the length of each run.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -343,7 +343,7 @@ impl Tensor {
         Ok((values, inverse, groups.counts()?))
     }
 
-    /// Whether each element is one of `test_elements`. NaN is none of any. It has no derivative.
+    /// True where an element occurs in `test_elements`. NaN never matches. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{IsinOptions, Tensor, tensor};
@@ -371,8 +371,8 @@ impl Tensor {
         Ok(found.record_barrier("isin", &[self, &tested]))
     }
 
-    /// The distinct elements, or parts, as [`unique`](Self::unique) gives them and, as the options say, for each element or part
-    /// the number of its value, and how many of each there are.
+    /// The distinct elements, or slices, as [`unique`](Self::unique) gives them and, as options, for each input element
+    /// the index of its value, and the count of each.
     ///
     /// ```
     /// # use cotangent::{UniqueOutputsOptions, tensor};
@@ -388,7 +388,8 @@ impl Tensor {
         outputs("unique", self, options.dim, true, options.return_inverse, options.return_counts)
     }
 
-    /// As [`unique_outputs`](Self::unique_outputs), of runs of equal elements, or parts, which may occur again.
+    /// [`unique_outputs`](Self::unique_outputs) for runs of equal elements, or slices. The same value may appear again
+    /// in a later run.
     ///
     /// ```
     /// # use cotangent::tensor;

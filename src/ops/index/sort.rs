@@ -30,8 +30,8 @@ options! {
 /// # Sorting
 #[ops]
 impl Tensor {
-    /// The elements along a dimension in ascending order, and the index that each of them had. Elements that are equal stay
-    /// in their order; NaN counts as greater than everything else. The gradient goes back to where an element was.
+    /// Sorts along a dimension in ascending order, and returns the values and their indices. The sort is stable. NaN
+    /// counts as the largest. The gradient returns to the original positions.
     ///
     /// ```
     /// # use cotangent::{SortOptions, Tensor, tensor};
@@ -73,8 +73,7 @@ impl Tensor {
         Ok((values, indices))
     }
 
-    /// The indices of the elements along a dimension in ascending order: what [`sort`](Self::sort) gives beside the elements.
-    /// It has no derivative.
+    /// The indices that [`sort`](Self::sort) returns. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{SortOptions, Tensor, tensor};
@@ -100,7 +99,7 @@ impl Tensor {
         Ok(indices.record_barrier("argsort", &[self]))
     }
 
-    /// The elements along the first dimension in ascending order, as [`sort`](Self::sort) gives them.
+    /// [`sort`](Self::sort) along the first dimension, without the indices.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -84,8 +84,8 @@ fn factor(op: &'static str, x: &Tensor, upper: bool) -> Result<(Tensor, Tensor)>
 /// # Cholesky factorizations
 #[ops]
 impl Tensor {
-    /// Lower triangles `L` with `A = L · Lᴴ` for Hermitian, positive definite matrices; only one triangle of them is read. With
-    /// the option `upper`, upper triangles `U` with `A = Uᴴ · U`. The gradient is Hermitian.
+    /// The Cholesky factorization `A = L · Lᴴ` of Hermitian, positive definite matrices, with lower triangular `L`.
+    /// Only one triangle of `A` is read. With the option `upper`, `A = Uᴴ · U`. The gradient is Hermitian.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -105,8 +105,8 @@ impl Tensor {
         Ok(l)
     }
 
-    /// As [`linalg_cholesky`](Self::linalg_cholesky), and for each matrix 0 or, if it is not positive definite, the size of its
-    /// first leading part that is not. The factor of such a matrix has no meaning.
+    /// [`linalg_cholesky`](Self::linalg_cholesky), and for each matrix 0 or, if it is not positive definite, the order
+    /// of its first leading minor that is not. The factor of such a matrix is meaningless.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -128,7 +128,7 @@ impl Tensor {
         Ok((l, info))
     }
 
-    /// The solution `X` of `A · X = B`, this tensor being `B` and `L` the Cholesky factor of `A`. Batches broadcast.
+    /// Solves `A · X = B`, where this tensor is `B` and `L` is the Cholesky factor of `A`. Batches broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -163,7 +163,7 @@ impl Tensor {
         }
     }
 
-    /// The inverses of symmetric matrices, this tensor having their Cholesky factors.
+    /// The inverses of symmetric matrices, whose Cholesky factors this tensor holds.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 
 #[ops]
 impl Tensor {
-    /// The determinants of square matrices. Singular ones have derivatives, too.
+    /// The determinant of square matrices. Singular matrices have derivatives, too.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -43,8 +43,8 @@ impl Tensor {
         })
     }
 
-    /// The signs of the determinants of square matrices (of complex ones the determinant over its absolute value), and the
-    /// logarithms of their absolute values: 0 and -inf for singular ones.
+    /// The sign and the logarithm of the absolute value of the determinant of square matrices: 0 and -inf for singular
+    /// ones. The sign of a complex determinant is the determinant over its absolute value.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -88,8 +88,8 @@ impl Tensor {
         Ok((sign, log))
     }
 
-    /// The logarithms of the determinants of square matrices: -inf where they are 0; NaN where they are negative, unless the
-    /// elements are complex.
+    /// The logarithm of the determinant of square matrices: -inf for singular ones, NaN for a negative determinant,
+    /// unless the elements are complex.
     ///
     /// ```
     /// # use cotangent::tensor;

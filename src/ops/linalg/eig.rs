@@ -61,9 +61,8 @@ fn unpacked(v: &Tensor, w: &Tensor) -> Result<Tensor> {
 /// # Eigenvalues of general matrices
 #[ops]
 impl Tensor {
-    /// The eigenvalues of square matrices as complex numbers, ascending by their real parts, and eigenvectors of length 1 as
-    /// the columns of matrices. The largest element of each vector is positive, which makes the derivative of the vectors
-    /// unique.
+    /// The eigenvalues of square matrices, complex and ascending by real part, and eigenvectors of length 1 as columns.
+    /// The largest element of each eigenvector is positive, which makes the derivative unique.
     ///
     /// ```
     /// # use cotangent::{Complex, tensor};
@@ -83,7 +82,7 @@ impl Tensor {
         Ok((w, turned(&v, &[])?.swap_remove(0)))
     }
 
-    /// The eigenvalues of square matrices as complex numbers, ascending by their real parts.
+    /// The eigenvalues of square matrices, complex and ascending by real part.
     ///
     /// ```
     /// # use cotangent::{Complex, tensor};

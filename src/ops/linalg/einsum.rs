@@ -254,10 +254,10 @@ impl From<TensordotDims> for Arg {
 /// # Contractions
 #[ops]
 impl Tensor {
-    /// The sum of products that an equation in Einstein's notation describes. Letters name the dimensions of each tensor and,
-    /// after `->`, those of the result. What the result does not name is added up, a letter that one tensor has twice is a
-    /// diagonal, and `...` stands for dimensions that broadcast. Without `->` the result has the letters that occur once,
-    /// in alphabetical order. Three tensors and more are multiplied in pairs, the cheapest first.
+    /// The Einstein summation of an equation. Letters name the dimensions of each tensor and, after `->`, those of the
+    /// result. Letters missing from the result are summed over, a repeated letter in one tensor takes a diagonal, and
+    /// `...` stands for broadcast dimensions. Without `->`, the result has the letters that occur once, in alphabetical
+    /// order. Three or more tensors are contracted in pairs, the cheapest first.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -307,7 +307,7 @@ impl Tensor {
         contract(OP, named, &output)
     }
 
-    /// The sum of products over some dimensions of two tensors, in pairs. The result has the other dimensions of both.
+    /// Contracts pairs of dimensions of two tensors. The result has the other dimensions of both.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -356,8 +356,8 @@ impl Tensor {
         contract(OP, operands, &output)
     }
 
-    /// The product of several matrices, in the order that takes the fewest multiplications. The first may be a row and the
-    /// last a column, as vectors.
+    /// The product of several matrices, in the order with the fewest multiplications. The first may be a row vector and
+    /// the last a column vector.
     ///
     /// ```
     /// # use cotangent::Tensor;

@@ -18,7 +18,7 @@ use smallvec::smallvec;
 /// # Functions of matrices
 #[ops]
 impl Tensor {
-    /// Square matrices multiplied `n` times with themselves; for a negative `n` their inverses.
+    /// The `n`-th power of square matrices. A negative `n` inverts them first.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -63,7 +63,7 @@ impl Tensor {
         }
     }
 
-    /// The exponentials of square matrices: `Σ Aᵏ / k!`.
+    /// The matrix exponential `Σ Aᵏ / k!` of square matrices.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -95,7 +95,7 @@ impl Tensor {
         value.to_dtype(self.dtype())
     }
 
-    /// The square roots of Hermitian, positive definite matrices that are so, too. Only the lower triangles are read.
+    /// The principal square root of Hermitian, positive definite matrices. Only the lower triangles are read.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -127,8 +127,8 @@ impl Tensor {
         })
     }
 
-    /// The polar decomposition `A = U · H` of matrices with no fewer rows than columns: `U` has orthonormal columns, and `H` is
-    /// Hermitian and has no negative eigenvalues.
+    /// The polar decomposition `A = U · H` of matrices with at least as many rows as columns: `U` has orthonormal
+    /// columns, and `H` is Hermitian and positive semidefinite.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -183,8 +183,8 @@ impl Tensor {
         Ok((u, h))
     }
 
-    /// The inverse as a map between tensors: the first `ind` dimensions have as many elements as the others, and
-    /// `x.linalg_tensorinv(ind).tensordot(b, ind)` is what [`linalg_tensorsolve`](Self::linalg_tensorsolve) gives.
+    /// The inverse of a tensor as a linear map: its first `ind` dimensions and the others have the same number of
+    /// elements. `x.linalg_tensorinv(ind).tensordot(b, ind)` equals [`linalg_tensorsolve`](Self::linalg_tensorsolve).
     ///
     /// ```
     /// # use cotangent::{Tensor, DType};
@@ -210,8 +210,8 @@ impl Tensor {
         self.reshape([rows, columns])?.inverse()?.reshape(&sizes[..])
     }
 
-    /// The tensor `X` with `A.tensordot(X, X.rank()) = B`, this tensor being `A`. The named dimensions of `A` are first moved
-    /// to its end; its first dimensions have as many elements as `B`, and so have the others.
+    /// Solves `A.tensordot(X, X.rank()) = B` for `X`, where this tensor is `A`. The given dimensions of `A` are moved
+    /// to its end first. Its leading dimensions must have as many elements as `B`, and so must the others.
     ///
     /// ```
     /// # use cotangent::Tensor;

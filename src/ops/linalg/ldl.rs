@@ -126,9 +126,10 @@ impl Exchanges {
 /// # LDL factorizations
 #[ops]
 impl Tensor {
-    /// The factorization `A = P · L · D · Lᵀ · Pᵀ` of symmetric matrices in one tensor, of which the lower triangles are read, and
-    /// LAPACK's pivots: `L` is a triangle with ones on its diagonal, `D` has blocks of size 1 and 2. With the option `hermitian`
-    /// the matrices are Hermitian. [`linalg_ldl_solve`](Self::linalg_ldl_solve) takes both; there is no derivative.
+    /// The factorization `A = P · L · D · Lᵀ · Pᵀ` of symmetric matrices, in one tensor, and LAPACK's pivots: `L` is
+    /// unit lower triangular, `D` has blocks of size 1 and 2. Only the lower triangles are read. With the option
+    /// `hermitian` the matrices are Hermitian. [`linalg_ldl_solve`](Self::linalg_ldl_solve) uses both. It has no
+    /// derivative.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -148,7 +149,7 @@ impl Tensor {
         Ok((ld, pivots))
     }
 
-    /// As [`linalg_ldl_factor`](Self::linalg_ldl_factor), and for each matrix 0 or the number of the first block that is zero.
+    /// [`linalg_ldl_factor`](Self::linalg_ldl_factor), and for each matrix 0 or the number of the first zero block.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -170,8 +171,8 @@ impl Tensor {
         Ok((ld, pivots, info))
     }
 
-    /// The solution `X` of `A · X = B`, this tensor and the pivots being what [`linalg_ldl_factor`](Self::linalg_ldl_factor) made
-    /// of `A`. Batches broadcast.
+    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg_ldl_factor`](Self::linalg_ldl_factor) of
+    /// `A`. Batches broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;

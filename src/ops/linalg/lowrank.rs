@@ -106,9 +106,10 @@ fn pca_samples() -> Result<Vec<Sample>> {
 /// # Decompositions of small rank
 #[ops]
 impl Tensor {
-    /// The `q` largest singular values of matrices with their vectors, `U`, `S` and `V` with about `U · diag(S) · Vᴴ`, from products
-    /// with `q` random vectors. They are exact if the rank is at most `q`; of other matrices they are close if the values that
-    /// are left out are small, and `niter` makes them closer. Much faster than [`svd`](Self::svd) of a large matrix.
+    /// An approximate singular value decomposition with the `q` largest singular values: `U`, `S` and `V` with `A ≈ U ·
+    /// diag(S) · Vᴴ`, from products with `q` random vectors. It is exact if the rank is at most `q`; otherwise its
+    /// accuracy depends on the omitted singular values, and improves with `niter`. Much faster than [`svd`](Self::svd)
+    /// for large matrices.
     ///
     /// ```
     /// # use cotangent::{SvdLowrankOptions, Tensor};
@@ -128,9 +129,9 @@ impl Tensor {
         decompose("svd_lowrank", self, options.q, options.niter)
     }
 
-    /// Principal components of matrices whose rows are observations: the `q` largest singular values, with their vectors, of the matrices
-    /// from whose columns the mean is taken away. The columns of `V` are the directions, and `S² / (m - 1)` the
-    /// variances along them. See [`svd_lowrank`](Self::svd_lowrank).
+    /// Principal component analysis of matrices whose rows are observations: [`svd_lowrank`](Self::svd_lowrank) of the
+    /// matrices with centered columns. The columns of `V` are the principal directions, and `S² / (m - 1)` the
+    /// variances along them.
     ///
     /// ```
     /// # use cotangent::{PcaLowrankOptions, Tensor, tensor};

@@ -245,8 +245,8 @@ fn check_pivots(op: &'static str, x: &Tensor, pivots: &Tensor, k: usize) -> Resu
 /// # LU factorizations
 #[ops]
 impl Tensor {
-    /// Matrices `P`, `L` and `U` with `A = P · L · U`: a permutation of rows, a lower triangle with ones on its diagonal, and an
-    /// upper triangle. Without the option `pivot`, `A = L · U`, and `P` has no elements.
+    /// The LU factorization `A = P · L · U`: a permutation matrix, a unit lower triangular and an upper triangular
+    /// matrix. Without the option `pivot`, `A = L · U`, and `P` is empty.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -277,8 +277,8 @@ impl Tensor {
         Ok((if options.pivot { p } else { empty(self)? }, l, u))
     }
 
-    /// The LU factorization in one tensor, U on and above the diagonals and L below them, and the pivots: with which row,
-    /// counted from 1, each was exchanged. [`linalg_lu_solve`](Self::linalg_lu_solve) takes both.
+    /// The LU factorization in one tensor, `U` on and above the diagonal and `L` below it, and the pivots: the row,
+    /// counted from 1, that each row was exchanged with. [`linalg_lu_solve`](Self::linalg_lu_solve) uses both.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -298,7 +298,7 @@ impl Tensor {
         Ok((lu, pivots))
     }
 
-    /// As [`linalg_lu_factor`](Self::linalg_lu_factor), and for each matrix 0 or the number of the first pivot that is zero.
+    /// [`linalg_lu_factor`](Self::linalg_lu_factor), and for each matrix 0 or the number of the first zero pivot.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -320,7 +320,7 @@ impl Tensor {
         Ok((lu, pivots, info))
     }
 
-    /// The matrices `P`, `L` and `U` out of what [`linalg_lu_factor`](Self::linalg_lu_factor) gives: this tensor, and the pivots.
+    /// The matrices `P`, `L` and `U` of a [`linalg_lu_factor`](Self::linalg_lu_factor): this tensor and its pivots.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -346,7 +346,7 @@ impl Tensor {
         Ok((p, l, u))
     }
 
-    /// As [`linalg_lu_solve`](Self::linalg_lu_solve), with the right-hand sides first.
+    /// [`linalg_lu_solve`](Self::linalg_lu_solve) with the right-hand sides first.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -362,8 +362,8 @@ impl Tensor {
         LU_data.linalg_lu_solve(LU_pivots, self)
     }
 
-    /// The solution `X` of `A · X = B`, this tensor and the pivots being what [`linalg_lu_factor`](Self::linalg_lu_factor) made
-    /// of `A`. Batches broadcast.
+    /// Solves `A · X = B`, where this tensor and the pivots are the [`linalg_lu_factor`](Self::linalg_lu_factor) of
+    /// `A`. Batches broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;

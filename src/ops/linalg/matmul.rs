@@ -15,8 +15,8 @@ use smallvec::{SmallVec, smallvec};
 /// # Matrix products
 #[ops]
 impl Tensor {
-    /// The matrix product of the last two dimensions; the dimensions before them broadcast. A one-dimensional tensor
-    /// on the left is a row, on the right a column, and its dimension is not in the result.
+    /// The matrix product of the last two dimensions. Leading dimensions broadcast. A vector on the left is a row, on
+    /// the right a column, and its dimension is removed from the result.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -52,8 +52,8 @@ impl Tensor {
         }
     }
 
-    /// `self · weightᵀ + bias`, for a weight of shape `[out, in]` and a bias of shape `[out]`: the last dimension of
-    /// size `in` becomes one of size `out`. With a weight of shape `[in]`, and a bias of shape `[]`, it goes away.
+    /// `self · weightᵀ + bias`, with a weight of shape `[out, in]` and a bias of shape `[out]`: the last dimension
+    /// changes from size `in` to `out`. With a weight of shape `[in]` and a bias of shape `[]`, it is removed.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

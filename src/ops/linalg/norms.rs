@@ -229,8 +229,8 @@ fn matrix_norm(op: &'static str, x: &Tensor, ord: NormOrd, dims: [isize; 2], kee
 /// # Norms
 #[ops]
 impl Tensor {
-    /// The norm `(Σ |x|ᵖ)^(1/p)` of vectors along some dimensions, or of all elements (`..`); the largest or smallest absolute value
-    /// for the orders inf and -inf, and the number of elements that are not zero for 0.
+    /// The vector norm `(Σ |x|ᵖ)^(1/p)` over some dimensions, or all elements (`..`). The orders inf and -inf give the
+    /// largest and the smallest absolute value, 0 the number of nonzero elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -253,8 +253,9 @@ impl Tensor {
         vector_norm("linalg_vector_norm", &cast(self, options.dtype)?, ord, &over)
     }
 
-    /// The norms of matrices: `fro`, the root of the sum of squares; `nuc`, the sum of the singular values; 2 and -2, the largest
-    /// and the smallest of these; 1 and -1, inf and -inf, the largest and the smallest sum of a column's or a row's absolute values.
+    /// Matrix norms: `fro`, the Frobenius norm; `nuc`, the nuclear norm; 2 and -2, the largest and the smallest
+    /// singular value; 1 and -1, the largest and the smallest absolute column sum; inf and -inf, the largest and the
+    /// smallest absolute row sum.
     ///
     /// ```
     /// # use cotangent::{NormOrd, tensor};
@@ -283,8 +284,8 @@ impl Tensor {
         matrix_norm(OP, &x, ord, [rows, columns], keepdim)
     }
 
-    /// The norm of vectors or matrices. With one dimension it is that of vectors, with two that of matrices; without an order it
-    /// is the root of the sum of squares over all of them. With an order and without dimensions the tensor is a vector or a matrix.
+    /// The norm of vectors, with one dimension, or matrices, with two. Without an order it is the 2-norm of all
+    /// elements. With an order and without dimensions, the tensor must be a vector or a matrix.
     ///
     /// ```
     /// # use cotangent::{NormOrd, tensor};
@@ -320,8 +321,8 @@ impl Tensor {
         }
     }
 
-    /// The condition numbers of matrices: the norm times that of the inverse. Without an order, or for 2 and -2, it is the ratio of the
-    /// largest and the smallest singular value, or its inverse. That of matrices without elements is 0.
+    /// The condition number of matrices, `‖A‖ · ‖A⁻¹‖`. Without an order, or for 2, it is the ratio of the largest to
+    /// the smallest singular value; for -2 its inverse. It is 0 for empty matrices.
     ///
     /// ```
     /// # use cotangent::{NormOrd, tensor};

@@ -45,8 +45,8 @@ fn tolerance(x: &Tensor, s: &Tensor, options: &PinvOptions) -> Result<Tensor> {
 /// # Pseudoinverses and ranks
 #[ops]
 impl Tensor {
-    /// The pseudoinverses of matrices, after Moore and Penrose. Singular values that are too small count as zero; the derivative
-    /// is that among matrices of the same rank.
+    /// The Moore-Penrose pseudoinverse of matrices. Small singular values count as 0. The derivative is that at
+    /// constant rank.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -100,7 +100,7 @@ impl Tensor {
         })
     }
 
-    /// The ranks of matrices: how many singular values do not count as zero.
+    /// The rank of matrices: the number of singular values above a tolerance.
     ///
     /// ```
     /// # use cotangent::tensor;

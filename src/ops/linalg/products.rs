@@ -72,7 +72,7 @@ fn added(op: &'static str, x: &Tensor, product: &Tensor, options: &AddProductOpt
 /// # Products
 #[ops]
 impl Tensor {
-    /// The sum of the products of two vectors' elements.
+    /// The dot product of two vectors.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -89,7 +89,7 @@ impl Tensor {
         self.matmul(other)
     }
 
-    /// As [`dot`](Self::dot); of complex numbers the first vector is conjugated.
+    /// The dot product of two vectors, with the first one conjugated.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -104,8 +104,8 @@ impl Tensor {
         self.conj()?.dot(other)
     }
 
-    /// The sums of products along the last dimension, for every pair of the other dimensions of both. With a single number
-    /// the product.
+    /// The inner products along the last dimensions, for all pairs of the other dimensions. With a 0-dimensional
+    /// tensor, the product.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -125,7 +125,7 @@ impl Tensor {
         self.reshape([rows, *a])?.matmul(&other.reshape([columns, *b])?.t()?)?.reshape(&shape[..])
     }
 
-    /// The products of every element of one vector with every element of another, as a matrix.
+    /// The outer product of two vectors, as a matrix.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -143,7 +143,7 @@ impl Tensor {
         self.unsqueeze(1)?.mul(vec2)
     }
 
-    /// A matrix times a vector.
+    /// The product of a matrix and a vector.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -161,7 +161,7 @@ impl Tensor {
         self.matmul(vec)
     }
 
-    /// The product of two matrices. [`matmul`](Self::matmul) takes vectors and batches, too.
+    /// The product of two matrices. [`matmul`](Self::matmul) also takes vectors and batches.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -179,7 +179,7 @@ impl Tensor {
         self.matmul(mat2)
     }
 
-    /// The products of the matrices in two batches of one size.
+    /// The batched product of matrices. Both batches have the same size.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -196,7 +196,7 @@ impl Tensor {
         self.matmul(mat2)
     }
 
-    /// `beta · self + alpha · mat1 · mat2`. The tensor broadcasts to the shape of the product.
+    /// `beta · self + alpha · mat1 · mat2`. `self` broadcasts to the shape of the product.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -212,7 +212,7 @@ impl Tensor {
         added("addmm", self, &mat1.mm(mat2)?, &options)
     }
 
-    /// `beta · self + alpha · mat · vec`. The tensor broadcasts to the shape of the product.
+    /// `beta · self + alpha · mat · vec`. `self` broadcasts to the shape of the product.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -244,7 +244,7 @@ impl Tensor {
         added("addr", self, &vec1.outer(vec2)?, &options)
     }
 
-    /// `beta · self + alpha · Σ batch1 · batch2`: the products of a batch are added up.
+    /// `beta · self + alpha · Σ batch1 · batch2`, summed over the batch.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -265,7 +265,7 @@ impl Tensor {
         added("addbmm", self, &product, &options)
     }
 
-    /// `beta · self + alpha · batch1 · batch2`, for each pair of matrices in two batches.
+    /// `beta · self + alpha · batch1 · batch2` for batches of matrices.
     ///
     /// ```
     /// # use cotangent::Tensor;

@@ -188,8 +188,8 @@ fn cotangent(x: &Tensor, q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: Option
 /// # QR factorizations
 #[ops]
 impl Tensor {
-    /// Matrices with orthonormal columns `Q` and upper triangles `R` with `A = Q · R`. The option `mode` says which parts are
-    /// wanted.
+    /// The QR decomposition `A = Q · R`: `Q` has orthonormal columns, and `R` is upper triangular. The option `mode`
+    /// selects the parts.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -236,8 +236,8 @@ impl Tensor {
         Ok((q, r))
     }
 
-    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`, as many as this tensor's matrices have. The
-    /// vectors are the matrices' columns, with a 1 on the diagonal and zeros above it.
+    /// The first columns of a product of Householder reflections `1 - tau · v · vᴴ`. The vectors are the columns of
+    /// this tensor's matrices, with a 1 on the diagonal and zeros above it.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -266,9 +266,9 @@ impl Tensor {
         reflected(&self.narrow(-1, 0, k)?, tau, &q, false)
     }
 
-    /// The QR factorization as LAPACK has it: `R` on and above the diagonals with the vectors of Householder reflections below
-    /// them, and the reflections' factors. [`linalg_householder_product`](Self::linalg_householder_product) and
-    /// [`ormqr`](Self::ormqr) take both. It has no derivative.
+    /// The QR decomposition in LAPACK's form: `R` on and above the diagonal, the Householder vectors below it, and the
+    /// factors `tau`. [`linalg_householder_product`](Self::linalg_householder_product) and [`ormqr`](Self::ormqr) use
+    /// both. It has no derivative.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -290,9 +290,8 @@ impl Tensor {
         Ok((from_columns(&a)?.record_barrier(OP, &[self]), tau.record_barrier(OP, &[self])))
     }
 
-    /// The product of the square matrix `Q` of Householder reflections, which this tensor and `tau` have as
-    /// [`geqrf`](Self::geqrf) gives them, with another matrix: from the left, or else from the right, with `Q` or its conjugate
-    /// transpose.
+    /// Multiplies a matrix by the square matrix `Q` of a [`geqrf`](Self::geqrf), this tensor and `tau`, from the left
+    /// or the right, with `Q` or its conjugate transpose.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -333,10 +332,10 @@ impl Tensor {
         }
     }
 
-    /// Solutions `X` of the least squares problems `min ‖A · X - B‖`, this tensor being `A`; the shortest of them where there are
-    /// several. Four results: the solutions, the sums of squared residuals (where there are more rows than columns and all ranks
-    /// are full, not with the driver `gelsy`), the ranks (not with `gels`), and the singular values (with `gelsd` and `gelss`). What
-    /// is not computed has no elements.
+    /// The least-squares solution `X` of `min ‖A · X - B‖`, where this tensor is `A`; the one with minimal norm if
+    /// there are several. Returns the solution, the sums of squared residuals (if there are more rows than columns and
+    /// all ranks are full, not with the driver `gelsy`), the ranks (not with `gels`), and the singular values (with
+    /// `gelsd` and `gelss`). Results that are not computed are empty.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -71,8 +71,8 @@ options! {
 /// # Linear equations
 #[ops]
 impl Tensor {
-    /// The solution `X` of `A · X = B` for square matrices, this tensor being `A`. Batches broadcast. `B` is one vector, or a
-    /// vector for each matrix if it has the shape of `A` without its last dimension; else its matrices' columns are solved for.
+    /// Solves `A · X = B` for square matrices, where this tensor is `A`. Batches broadcast. `B` is a vector, or a batch
+    /// of vectors if it has the shape of `A` without its last dimension, or matrices of columns.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -92,8 +92,8 @@ impl Tensor {
         Ok(x)
     }
 
-    /// As [`linalg_solve`](Self::linalg_solve), and for each matrix 0 or, if it is singular, the number of the first pivot
-    /// that is zero. The solution of such a system has no meaning.
+    /// [`linalg_solve`](Self::linalg_solve), and for each matrix 0 or, if it is singular, the number of the first zero
+    /// pivot. The solution of a singular system is meaningless.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -113,8 +113,8 @@ impl Tensor {
         Ok((x, info))
     }
 
-    /// The solution `X` of `A · X = B` for triangular matrices, this tensor being `A`. Only the triangle that is named is
-    /// looked at. Batches broadcast.
+    /// Solves `A · X = B` for triangular matrices, where this tensor is `A`. Only the given triangle is read. Batches
+    /// broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -143,7 +143,7 @@ impl Tensor {
         }
     }
 
-    /// The inverses of square matrices.
+    /// The inverse of square matrices.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -162,7 +162,7 @@ impl Tensor {
         Ok(inverse)
     }
 
-    /// The inverses of square matrices, and for each of them 0 or, if it has none, the number of the first pivot that is zero.
+    /// The inverse of square matrices, and for each matrix 0 or, if it is singular, the number of the first zero pivot.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -311,8 +311,8 @@ fn svd(op: &'static str, x: &Tensor, full: bool) -> Result<(Tensor, Tensor, Tens
 /// # Eigenvalues and singular values
 #[ops]
 impl Tensor {
-    /// The eigenvalues of Hermitian matrices in ascending order, and orthonormal eigenvectors as the columns of matrices. Only
-    /// one triangle of the matrices is read, and the gradient is Hermitian. The largest element of each vector is positive.
+    /// The eigenvalues of Hermitian matrices in ascending order, and orthonormal eigenvectors as columns. Only one
+    /// triangle is read, and the gradient is Hermitian. The largest element of each eigenvector is positive.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -354,7 +354,7 @@ impl Tensor {
         Ok((w, if v.dtype().is_complex() { turned(&v, &[])?.swap_remove(0) } else { v }))
     }
 
-    /// The eigenvalues of Hermitian matrices in ascending order. Only one triangle of the matrices is read.
+    /// The eigenvalues of Hermitian matrices in ascending order. Only one triangle is read.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -373,9 +373,8 @@ impl Tensor {
         Ok(eigen("linalg_eigvalsh", &self.detach(), options.uplo, false)?.0)
     }
 
-    /// Matrices with orthonormal columns `U`, singular values `S` in descending order, and matrices with orthonormal rows `Vᴴ`, with
-    /// `A = U · S · Vᴴ`. The largest element of each row of `Vᴴ` (of each column of `U` for matrices with fewer rows than columns) is
-    /// positive.
+    /// The singular value decomposition `A = U · diag(S) · Vᴴ`, with singular values in descending order. The largest
+    /// element of each row of `Vᴴ` (of each column of `U` for matrices with fewer rows than columns) is positive.
     ///
     /// ```
     /// # use cotangent::{SvdOptions, tensor};
@@ -393,7 +392,7 @@ impl Tensor {
         svd("linalg_svd", self, options.full_matrices)
     }
 
-    /// As [`linalg_svd`](Self::linalg_svd) without full matrices, unless these are asked for, and with `V` in place of its transpose.
+    /// [`linalg_svd`](Self::linalg_svd), by default reduced, with `V` instead of `Vᴴ`.
     ///
     /// ```
     /// # use cotangent::{ReducedSvdOptions, Tensor};
@@ -416,7 +415,7 @@ impl Tensor {
         Ok((zeros(m)?, s, zeros(n)?))
     }
 
-    /// The singular values of matrices, in descending order.
+    /// The singular values of matrices in descending order.
     ///
     /// ```
     /// # use cotangent::tensor;

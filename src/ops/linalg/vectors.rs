@@ -34,7 +34,7 @@ options! {
 /// # Vectors
 #[ops]
 impl Tensor {
-    /// The cross product of vectors of size 3 along a dimension; the others broadcast.
+    /// The cross product of vectors along a dimension of size 3. The other dimensions broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -66,7 +66,7 @@ impl Tensor {
         Tensor::cat(&[minor(1, 2)?, minor(2, 0)?, minor(0, 1)?], dim)
     }
 
-    /// The sums of products along a dimension; the others broadcast. Of complex numbers the first is conjugated.
+    /// The dot product along a dimension, with the first tensor conjugated. The other dimensions broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -91,8 +91,7 @@ impl Tensor {
         self.conj()?.mul(y)?.sum(dim)
     }
 
-    /// The Kronecker product: each element of the one tensor times the whole other. Of matrices the blocks are laid out as
-    /// the first tensor's elements are, and likewise for any number of dimensions.
+    /// The Kronecker product, for any number of dimensions.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -115,7 +114,7 @@ impl Tensor {
         product.reshape(&sizes[..])
     }
 
-    /// The sum of a matrix's main diagonal.
+    /// The sum of the main diagonal of a matrix.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -133,7 +132,7 @@ impl Tensor {
         self.diagonal(0, 0, 1)?.sum(..)
     }
 
-    /// A diagonal of the matrices in a tensor, as a view; it is the last dimension of the result.
+    /// A view of a diagonal of matrices, as a new last dimension.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -155,8 +154,8 @@ impl Tensor {
         self.diagonal(offset, a, b)
     }
 
-    /// Vandermonde's matrix of a vector: the powers from 0 to `N - 1` of each element, as a row. Without `N` there are as
-    /// many as the vector has elements. Integers become `i64`.
+    /// The Vandermonde matrix of a vector: row i holds the powers 0 to `N - 1` of element i. By default `N` is the
+    /// length of the vector. Integers become `i64`.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -199,9 +199,9 @@ from_reduction!(LossOptions<'_>, CrossEntropyOptions<'_>, NllLossOptions<'_>);
 /// # Losses
 #[ops]
 impl Tensor {
-    /// The cross entropy of these logits, of shape `[N, C]`, `[N, C, d1, ..]` or `[C]` for `C` classes, against
-    /// `target`: integers of the same shape without the classes, or, as floats of the same shape, a probability of
-    /// every class.
+    /// The cross entropy of logits of shape `[N, C]`, `[N, C, d1, ..]` or `[C]` with `C` classes. The target holds
+    /// class indices, with the shape of the logits without the classes, or class probabilities, as floats of the same
+    /// shape.
     ///
     /// The result is the mean, or what the options say. With class weights the mean is the weighted one; classes to be
     /// ignored, -100 unless the options name another, count for nothing. Nothing but ignored classes has the mean NaN.
@@ -241,9 +241,9 @@ impl Tensor {
         if options.reduction == Reduction::None { losses.reshape(target.shape()) } else { Ok(losses) }
     }
 
-    /// The negative of the elements at the classes that `target` names, for these logarithms of probabilities, of shape
-    /// `[N, C]`, `[N, C, d1, ..]` or `[C]`: what [`cross_entropy`](Self::cross_entropy) computes after a `log_softmax`.
-    /// The result is the mean, or what the options say.
+    /// The negative log-likelihood loss: the negative of the log-probabilities, of shape `[N, C]`, `[N, C, d1, ..]` or
+    /// `[C]`, at the target classes. [`cross_entropy`](Self::cross_entropy) is `log_softmax` followed by this. The
+    /// result is the mean, unless the options say otherwise.
     ///
     /// ```
     /// # use cotangent::{NllLossOptions, Tensor, tensor};

@@ -157,10 +157,10 @@ impl Batch {
 /// # Sequences
 #[ops]
 impl Tensor {
-    /// The loss of connectionist temporal classification: the negative logarithm of the probability that these logarithms of
-    /// probabilities, `[time, batch, classes]` or `[time, classes]`, give a sequence of labels, in any alignment, with repeated
-    /// labels as one and blanks left out. The labels are `[batch, most]`, or all after one another. A mean is that of the
-    /// losses over the lengths of the labels.
+    /// The connectionist temporal classification loss: the negative log-probability of label sequences under
+    /// log-probabilities of shape `[time, batch, classes]` or `[time, classes]`, summed over all alignments with
+    /// repeated labels and blanks. The labels are `[batch, longest]`, or concatenated. The mean divides each loss by
+    /// the length of its labels first.
     ///
     /// The gradient is that of the logarithms as they are given. PyTorch's takes for granted that they come from a
     /// `log_softmax`; behind one both are the same.

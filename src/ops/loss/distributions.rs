@@ -124,8 +124,8 @@ static POISSON: Elementwise = Elementwise::new("poisson_nll_loss", Domain::Float
 /// # Losses by distributions
 #[ops]
 impl Tensor {
-    /// The divergence of Kullback and Leibler of these logarithms of probabilities from the probabilities in `target`, term by
-    /// term: `t · (ln(t) - x)`. The mean is that of all terms, unless the options ask for `batchmean`.
+    /// The Kullback-Leibler divergence from the log-probabilities of this tensor to the probabilities in `target`: `t ·
+    /// (ln(t) - x)` elementwise. The mean is over all elements, unless the options ask for `batchmean`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -158,8 +158,8 @@ impl Tensor {
         }
     }
 
-    /// The negative logarithm of the density of `target` under normal distributions with these means and the variances `var`,
-    /// which are a number or broadcast to the means. A dimension of the target may have size 1.
+    /// The negative log-likelihood of `target` under normal distributions with the means of this tensor and the
+    /// variances `var`, a number or a tensor that broadcasts to the means. A dimension of the target may have size 1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -194,8 +194,8 @@ impl Tensor {
         reduction.of(&GAUSSIAN.call_as(&[self, target, &var], &params, dtype, dtype)?)
     }
 
-    /// The negative logarithm of the probability of `target` under Poisson distributions with these expected numbers, or, unless
-    /// the options say otherwise, their logarithms: `exp(x) - t · x`.
+    /// The negative log-likelihood of `target` under Poisson distributions whose log-rates are this tensor: `exp(x) - t
+    /// · x`. An option takes the rates instead.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -202,8 +202,7 @@ static SLOPE: Elementwise =
 /// # Losses of elements
 #[ops]
 impl Tensor {
-    /// The mean of the squares of the differences to `target`, which has the same shape; as an option their sum, or all of
-    /// them.
+    /// The mean squared error of two tensors of the same shape. Options give the sum or the unreduced squares.
     ///
     /// ```
     /// # use cotangent::{Reduction, Tensor, tensor};
@@ -237,7 +236,7 @@ impl Tensor {
         })
     }
 
-    /// The mean of the absolute differences to `target`, which has the same shape; as an option their sum, or all of them.
+    /// The mean absolute error of two tensors of the same shape. Options give the sum or the unreduced differences.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -255,7 +254,7 @@ impl Tensor {
         weighted_mean(&losses, weight, options.reduction)
     }
 
-    /// Half the square of the difference over `beta` where that is less than `beta`, else the absolute difference less `beta / 2`.
+    /// The smooth L1 loss: `0.5 · d² / beta` where `|d| < beta`, and `|d| - beta / 2` elsewhere, for differences d.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -274,7 +273,7 @@ impl Tensor {
         reduction.of(&losses_of("smooth_l1_loss", &SMOOTH, [self, target], &[beta])?)
     }
 
-    /// Half the square of the difference where that is at most `delta`, else `delta` times the absolute difference less `delta / 2`.
+    /// The Huber loss: `0.5 · d²` where `|d| ≤ delta`, and `delta · (|d| - delta / 2)` elsewhere, for differences d.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -297,8 +296,8 @@ impl Tensor {
         reduction.of(&weighted("huber_loss", losses, weight)?)
     }
 
-    /// The cross entropy of these probabilities against those of `target`: `-t · ln(p) - (1 - t) · ln(1 - p)`, with logarithms
-    /// of at least -100.
+    /// The binary cross entropy of probabilities: `-t · ln(p) - (1 - t) · ln(1 - p)`, with logarithms clamped to at
+    /// least -100.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -322,7 +321,7 @@ impl Tensor {
         reduction.of(&weighted(OP, losses, weight)?)
     }
 
-    /// As [`binary_cross_entropy`](Self::binary_cross_entropy) of the sigmoid of these logits, without its rounding errors.
+    /// The [`binary_cross_entropy`](Self::binary_cross_entropy) of the sigmoid of logits, computed stably.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -136,9 +136,10 @@ impl Layer {
 /// # A linear layer and its loss
 #[ops]
 impl Tensor {
-    /// [`linear`](Self::linear) and then [`cross_entropy`](Self::cross_entropy), without ever holding all logits: they are computed for some rows
-    /// at a time, and again in the backward pass. Inputs of shape `[.., inputs]`, a weight `[classes, inputs]`, and classes
-    /// of shape `[..]`; or, as floats of shape `[.., classes]`, a probability of every class, for which all logits are held.
+    /// [`linear`](Self::linear) followed by [`cross_entropy`](Self::cross_entropy), without storing all logits: they
+    /// are computed for some rows at a time, and again in the backward pass. The input has shape `[.., inputs]`, the
+    /// weight `[classes, inputs]`. The target holds class indices of shape `[..]`, or class probabilities of shape
+    /// `[.., classes]`, for which all logits are stored.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

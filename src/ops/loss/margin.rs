@@ -89,7 +89,7 @@ static RANKING: Elementwise =
 /// # Losses with a margin
 #[ops]
 impl Tensor {
-    /// These distances where `target` is 1, and `margin - x`, but at least 0, where it is -1.
+    /// The hinge embedding loss of distances: `x` where `target` is 1, and `max(0, margin - x)` where it is -1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -110,7 +110,8 @@ impl Tensor {
         reduction.of(&losses_of("hinge_embedding_loss", &HINGE, [self, target], &[margin])?)
     }
 
-    /// Of pairs of vectors `1 - cos` where `target` is 1, and `cos - margin`, but at least 0, where it is -1.
+    /// The cosine embedding loss of pairs of vectors: `1 - cos` where `target` is 1, and `max(0, cos - margin)` where
+    /// it is -1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -154,8 +155,8 @@ impl Tensor {
         reduction.of(&alike.add(&target.eq(-1)?.where_(&apart, 0.0)?)?)
     }
 
-    /// `margin - target · (self - input2)`, but at least 0: the first should be larger where `target` is 1, and the second where it is
-    /// -1.
+    /// The margin ranking loss `max(0, margin - target · (self - input2))`: the first should be larger where `target`
+    /// is 1, and the second where it is -1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -181,8 +182,8 @@ impl Tensor {
         reduction.of(&RANKING.call_as(&[self, input2, target], &[Scalar::F64(margin)], dtype, dtype)?)
     }
 
-    /// Of these anchors the distance from `positive` less that from `negative`, plus a margin, but at least 0; the vectors are
-    /// in the last dimension.
+    /// The triplet margin loss `max(0, d(anchor, positive) - d(anchor, negative) + margin)` of vectors in the last
+    /// dimension. This tensor is the anchor.
     ///
     /// ```
     /// # use cotangent::tensor;

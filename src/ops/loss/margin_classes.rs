@@ -125,8 +125,8 @@ fn classes(op: &'static str, target: &Tensor, wanted: &[usize]) -> Result<Tensor
 /// # Losses with a margin, of classes
 #[ops]
 impl Tensor {
-    /// For scores of classes, `[classes]` or `[batch, classes]`: the sum of `(margin - x[right] + x[other])^p`, but at least
-    /// 0 each, over all other classes, divided by their number.
+    /// The multi-class margin loss of scores of shape `[classes]` or `[batch, classes]`: the sum of `max(0, margin -
+    /// x[target] + x[other])^p` over all other classes, divided by the number of classes.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -169,8 +169,9 @@ impl Tensor {
         reduction.of(&losses)
     }
 
-    /// For scores of classes, `[classes]` or `[batch, classes]`, and as many right classes as `target` has before its first -1: the
-    /// sum of `1 - x[right] + x[wrong]`, but at least 0 each, over all pairs, divided by the number of classes.
+    /// The multi-label margin loss of scores of shape `[classes]` or `[batch, classes]`: the sum of `max(0, 1 -
+    /// x[right] + x[wrong])` over all pairs, divided by the number of classes. The right classes are those in `target`
+    /// before its first -1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -205,8 +206,8 @@ impl Tensor {
         options.reduction.of(&pairs.masked_fill(&useless, 0.0)?.sum([-2, -1])?.div(count as f64)?)
     }
 
-    /// The mean over the last dimension, that of the classes, of
-    /// [`binary_cross_entropy_with_logits`](Self::binary_cross_entropy_with_logits).
+    /// The mean of [`binary_cross_entropy_with_logits`](Self::binary_cross_entropy_with_logits) over the last
+    /// dimension, the classes.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -232,7 +233,7 @@ impl Tensor {
         reduction.of(&weighted(OP, losses, weight)?.mean(-1)?)
     }
 
-    /// `ln(1 + exp(-target · x))`, for targets of 1 and -1.
+    /// `ln(1 + exp(-target · x))` for targets 1 and -1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -248,8 +249,8 @@ impl Tensor {
         options.reduction.of(&losses_of("soft_margin_loss", &SOFT, [self, target], &[])?)
     }
 
-    /// The cross entropy of the sigmoid of these logits, times `(1 - p)^gamma`, where `p` is the probability of what the
-    /// target says: what is nearly right counts little. It is torchvision's, and by default not reduced.
+    /// The focal loss of torchvision: the binary cross entropy of logits times `(1 - p)^gamma`, where `p` is the
+    /// probability of the target. It is not reduced by default.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -96,7 +96,7 @@ options! {
 /// # More activations
 #[ops]
 impl Tensor {
-    /// The logistic function `1 / (1 + exp(-x))` of each element.
+    /// The logistic function, `1 / (1 + exp(-x))`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -111,7 +111,7 @@ impl Tensor {
         elementwise!(Float sigmoid(self) |x| x.sigmoid(), |g, y| [g.sigmoid_grad(y)])
     }
 
-    /// `x · sigmoid(x)` of each element, also called swish.
+    /// The sigmoid linear unit, `x · sigmoid(x)`, also called swish.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -128,8 +128,8 @@ impl Tensor {
             |g, _y| [g.silu_grad(x)])
     }
 
-    /// `log(1 + exp(beta · x)) / beta` of each element: a smooth relu. Where `beta · x` exceeds `threshold` it is `x`. Both
-    /// are options, 1 and 20 by default.
+    /// `log(1 + exp(beta · x)) / beta`, a smooth approximation of relu. Where `beta · x` exceeds `threshold`, it is
+    /// `x`. The defaults are 1 and 20.
     ///
     /// ```
     /// # use cotangent::{SoftplusOptions, Tensor, tensor};
@@ -149,8 +149,8 @@ impl Tensor {
             |g, _y| [select((x * beta).gt(threshold), g, g * (x * beta).sigmoid())])
     }
 
-    /// The Gaussian error linear unit: `x · Φ(x)`, with Φ by the error function or, as an option, by the approximation
-    /// through `tanh`.
+    /// The Gaussian error linear unit, `x · Φ(x)`, by the error function or, as an option, by the approximation with
+    /// `tanh`.
     ///
     /// ```
     /// # use cotangent::{Gelu, Tensor, tensor};
@@ -171,7 +171,7 @@ impl Tensor {
         }
     }
 
-    /// The logarithm of [`sigmoid`](Self::sigmoid) of each element, with all digits where that is small.
+    /// The logarithm of [`sigmoid`](Self::sigmoid), computed stably.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -188,7 +188,7 @@ impl Tensor {
             |g, _y| [g * (-x).sigmoid()])
     }
 
-    /// `x · tanh(softplus(x))` of each element.
+    /// `x · tanh(softplus(x))`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -207,7 +207,7 @@ impl Tensor {
         }])
     }
 
-    /// `x / (1 + |x|)` of each element.
+    /// `x / (1 + |x|)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -225,7 +225,7 @@ impl Tensor {
         elementwise!(Float softsign(self) |x| x / (1.0 + x.abs()))
     }
 
-    /// `x - tanh(x)` of each element.
+    /// `x - tanh(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -240,7 +240,7 @@ impl Tensor {
         elementwise!(Float tanhshrink(self) |x| x - x.tanh())
     }
 
-    /// The first half of a dimension times the [`sigmoid`](Self::sigmoid) of the second.
+    /// The gated linear unit: the first half of a dimension times the [`sigmoid`](Self::sigmoid) of the second half.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -256,7 +256,7 @@ impl Tensor {
         a.mul(&b.sigmoid()?)
     }
 
-    /// The [`silu`](Self::silu) of the first half of a dimension times the second.
+    /// The [`silu`](Self::silu) of the first half of a dimension times the second half.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -45,12 +45,11 @@ options! {
 /// # Attention
 #[ops]
 impl Tensor {
-    /// `softmax(query · keyᵀ · scale + mask) · value`, where this tensor is the query: `[.., queries, size]` with keys
-    /// `[.., keys, size]` and values `[.., keys, value size]` give `[.., queries, value size]`. The dimensions before
-    /// broadcast. The matrix of scores is not stored, neither here nor for the backward pass, unless a GPU has no kernel for
-    /// heads of that size. A query that sees no key gets zeros. The mask and the scale are options; without them a query sees every key, and the scale is the
-    /// inverse square root of the size of a query. Other options are a window, heads of queries that share their keys and values,
-    /// and dropout, with which the scores are stored.
+    /// `softmax(query · keyᵀ · scale + mask) · value`, where this tensor is the query. Queries `[.., queries, size]`,
+    /// keys `[.., keys, size]` and values `[.., keys, value size]` give `[.., queries, value size]`; leading dimensions
+    /// broadcast. The scores are not stored, except with dropout and on a GPU without a kernel for heads of that size.
+    /// A query with no visible key gives zeros. The options are the mask, the scale, by default `1 / √size`, causal
+    /// attention, a window, grouped query heads and dropout.
     ///
     /// ```
     /// # use cotangent::{AttentionOptions, Tensor, tensor};

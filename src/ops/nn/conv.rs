@@ -135,8 +135,9 @@ impl<'a> From<&'a Tensor> for ConvTransposeOptions<'a> {
 /// # Convolutions
 #[ops]
 impl Tensor {
-    /// The sum of products of a weight `[out channels, in channels / groups, size]` with each window of an input
-    /// `[batch, in channels, length]`, or of one without a batch. The bias, stride, padding, dilation and groups are options.
+    /// The 1-dimensional convolution (cross-correlation) of an input `[batch, in channels, length]` with a weight `[out
+    /// channels, in channels / groups, size]`. The batch dimension may be missing. The bias, stride, padding, dilation
+    /// and groups are options.
     ///
     /// ```
     /// # use cotangent::{ConvOptions, tensor};
@@ -154,9 +155,9 @@ impl Tensor {
         convolution("conv1d", 1, self, weight, &options)
     }
 
-    /// The sum of products of a weight `[out channels, in channels / groups, height, width]` with each window of an image
-    /// `[batch, in channels, height, width]`, or of one without a batch. The bias, stride, padding, dilation and groups are
-    /// options.
+    /// The 2-dimensional convolution (cross-correlation) of an input `[batch, in channels, height, width]` with a
+    /// weight `[out channels, in channels / groups, height, width]`. The batch dimension may be missing. The bias,
+    /// stride, padding, dilation and groups are options.
     ///
     /// On a GPU results of half precision may lie in memory with the channels last, which is faster: then
     /// [`is_contiguous`](Self::is_contiguous) is false, and where a [`view`](Self::view) is refused [`reshape`](Self::reshape) and
@@ -178,9 +179,9 @@ impl Tensor {
         convolution("conv2d", 2, self, weight, &options)
     }
 
-    /// The sum of products of a weight `[out channels, in channels / groups, depth, height, width]` with each window of a volume
-    /// `[batch, in channels, depth, height, width]`, or of one without a batch. The bias, stride, padding, dilation and groups
-    /// are options.
+    /// The 3-dimensional convolution (cross-correlation) of an input `[batch, in channels, depth, height, width]` with
+    /// a weight `[out channels, in channels / groups, depth, height, width]`. The batch dimension may be missing. The
+    /// bias, stride, padding, dilation and groups are options.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -196,8 +197,8 @@ impl Tensor {
         convolution("conv3d", 3, self, weight, &options)
     }
 
-    /// The transpose of [`conv1d`](Self::conv1d): what it does to the gradient of its result. Each element of an input
-    /// `[batch, in channels, length]` is spread by a weight `[in channels, out channels / groups, size]`.
+    /// The transposed convolution, the gradient of [`conv1d`](Self::conv1d) with respect to its input: an input
+    /// `[batch, in channels, length]` with a weight `[in channels, out channels / groups, size]`.
     ///
     /// ```
     /// # use cotangent::{ConvTransposeOptions, tensor};
@@ -220,8 +221,7 @@ impl Tensor {
         transposed("conv_transpose1d", 1, self, weight, &options)
     }
 
-    /// The transpose of [`conv2d`](Self::conv2d), as [`conv_transpose1d`](Self::conv_transpose1d) is that of
-    /// [`conv1d`](Self::conv1d).
+    /// The transposed convolution, the gradient of [`conv2d`](Self::conv2d) with respect to its input.
     ///
     /// ```
     /// # use cotangent::{ConvTransposeOptions, Tensor};
@@ -242,8 +242,7 @@ impl Tensor {
         transposed("conv_transpose2d", 2, self, weight, &options)
     }
 
-    /// The transpose of [`conv3d`](Self::conv3d), as [`conv_transpose1d`](Self::conv_transpose1d) is that of
-    /// [`conv1d`](Self::conv1d).
+    /// The transposed convolution, the gradient of [`conv3d`](Self::conv3d) with respect to its input.
     ///
     /// ```
     /// # use cotangent::Tensor;

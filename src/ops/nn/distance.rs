@@ -80,8 +80,8 @@ fn check_power(op: &'static str, p: f64) -> Result<()> {
 /// # Distances of vectors
 #[ops]
 impl Tensor {
-    /// The distances of all vectors in the rows of this matrix from all in those of the other, as a matrix; leading
-    /// dimensions are a batch, and broadcast. An option is the power of the norm.
+    /// The pairwise distances of the rows of two matrices, as a matrix. Leading dimensions are a batch, and broadcast.
+    /// The power of the norm is an option.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -102,8 +102,8 @@ impl Tensor {
         lengths(&self.unsqueeze(-2)?.sub(&x2.unsqueeze(-3)?)?, (-1).into(), options.p)
     }
 
-    /// The distances of all pairs of rows of a matrix, as a vector: of the first and the others, of the second and those after
-    /// it, and so on.
+    /// The distances of all pairs of rows of a matrix, as a vector: the first row and each later one, then the second,
+    /// and so on.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -128,7 +128,7 @@ impl Tensor {
         lengths(&row(0)?.sub(&row(1)?)?, (-1).into(), options.p)
     }
 
-    /// The distances of vectors in the last dimension, one by one.
+    /// The distances of corresponding vectors in the last dimension.
     ///
     /// ```
     /// # use cotangent::{PairwiseDistanceOptions, tensor};
@@ -146,7 +146,7 @@ impl Tensor {
         lengths(&self.sub(x2)?.add(eps)?, over, p)
     }
 
-    /// The cosines of the angles between vectors in a dimension, one by one; tensors broadcast.
+    /// The cosine similarity of corresponding vectors along a dimension. The tensors broadcast.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -172,7 +172,7 @@ impl Tensor {
         unit(&both[0])?.mul(&unit(&both[1])?)?.sum(dim)
     }
 
-    /// Vectors in a dimension divided by their norms.
+    /// Divides the vectors along a dimension by their norms.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -111,9 +111,9 @@ fn kept(x: Sym, mask: Sym, scale: Sym) -> Sym {
 /// # Dropout of channels
 #[ops]
 impl Tensor {
-    /// Zero with probability `p` for each element by itself, and the others scaled by `1 / (1 - p)`, so that the mean
-    /// stays. If the options say that this is not training, the tensor as it is. The random numbers are those of
-    /// [`manual_seed`](crate::manual_seed) or [`with_generator`](crate::with_generator).
+    /// Sets each element to 0 with probability `p` and scales the others by `1 / (1 - p)`. Without training, returns
+    /// the tensor unchanged. The random numbers come from [`manual_seed`](crate::manual_seed) or
+    /// [`with_generator`](crate::with_generator).
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -141,8 +141,8 @@ impl Tensor {
         MASKED.call_as(&[self, &mask], &[Scalar::F64(1.0 / (1.0 - p))], self.dtype(), self.dtype())
     }
 
-    /// Whole channels of `[batch, channels, length]` or `[channels, length]` set to zero with probability `p`, and the others
-    /// scaled by `1 / (1 - p)`; nothing of the kind if this is not training.
+    /// Sets whole channels of `[batch, channels, length]` or `[channels, length]` to 0 with probability `p`, and scales
+    /// the others by `1 / (1 - p)`. Without training, returns the tensor unchanged.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -158,7 +158,7 @@ impl Tensor {
         channel_dropout("dropout1d", self, p, options.training, [2, 3])
     }
 
-    /// As [`dropout1d`](Self::dropout1d), of `[batch, channels, height, width]`, or `[batch, channels, length]`.
+    /// [`dropout1d`](Self::dropout1d) for `[batch, channels, height, width]` or `[batch, channels, length]`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -176,7 +176,7 @@ impl Tensor {
         channel_dropout("dropout2d", self, p, options.training, ranks)
     }
 
-    /// As [`dropout1d`](Self::dropout1d), of `[batch, channels, depth, height, width]`, or without the batch.
+    /// [`dropout1d`](Self::dropout1d) for `[batch, channels, depth, height, width]`, or without the batch.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -191,8 +191,8 @@ impl Tensor {
         channel_dropout("dropout3d", self, p, options.training, [4, 5])
     }
 
-    /// Dropout for networks of [`selu`](Self::selu), which keeps mean 0 and variance 1: elements become what a very negative one
-    /// gives there. Unless the options say that this is training, the tensor as it is.
+    /// Dropout for networks of [`selu`](Self::selu), which preserves mean 0 and variance 1: dropped elements get the
+    /// saturation value of `selu`. Without training, returns the tensor unchanged.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -209,7 +209,7 @@ impl Tensor {
         alpha_dropout("alpha_dropout", self, p, options.training, self.rank())
     }
 
-    /// As [`alpha_dropout`](Self::alpha_dropout), of whole channels: the second dimension.
+    /// [`alpha_dropout`](Self::alpha_dropout) of whole channels, the second dimension.
     ///
     /// ```
     /// # use cotangent::Tensor;

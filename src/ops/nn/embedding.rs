@@ -82,8 +82,8 @@ options! {
 /// # Networks
 #[ops]
 impl Tensor {
-    /// The rows of `weight` at these indices: the result has the indices' shape and then the rows' length. A row that gets no
-    /// gradient is an option.
+    /// The rows of `weight` at these indices. The result has the shape of the indices followed by the length of a row.
+    /// A row without a gradient is an option.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -117,8 +117,8 @@ impl Tensor {
         })
     }
 
-    /// Vectors looked up by these indices, and their sum, mean or maximum over each bag: the rows of a matrix, or, of a vector,
-    /// what lies between `offsets`. An empty bag is zero.
+    /// The sum, mean or maximum of the embeddings in each bag. A bag is a row of a matrix of indices or, for a vector,
+    /// the range between two `offsets`. An empty bag gives zeros.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -191,8 +191,8 @@ impl Tensor {
         out.to_dtype(weight.dtype())
     }
 
-    /// `x1ᵀ W x2 + b` for each output, over the last dimensions of both: `[.., in1]` and `[.., in2]` with a weight `[out, in1,
-    /// in2]` give `[.., out]`.
+    /// The bilinear transformation `x1ᵀ W x2 + b` of the last dimensions: `[.., in1]` and `[.., in2]` with a weight
+    /// `[out, in1, in2]` give `[.., out]`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

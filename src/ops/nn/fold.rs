@@ -31,9 +31,9 @@ options! {
 /// # Windows as columns
 #[ops]
 impl Tensor {
-    /// The windows of an image `[batch, channels, height, width]`, or of one without a batch, as columns:
-    /// `[batch, channels · window elements, windows]`. It is what `torch.nn.functional.unfold` gives; [`unfold`](Self::unfold)
-    /// has the windows of one dimension.
+    /// The sliding windows of an image `[batch, channels, height, width]`, as columns: `[batch, channels · window
+    /// elements, windows]`. The batch dimension may be missing. It is `torch.nn.functional.unfold`;
+    /// [`unfold`](Self::unfold) is for one dimension.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -51,8 +51,8 @@ impl Tensor {
         grid.columns(self)
     }
 
-    /// The transpose of [`im2col`](Self::im2col): the columns `[batch, channels · window elements, windows]` added up
-    /// where the elements of windows are in an image of `output_size`.
+    /// The transpose of [`im2col`](Self::im2col): adds up columns `[batch, channels · window elements, windows]` into
+    /// an image of `output_size`.
     ///
     /// ```
     /// # use cotangent::Tensor;

@@ -177,9 +177,9 @@ fn both(
 /// # Images at any places
 #[ops]
 impl Tensor {
-    /// An image, `[batch, channels, height, width]`, at the places of a grid, `[batch, h, w, 2]`, whose numbers go from -1 to 1
-    /// over the width and over the height: `[batch, channels, h, w]`. A volume and a grid of three numbers have one
-    /// dimension more.
+    /// Samples an image `[batch, channels, height, width]` at the coordinates of a grid `[batch, h, w, 2]`, which range
+    /// from -1 to 1 over width and height; the result is `[batch, channels, h, w]`. A volume and its grid have one more
+    /// dimension.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -259,8 +259,8 @@ impl Tensor {
         sum.reshape(&out)?.to_dtype(dtype)
     }
 
-    /// The grid of an affine map for [`grid_sample`](Self::grid_sample): for maps `[batch, 2, 3]` and the size `[batch, channels,
-    /// height, width]` of the result, or `[batch, 3, 4]` and the size of a volume.
+    /// The grid for [`grid_sample`](Self::grid_sample) of affine maps `[batch, 2, 3]` with the result size `[batch,
+    /// channels, height, width]`, or `[batch, 3, 4]` and the size of a volume.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

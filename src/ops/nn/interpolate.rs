@@ -214,9 +214,9 @@ fn resized(x: &Tensor, dim: usize, Terms { index, weights, padded }: &Terms) -> 
 /// # Images
 #[ops]
 impl Tensor {
-    /// An image, volume or sequence, `[batch, channels, ..]`, in another size. Options are the size or a factor, one for all
-    /// dimensions or one for each, and the mode: nearest, nearest-exact and area for any dimensions, linear for one,
-    /// bilinear and bicubic for two, trilinear for three.
+    /// Resizes a signal, image or volume `[batch, channels, ..]`. The options are the size or a factor, one or one per
+    /// dimension, and the mode: nearest, nearest-exact and area for any rank, linear for one dimension, bilinear and
+    /// bicubic for two, trilinear for three.
     ///
     /// ```
     /// # use cotangent::{InterpolateMode, InterpolateOptions, Shape, tensor};

@@ -34,9 +34,9 @@ options! {
 /// # Normalisation and dropout
 #[ops]
 impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the variance (of the population) over the
-    /// last dimensions, which `normalized_shape` names. Options are `weight` and `bias`, of that shape, and `eps`, 1e-5
-    /// by default.
+    /// Layer normalization: `(x - mean) / sqrt(variance + eps) · weight + bias`, with the mean and the population
+    /// variance over the last dimensions, whose shape is `normalized_shape`. `weight` and `bias` have that shape; `eps`
+    /// is 1e-5 by default.
     ///
     /// ```
     /// # use cotangent::{LayerNormOptions, Tensor, tensor};

@@ -216,10 +216,9 @@ fn of_batch(op: &'static str, x: &Tensor, eps: f64) -> Result<(usize, Norm)> {
 /// # Normalisation of channels
 #[ops]
 impl Tensor {
-    /// Channels, the second dimension, with mean 0 and variance 1: `(x - mean) / sqrt(var + eps) · weight + bias`. In training
-    /// the statistics are those of the batch; otherwise they are given. None is changed here:
-    /// [`batch_norm_with_update`](Self::batch_norm_with_update) returns new ones, and the layer
-    /// keeps them.
+    /// Batch normalization of the channels, the second dimension: `(x - mean) / sqrt(var + eps) · weight + bias`. In
+    /// training the statistics are those of the batch; otherwise they are given. They are not updated:
+    /// [`batch_norm_with_update`](Self::batch_norm_with_update) returns new ones, and the layer keeps them.
     ///
     /// ```
     /// # use cotangent::{BatchNormOptions, Tensor, tensor};
@@ -249,8 +248,8 @@ impl Tensor {
         norm.run(self, weight.as_ref(), bias.as_ref())
     }
 
-    /// What [`batch_norm`](Self::batch_norm) gives in training, and the new running statistics: the old ones moved towards the batch's
-    /// by `momentum`. Their variance is that of a sample.
+    /// [`batch_norm`](Self::batch_norm) in training, and the updated running statistics: `(1 - momentum) · old +
+    /// momentum · batch`. The running variance uses the unbiased estimate.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -331,8 +330,8 @@ impl Tensor {
         Ok((y, mean, var))
     }
 
-    /// As [`batch_norm`](Self::batch_norm), with the statistics of each example by itself, unless the options say that those that are
-    /// given are used.
+    /// Instance normalization: [`batch_norm`](Self::batch_norm) with the statistics of each example, or with given ones
+    /// as an option.
     ///
     /// ```
     /// # use cotangent::{InstanceNormOptions, Tensor, tensor};
@@ -366,8 +365,8 @@ impl Tensor {
         norm.run(self, weight.as_ref(), bias.as_ref())
     }
 
-    /// The channels of each example, the second dimension, in groups that have mean 0 and variance 1; a weight and a bias
-    /// for each channel are options.
+    /// Group normalization: normalizes groups of channels, the second dimension, of each example. A weight and a bias
+    /// per channel are options.
     ///
     /// ```
     /// # use cotangent::{GroupNormOptions, Tensor, tensor};
@@ -399,7 +398,8 @@ impl Tensor {
         norm.run(&x, weight.as_ref(), bias.as_ref())?.reshape(self.shape())
     }
 
-    /// `x / sqrt(mean(x²) + eps) · weight`, with the mean over the last dimensions, which `normalized_shape` names.
+    /// Root mean square normalization: `x / sqrt(mean(x²) + eps) · weight`, with the mean over the last dimensions,
+    /// whose shape is `normalized_shape`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -436,8 +436,8 @@ impl Tensor {
         norm.run(self, weight.as_ref(), None)
     }
 
-    /// `x / (k + alpha · mean of the squares)^beta`, with the mean over `size` neighbouring channels, the second dimension, where
-    /// those beyond the ends are 0.
+    /// Local response normalization: `x / (k + alpha · mean(x²))^beta`, with the mean over `size` neighbouring
+    /// channels, the second dimension. Missing neighbours count as 0.
     ///
     /// ```
     /// # use cotangent::{LocalResponseNormOptions, Tensor};

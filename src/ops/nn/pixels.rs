@@ -16,7 +16,7 @@ fn planes(op: &'static str, x: &Tensor) -> Result<[usize; 4]> {
 /// # Other forms
 #[ops]
 impl Tensor {
-    /// Groups of `r²` channels made the pixels of one that is `r` times as high and wide.
+    /// Rearranges `[.., C · r², H, W]` into `[.., C, H · r, W · r]`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -63,8 +63,7 @@ impl Tensor {
         self.reshape([n, c, h / r, r, w / r, r])?.permute([0, 1, 3, 5, 2, 4])?.reshape(&shape)
     }
 
-    /// The channels, which are the second dimension, in another order: the first of each group, then the second of each, and
-    /// so on.
+    /// Divides the channels, the second dimension, into groups and interleaves them.
     ///
     /// ```
     /// # use cotangent::Tensor;

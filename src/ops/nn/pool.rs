@@ -65,7 +65,7 @@ options! {
 /// # Pools
 #[ops]
 impl Tensor {
-    /// The largest element of each window of a signal `[batch, channels, length]`, or of one without a batch.
+    /// The maximum of each window of a signal `[batch, channels, length]`. The batch dimension may be missing.
     ///
     /// ```
     /// # use cotangent::{MaxPoolOptions, tensor};
@@ -82,7 +82,7 @@ impl Tensor {
         Pool::max("max_pool1d", 1, self, &kernel_size, &options)?.values(self)
     }
 
-    /// The largest element of each window of an image `[batch, channels, height, width]`, or of one without a batch.
+    /// The maximum of each window of an image `[batch, channels, height, width]`. The batch dimension may be missing.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -98,7 +98,8 @@ impl Tensor {
         Pool::max("max_pool2d", 2, self, &kernel_size, &options)?.values(self)
     }
 
-    /// The largest element of each window of a volume `[batch, channels, depth, height, width]`, or of one without a batch.
+    /// The maximum of each window of a volume `[batch, channels, depth, height, width]`. The batch dimension may be
+    /// missing.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -173,7 +174,7 @@ impl Tensor {
         Pool::max("max_pool3d_with_indices", 3, self, &kernel_size, &options)?.both(self)
     }
 
-    /// The mean of each window of a signal `[batch, channels, length]`, or of one without a batch.
+    /// The mean of each window of a signal `[batch, channels, length]`. The batch dimension may be missing.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -188,7 +189,7 @@ impl Tensor {
         average("avg_pool1d", 1, self, &kernel_size, &options)
     }
 
-    /// The mean of each window of an image `[batch, channels, height, width]`, or of one without a batch.
+    /// The mean of each window of an image `[batch, channels, height, width]`. The batch dimension may be missing.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -203,7 +204,8 @@ impl Tensor {
         average("avg_pool2d", 2, self, &kernel_size, &options)
     }
 
-    /// The mean of each window of a volume `[batch, channels, depth, height, width]`, or of one without a batch.
+    /// The mean of each window of a volume `[batch, channels, depth, height, width]`. The batch dimension may be
+    /// missing.
     ///
     /// ```
     /// # use cotangent::Tensor;

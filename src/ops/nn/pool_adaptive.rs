@@ -12,8 +12,8 @@ use crate::{DType, Result, Sizes, Tensor};
 /// # Adaptive pools
 #[ops]
 impl Tensor {
-    /// The largest elements of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size.
-    /// `-1` keeps the size.
+    /// The maxima of `output_size` windows of about equal size over a signal `[batch, channels, length]`. -1 keeps the
+    /// size.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -29,7 +29,7 @@ impl Tensor {
         adaptive("adaptive_max_pool1d", 1, self, &output_size)?.values(self)
     }
 
-    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of an image `[batch, channels, height, width]`.
+    /// [`adaptive_max_pool1d`](Self::adaptive_max_pool1d) for an image `[batch, channels, height, width]`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -44,7 +44,7 @@ impl Tensor {
         adaptive("adaptive_max_pool2d", 2, self, &output_size)?.values(self)
     }
 
-    /// As [`adaptive_max_pool1d`](Self::adaptive_max_pool1d), of a volume `[batch, channels, depth, height, width]`.
+    /// [`adaptive_max_pool1d`](Self::adaptive_max_pool1d) for a volume `[batch, channels, depth, height, width]`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -107,7 +107,7 @@ impl Tensor {
         adaptive("adaptive_max_pool3d_with_indices", 3, self, &output_size)?.both(self)
     }
 
-    /// The means of windows that cut a signal `[batch, channels, length]` into `output_size` parts of about one size. `-1` keeps the
+    /// The means of `output_size` windows of about equal size over a signal `[batch, channels, length]`. -1 keeps the
     /// size.
     ///
     /// ```

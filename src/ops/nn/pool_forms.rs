@@ -91,7 +91,7 @@ impl Tensor {
         powers("lp_pool1d", 1, self, norm_type, &kernel_size, &options)
     }
 
-    /// As [`lp_pool1d`](Self::lp_pool1d), of an image `[batch, channels, height, width]`.
+    /// [`lp_pool1d`](Self::lp_pool1d) for an image `[batch, channels, height, width]`.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -111,7 +111,7 @@ impl Tensor {
         powers("lp_pool2d", 2, self, norm_type, &kernel_size, &options)
     }
 
-    /// As [`lp_pool1d`](Self::lp_pool1d), of a volume `[batch, channels, depth, height, width]`.
+    /// [`lp_pool1d`](Self::lp_pool1d) for a volume `[batch, channels, depth, height, width]`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -131,8 +131,8 @@ impl Tensor {
         powers("lp_pool3d", 3, self, norm_type, &kernel_size, &options)
     }
 
-    /// The largest elements of windows at random places of an image `[batch, channels, height, width]`, which overlap as the size of
-    /// the result asks for.
+    /// Fractional max pooling: the maxima of windows at random positions of an image `[batch, channels, height,
+    /// width]`.
     ///
     /// ```
     /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
@@ -153,7 +153,7 @@ impl Tensor {
         Ok(fractional("fractional_max_pool2d", 2, self, &kernel_size, &options)?.0)
     }
 
-    /// As [`fractional_max_pool2d`](Self::fractional_max_pool2d), of a volume `[batch, channels, depth, height, width]`.
+    /// [`fractional_max_pool2d`](Self::fractional_max_pool2d) for a volume `[batch, channels, depth, height, width]`.
     ///
     /// ```
     /// # use cotangent::{FractionalMaxPoolOptions, Tensor};
@@ -216,8 +216,8 @@ impl Tensor {
         fractional("fractional_max_pool3d_with_indices", 3, self, &kernel_size, &options)
     }
 
-    /// The elements where [`max_pool1d_with_indices`](Self::max_pool1d_with_indices) found them, and zeros elsewhere. Of several
-    /// with one index it is open which is taken.
+    /// The inverse of [`max_pool1d_with_indices`](Self::max_pool1d_with_indices): places the elements at their indices,
+    /// with zeros elsewhere. If an index repeats, which element is kept is unspecified.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -238,7 +238,8 @@ impl Tensor {
         unpool("max_unpool1d", 1, self, indices, &kernel_size, &options)
     }
 
-    /// The elements where [`max_pool2d_with_indices`](Self::max_pool2d_with_indices) found them, and zeros elsewhere.
+    /// The inverse of [`max_pool2d_with_indices`](Self::max_pool2d_with_indices): places the elements at their indices,
+    /// with zeros elsewhere.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -259,7 +260,8 @@ impl Tensor {
         unpool("max_unpool2d", 2, self, indices, &kernel_size, &options)
     }
 
-    /// The elements where [`max_pool3d_with_indices`](Self::max_pool3d_with_indices) found them, and zeros elsewhere.
+    /// The inverse of [`max_pool3d_with_indices`](Self::max_pool3d_with_indices): places the elements at their indices,
+    /// with zeros elsewhere.
     ///
     /// ```
     /// # use cotangent::Tensor;

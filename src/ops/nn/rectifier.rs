@@ -115,7 +115,7 @@ from_f64!(LeakyReluOptions negative_slope, EluOptions alpha, CeluOptions alpha, 
 /// # Rectifiers
 #[ops]
 impl Tensor {
-    /// Each element where it is positive, else 0; the gradient at 0 is 0.
+    /// The rectified linear unit, `max(0, x)`. The gradient at 0 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -131,7 +131,7 @@ impl Tensor {
             |g, y| [g.relu_grad(y)])
     }
 
-    /// Each element, but at least 0 and at most 6; the gradient at these is 0.
+    /// `min(max(0, x), 6)`. The gradient at 0 and 6 is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -147,7 +147,7 @@ impl Tensor {
             |g, _y| [select(x.gt(zero()) & x.lt(zero() + 6.0), g, zero())])
     }
 
-    /// Each element where it is positive, else a hundredth of it, or as much of it as the options say.
+    /// `x` where it is positive, and `negative_slope · x` elsewhere; the slope is 0.01 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -163,8 +163,7 @@ impl Tensor {
         elementwise!(Float leaky_relu(self; slope) |x; slope| select(x.gt(zero()), x, x * slope))
     }
 
-    /// Each element where it is positive, else `weight` times it. The weight is one number, or one for each channel,
-    /// which is dimension 1.
+    /// `x` where it is positive, and `weight · x` elsewhere. The weight is one number, or one per channel, dimension 1.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -197,8 +196,8 @@ impl Tensor {
         OP.call(&[self, &weight], &[])
     }
 
-    /// Each element where it is positive, else some of it: as much as is drawn for it between `lower` and `upper`
-    /// with `training`, else their mean. By default 1/8, 1/3, and no training.
+    /// `x` where it is positive, and `slope · x` elsewhere. With `training`, the slope is drawn for each element
+    /// between `lower` and `upper`; otherwise it is their mean. The defaults are 1/8, 1/3 and no training.
     ///
     /// ```
     /// # use cotangent::{RreluOptions, Tensor, tensor};
@@ -225,7 +224,7 @@ impl Tensor {
         OP.call(&[self, &slopes], &[])
     }
 
-    /// Each element where it is positive, else `alpha · (exp(x) - 1)`.
+    /// The exponential linear unit: `x` where it is positive, and `alpha · (exp(x) - 1)` elsewhere.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -241,7 +240,7 @@ impl Tensor {
         elementwise!(Float elu(self; alpha) |x; alpha| select(x.gt(zero()), x, x.expm1() * alpha))
     }
 
-    /// The scaled exponential linear unit, which keeps mean and variance from layer to layer.
+    /// The scaled exponential linear unit, which preserves mean 0 and variance 1 from layer to layer.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -256,7 +255,7 @@ impl Tensor {
         elementwise!(Float selu(self) |x| SELU_SCALE * select(x.gt(zero()), x, x.expm1() * SELU_ALPHA))
     }
 
-    /// `max(0, x) + min(0, alpha · (exp(x / alpha) - 1))` of each element.
+    /// `max(0, x) + min(0, alpha · (exp(x / alpha) - 1))`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -275,7 +274,7 @@ impl Tensor {
         elementwise!(Float celu(self; alpha) |x; alpha| select(x.gt(zero()), x, (x / alpha).expm1() * alpha))
     }
 
-    /// Each element where it is above `threshold`, else `value`.
+    /// `x` where it exceeds `threshold`, and `value` elsewhere.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -296,7 +295,7 @@ impl Tensor {
             |x; threshold, value| select(x.le(threshold), value, x), |g, _y| [select(x.le(threshold), zero(), g)])
     }
 
-    /// Each element, but at least `min_val` and at most `max_val`, by default -1 and 1; the gradient at these is 0.
+    /// Limits `x` to the range from `min_val` to `max_val`, by default -1 and 1. The gradient at the bounds is 0.
     ///
     /// ```
     /// # use cotangent::{HardtanhOptions, Tensor, tensor};
@@ -324,7 +323,7 @@ impl Tensor {
             |g, _y| [select(x.gt(low) & x.lt(high), g, zero())])
     }
 
-    /// A sigmoid of three straight lines: `x / 6 + 1/2`, but at least 0 and at most 1.
+    /// A piecewise linear sigmoid: `x / 6 + 1/2`, limited to [0, 1].
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -340,7 +339,7 @@ impl Tensor {
             |g, _y| [select(x.gt(zero() - 3.0) & x.lt(zero() + 3.0), g / 6.0, zero())])
     }
 
-    /// `x · hardsigmoid(x)` of each element.
+    /// `x · hardsigmoid(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -356,7 +355,7 @@ impl Tensor {
             |g, _y| [select(x.le(zero() - 3.0), zero(), select(x.ge(zero() + 3.0), g, g * (x / 3.0 + 0.5)))])
     }
 
-    /// Each element, but 0 from `-lambd` to `lambd`, by default 1/2.
+    /// `x` where `|x| > lambd`, and 0 elsewhere; `lambd` is 0.5 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -373,7 +372,7 @@ impl Tensor {
         elementwise!(Float hardshrink(self; lambd) |x; limit| select(x.ge(-limit) & x.le(limit), zero(), x))
     }
 
-    /// Each element, moved towards 0 by `lambd`, by default 1/2, and 0 where it is nearer than that.
+    /// `x` moved towards 0 by `lambd`, and 0 where `|x| ≤ lambd`; `lambd` is 0.5 by default.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

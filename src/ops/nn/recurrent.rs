@@ -47,10 +47,10 @@ options! {
 /// # Recurrent networks
 #[ops]
 impl Tensor {
-    /// A long short-term memory network: this tensor is the inputs, `[steps, batch, size]` or without the batch. `hx` has the
-    /// first hidden states and memories of all layers, `[layers · directions, batch, size]`; `params` has for each layer and
-    /// direction `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh` and, if the hidden states are projected, `weight_hr`. The
-    /// results are the outputs of the last layer at all steps, and the last hidden states and memories.
+    /// A long short-term memory network over inputs `[steps, batch, size]`, or without the batch. `hx` holds the
+    /// initial hidden states and cell states of all layers, `[layers · directions, batch, size]`; `params` holds, for
+    /// each layer and direction, `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh` and, with a projection, `weight_hr`.
+    /// Returns the outputs of the last layer at all steps, and the final hidden states and cell states.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -77,7 +77,7 @@ impl Tensor {
         }
     }
 
-    /// A network of gated recurrent units. As [`lstm`](Self::lstm), with hidden states alone.
+    /// A gated recurrent unit network. As [`lstm`](Self::lstm), without cell states.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -100,7 +100,7 @@ impl Tensor {
         Ok((output, hidden))
     }
 
-    /// A network of plain cells: `tanh(W_ih x + b_ih + W_hh h + b_hh)`. As [`gru`](Self::gru) otherwise.
+    /// A recurrent network with cells `tanh(W_ih x + b_ih + W_hh h + b_hh)`. As [`gru`](Self::gru) otherwise.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -123,7 +123,7 @@ impl Tensor {
         Ok((output, hidden))
     }
 
-    /// As [`rnn_tanh`](Self::rnn_tanh), with `relu` in place of `tanh`.
+    /// [`rnn_tanh`](Self::rnn_tanh) with `relu` instead of `tanh`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -146,7 +146,7 @@ impl Tensor {
         Ok((output, hidden))
     }
 
-    /// One step of an LSTM: from inputs `[batch, size]`, or without the batch, and the hidden state and memory, the next two.
+    /// One step of an LSTM: the next hidden state and cell state for inputs `[batch, size]`, or without the batch.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -174,7 +174,7 @@ impl Tensor {
         }
     }
 
-    /// One step of a gated recurrent unit. As [`lstm_cell`](Self::lstm_cell), with a hidden state alone.
+    /// One step of a gated recurrent unit. As [`lstm_cell`](Self::lstm_cell), without a cell state.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -198,7 +198,7 @@ impl Tensor {
         Ok(one_step(Cell::Gru, "gru_cell", self, &[hx], [w_ih, w_hh], [b_ih, b_hh])?.0)
     }
 
-    /// One step of a plain cell: `tanh(W_ih x + b_ih + W_hh h + b_hh)`.
+    /// One step of a recurrent cell: `tanh(W_ih x + b_ih + W_hh h + b_hh)`.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -222,7 +222,7 @@ impl Tensor {
         Ok(one_step(Cell::Tanh, "rnn_tanh_cell", self, &[hx], [w_ih, w_hh], [b_ih, b_hh])?.0)
     }
 
-    /// One step of a plain cell with `relu`.
+    /// One step of a recurrent cell with `relu`.
     ///
     /// ```
     /// # use cotangent::Tensor;

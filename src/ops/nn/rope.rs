@@ -55,9 +55,9 @@ impl From<f64> for RopeCosSinOptions {
 /// # Rotary positions
 #[ops]
 impl Tensor {
-    /// Pairs of elements of the last dimension rotated by the angles whose cosines and sines are given, `[.., size / 2]`, which
-    /// broadcast to the pairs: rotary embeddings of positions. A pair is an element of the first half and one of the second, or,
-    /// as an option, two neighbours. Angles for fewer elements leave the last ones as they are.
+    /// Rotary position embeddings: rotates pairs of elements of the last dimension by angles, given as cosines and
+    /// sines of shape `[.., size / 2]`, which broadcast. A pair has one element of each half or, as an option, two
+    /// neighbours. If there are fewer angles, the last elements are unchanged.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -105,8 +105,8 @@ impl Tensor {
         Tensor::cat(&parts, -1)?.to_dtype(self.dtype())
     }
 
-    /// The cosines and sines of the angles by which [`rope`](Self::rope) rotates vectors of `size` elements at these positions:
-    /// `position / base^(2k / size)` for pair `k`. They are of f32, or of the positions' dtype where these are floats.
+    /// The cosines and sines for [`rope`](Self::rope) with vectors of `size` elements at these positions: the angle of
+    /// pair `k` is `position / base^(2k / size)`. The dtype is that of float positions, and `f32` otherwise.
     ///
     /// ```
     /// # use cotangent::Tensor;

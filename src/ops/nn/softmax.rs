@@ -88,7 +88,7 @@ options! {
 /// # Softmax
 #[ops]
 impl Tensor {
-    /// `exp(x) / Σ exp(x)` along a dimension: positive numbers that add up to 1.
+    /// The softmax along a dimension: `exp(x) / Σ exp(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -111,7 +111,7 @@ impl Tensor {
         })
     }
 
-    /// The logarithm of [`softmax`](Self::softmax), exact where that is tiny: `x - log Σ exp(x)` along a dimension.
+    /// The logarithm of [`softmax`](Self::softmax) along a dimension, computed stably: `x - log Σ exp(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -134,8 +134,8 @@ impl Tensor {
         })
     }
 
-    /// `log Σ exp(x)` over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; also where `exp(x)` itself
-    /// would not be finite.
+    /// `log Σ exp(x)` over some dimensions, or all (`..`), computed without overflow. See [`sum`](Self::sum) for the
+    /// dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, keepdim, tensor};
@@ -167,7 +167,7 @@ impl Tensor {
         })
     }
 
-    /// [`softmax`](Self::softmax) of the negative elements: the smallest get most.
+    /// The [`softmax`](Self::softmax) of the negative elements.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -185,9 +185,8 @@ impl Tensor {
         }
     }
 
-    /// A random choice along a dimension that has a gradient: [`softmax`](Self::softmax) of these logits plus Gumbel
-    /// noise, over the temperature `tau`. With `hard` the result is 1 for the largest and 0 for the others, and its
-    /// gradient that of the soft one.
+    /// Samples from the Gumbel-softmax distribution: the [`softmax`](Self::softmax) of logits plus Gumbel noise,
+    /// divided by the temperature `tau`. With `hard` the result is one-hot, with the gradient of the soft sample.
     ///
     /// ```
     /// # use cotangent::{GumbelSoftmaxOptions, Tensor, tensor};

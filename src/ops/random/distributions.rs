@@ -79,7 +79,7 @@ fn greatest_integer(dtype: DType) -> u64 {
 /// # Random numbers
 #[ops]
 impl Tensor {
-    /// 1 with the probability that each element is, else 0. An option gives one probability for all.
+    /// Random zeros and ones. Each element is the probability of a one; an option gives one probability for all.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -110,8 +110,8 @@ impl Tensor {
         Ok(yes.to_dtype(self.dtype())?.record_barrier(OP, &[self]))
     }
 
-    /// Indices of the elements of a vector, or of each row of a matrix, drawn in proportion to these: `num_samples` different
-    /// ones, or, with `replacement`, independent ones.
+    /// Samples `num_samples` indices of a vector, or of each row of a matrix, with probabilities proportional to the
+    /// elements; without replacement by default.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -162,7 +162,7 @@ impl Tensor {
         Ok(indices.record_barrier(OP, &[self]))
     }
 
-    /// The integers from 0 up to but without `n` in random order, as `i64`.
+    /// A random permutation of the integers from 0 to `n - 1`, `i64`.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor};
@@ -187,8 +187,8 @@ impl Tensor {
         order.to_dtype(dtype)
     }
 
-    /// Numbers drawn from normal distributions with these means and standard deviations, each a tensor or a number. They
-    /// broadcast, together with `size`. Unless the options say otherwise, dtype and device are the tensors'.
+    /// Random numbers from normal distributions with the given means and standard deviations, tensors or numbers. They
+    /// broadcast, together with `size`. Dtype and device are those of the tensors, unless the options say otherwise.
     ///
     /// ```
     /// # use cotangent::{DType, Tensor, tensor};
@@ -224,7 +224,8 @@ impl Tensor {
         Ok(drawn.mul(std.detach())?.add(mean.detach())?.to_dtype(dtype)?.record_barrier(OP, &given))
     }
 
-    /// Numbers drawn evenly from `from` up to but without `to`, in this tensor's shape and dtype and on its device.
+    /// Uniform random numbers from `from` (included) to `to` (excluded) with the shape, dtype and device of this
+    /// tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -251,8 +252,8 @@ impl Tensor {
         Ok(moved.masked_fill(&moved.ge(to)?, from)?.record_barrier(OP, &[self]))
     }
 
-    /// Numbers drawn from the exponential distribution with the rate `lambd`, in this tensor's shape and dtype and on its
-    /// device.
+    /// Random numbers from the exponential distribution with the rate `lambd`, with the shape, dtype and device of this
+    /// tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -273,8 +274,8 @@ impl Tensor {
         Ok(drawn.to_dtype(self.dtype())?.record_barrier("exponential", &[self]))
     }
 
-    /// How many trials it takes until one succeeds, each with the probability `p`: numbers from 1 on, in this tensor's shape
-    /// and dtype and on its device.
+    /// Random numbers from the geometric distribution: the number of trials until the first success, which has
+    /// probability `p`. Shape, dtype and device are those of this tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -297,8 +298,8 @@ impl Tensor {
         Ok(drawn.to_dtype(self.dtype())?.record_barrier("geometric", &[self]))
     }
 
-    /// Numbers drawn from the Cauchy distribution around `median`, half of them within `sigma` of it, in this tensor's shape
-    /// and dtype and on its device.
+    /// Random numbers from the Cauchy distribution with the median `median` and the scale `sigma`, with the shape,
+    /// dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -320,8 +321,8 @@ impl Tensor {
         Ok(drawn.to_dtype(self.dtype())?.record_barrier("cauchy", &[self]))
     }
 
-    /// Numbers whose logarithms are drawn from the normal distribution with this mean and standard deviation, in this tensor's
-    /// shape and dtype and on its device.
+    /// Random numbers whose logarithms are normally distributed with the given mean and standard deviation, with the
+    /// shape, dtype and device of this tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;

@@ -14,7 +14,7 @@ const LARGEST: f64 = 1e15;
 /// # Numbers of events
 #[ops]
 impl Tensor {
-    /// A random number from the Poisson distribution with each element as its rate, in this tensor's dtype.
+    /// Random numbers from the Poisson distribution. Each element is a rate.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

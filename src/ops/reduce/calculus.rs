@@ -229,8 +229,7 @@ enum Distance {
 /// # Differences and integrals
 #[ops]
 impl Tensor {
-    /// The differences of neighbours along a dimension, the last unless the options say otherwise. Of bools they say whether
-    /// neighbours differ.
+    /// The differences of neighbours along a dimension, the last by default. For bools, whether neighbours differ.
     ///
     /// ```
     /// # use cotangent::{DiffOptions, Tensor, tensor};
@@ -266,8 +265,8 @@ impl Tensor {
         Ok(x)
     }
 
-    /// The integral of samples along a dimension, the last unless the options say otherwise, by the trapezoidal rule. The
-    /// samples are at distances of 1, or as the options say.
+    /// The integral along a dimension, the last by default, by the trapezoidal rule. The spacing is 1, unless the
+    /// options say otherwise.
     ///
     /// ```
     /// # use cotangent::{Tensor, TrapezoidOptions, tensor};
@@ -297,8 +296,7 @@ impl Tensor {
         pieces.sum(dim)?.to_dtype(dtype)
     }
 
-    /// The running integrals of samples along a dimension, as [`trapezoid`](Self::trapezoid) takes them: from the first sample
-    /// to each of the others.
+    /// The cumulative integral along a dimension by the trapezoidal rule. See [`trapezoid`](Self::trapezoid).
     ///
     /// ```
     /// # use cotangent::{Tensor, TrapezoidOptions, tensor};
@@ -325,8 +323,8 @@ impl Tensor {
         pieces.cumsum(dim)?.to_dtype(dtype)
     }
 
-    /// The derivatives of samples along all dimensions, or some, one tensor for each: from both neighbours or, at an edge, from
-    /// those on one side. The samples are at distances of 1, or as the options say.
+    /// The numerical gradient along all dimensions, or the given ones: central differences inside, one-sided
+    /// differences at the edges. The spacing is 1, unless the options say otherwise.
     ///
     /// ```
     /// # use cotangent::{GradientOptions, Tensor, tensor};

@@ -82,8 +82,8 @@ fn covariance(op: &'static str, x: &Tensor, options: &CovOptions<'_>) -> Result<
 /// # Covariance
 #[ops]
 impl Tensor {
-    /// The covariances of variables, which are the rows of this matrix; its columns are observations. A vector is one
-    /// variable, whose variance this is.
+    /// The covariance matrix of variables, the rows of this matrix; the columns are observations. A vector is one
+    /// variable, and gives its variance.
     ///
     /// ```
     /// # use cotangent::{CovOptions, Tensor, tensor};
@@ -102,7 +102,7 @@ impl Tensor {
         covariance("cov", self, &options)
     }
 
-    /// The correlations of variables, which are the rows of this matrix; its columns are observations.
+    /// The correlation matrix of variables, the rows of this matrix; the columns are observations.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

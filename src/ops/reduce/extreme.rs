@@ -94,8 +94,8 @@ fn place(op: &'static str, which: Extreme, x: &Tensor, over: &ReduceDims) -> Res
 /// # Largest and smallest elements
 #[ops]
 impl Tensor {
-    /// The largest elements over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; NaN where there is one.
-    /// Where several are largest, they share the gradient evenly.
+    /// The maximum over some dimensions, or all (`..`). NaN propagates. Equal maxima share the gradient evenly. See
+    /// [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -113,8 +113,8 @@ impl Tensor {
         extreme("max", Reduce::Max, self, &over)
     }
 
-    /// The smallest elements over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; NaN where there is one.
-    /// Where several are smallest, they share the gradient evenly.
+    /// The minimum over some dimensions, or all (`..`). NaN propagates. Equal minima share the gradient evenly. See
+    /// [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -132,8 +132,8 @@ impl Tensor {
         extreme("min", Reduce::Min, self, &over)
     }
 
-    /// The largest elements along a dimension, and their indices in it. Of several the first is chosen, and gets the
-    /// gradient; a NaN is chosen before everything else.
+    /// The maxima along a dimension, and their indices. The first of equal maxima is chosen, and gets the gradient. NaN
+    /// counts as the largest.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -151,8 +151,8 @@ impl Tensor {
         with_indices("max_with_indices", Extreme::Max, self, &over)
     }
 
-    /// The smallest elements along a dimension, and their indices in it. Of several the first is chosen, and gets the
-    /// gradient; a NaN is chosen before everything else.
+    /// The minima along a dimension, and their indices. The first of equal minima is chosen, and gets the gradient. NaN
+    /// counts as the smallest.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -170,8 +170,8 @@ impl Tensor {
         with_indices("min_with_indices", Extreme::Min, self, &over)
     }
 
-    /// The indices of the largest elements along a dimension or, over all (`..`), the number of the largest, counted in
-    /// row-major order; the first of several, and a NaN before everything else. It has no derivative.
+    /// The indices of the maxima along a dimension or, over all (`..`), the flat index of the maximum. The first of
+    /// equal maxima is chosen. NaN counts as the largest. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -188,8 +188,8 @@ impl Tensor {
         place("argmax", Extreme::Max, self, &over)
     }
 
-    /// The indices of the smallest elements along a dimension or, over all (`..`), the number of the smallest, counted in
-    /// row-major order; the first of several, and a NaN before everything else. It has no derivative.
+    /// The indices of the minima along a dimension or, over all (`..`), the flat index of the minimum. The first of
+    /// equal minima is chosen. NaN counts as the smallest. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{Tensor, keepdim, tensor};

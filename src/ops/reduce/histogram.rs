@@ -141,8 +141,7 @@ fn checked_edges<'t>(op: &'static str, edges: &'t Tensor, x: &Tensor) -> Result<
 /// # Histograms
 #[ops]
 impl Tensor {
-    /// How often each of the numbers 0, 1, and so on occurs in this vector of integers, or the sums of the weights that they
-    /// have.
+    /// The count of each integer 0, 1, … in this vector, or the sum of its weights.
     ///
     /// ```
     /// # use cotangent::{BincountOptions, Tensor, tensor};
@@ -182,8 +181,8 @@ impl Tensor {
         Tensor::zeros_with([count], (dtype, self.device()))?.scatter_add(0, own, &weights.to_dtype(dtype)?)
     }
 
-    /// How many elements are in each of some bins of equal width: 100 bins, from the smallest element to the largest, unless the
-    /// options say otherwise. Those outside, and NaN, are in none. It has no derivative.
+    /// The counts of elements in bins of equal width; by default 100 bins from the minimum to the maximum. Elements
+    /// outside and NaN are ignored. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{HistcOptions, Tensor, tensor};
@@ -220,9 +219,9 @@ impl Tensor {
         Ok(counts.record_barrier("histc", &[self]))
     }
 
-    /// How many elements are in each of some bins, or the sums of their weights, and the edges of these. `bins` is a number of
-    /// bins of equal width, or a vector with their edges. A bin has its lower edge, the last one both; elements outside, and
-    /// NaN, are in none. It has no derivative.
+    /// The counts of elements in bins, or the sums of their weights, and the bin edges. `bins` is the number of bins of
+    /// equal width, or a vector of edges. Each bin includes its lower edge, the last bin both. Elements outside and NaN
+    /// are ignored. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{HistogramOptions, Tensor, tensor};
@@ -263,9 +262,9 @@ impl Tensor {
         Ok((hist.record_barrier("histogram", &[self]), edges))
     }
 
-    /// How many points are in each of some boxes, or the sums of their weights, and the edges of these along each dimension. The
-    /// points are along the first dimension, their coordinates along the last; `bins` has the number of bins for each of
-    /// these, or one for all. The result comes first, then the edges. It has no derivative.
+    /// The counts of points in multidimensional bins, or the sums of their weights, and the bin edges of each
+    /// dimension. The last dimension holds the coordinates of a point; `bins` has the number of bins for each, or one
+    /// for all. It has no derivative.
     ///
     /// ```
     /// # use cotangent::{HistogramOptions, Tensor, tensor};

@@ -84,8 +84,8 @@ fn norm(x: &Tensor, over: ReduceDims, p: f64) -> Result<Tensor> {
 /// # Norms and distances
 #[ops]
 impl Tensor {
-    /// The norm of the elements over some dimensions, or all (`..`), as [`sum`](Self::sum) names them: `(Σ |x|^p)^(1/p)`, where
-    /// `p` is 2 unless the options say otherwise. Where it is zero, so is its gradient.
+    /// The norm `(Σ |x|^p)^(1/p)` over some dimensions, or all (`..`); `p` is 2 by default. Where it is 0, its gradient
+    /// is 0. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -127,7 +127,7 @@ impl Tensor {
         norm(&self.to_dtype(dtype)?.to_dtype(compute_dtype(dtype))?, over, p)?.to_dtype(dtype)
     }
 
-    /// The norm of the difference of two tensors that broadcast: see [`norm`](Self::norm).
+    /// The [`norm`](Self::norm) of the difference of two tensors, which broadcast.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -148,8 +148,7 @@ impl Tensor {
         difference.norm_with(Dims::ALL, options.p)
     }
 
-    /// This tensor with each part along a dimension, whose norm over all other dimensions is larger than `maxnorm`, scaled so
-    /// that it is `maxnorm`.
+    /// Scales each slice along a dimension whose norm exceeds `maxnorm` to the norm `maxnorm`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -50,8 +50,8 @@ fn with_rows_of_ones(x: &Tensor, m: usize) -> Result<Tensor> {
 /// # Products
 #[ops]
 impl Tensor {
-    /// The product over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; 1 where there are no elements.
-    /// Integers and bools are multiplied in `i64`, `u64` in `u64`.
+    /// The product over some dimensions, or all (`..`); 1 if there are no elements. Integers and bools are multiplied
+    /// in `i64`, `u64` in `u64`. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -253,8 +253,8 @@ fn refuse_outside(op: &'static str, q: &[f64]) -> Result<()> {
 /// # Medians and quantiles
 #[ops]
 impl Tensor {
-    /// The median over some dimensions, or all (`..`), as [`sum`](Self::sum) names them: the element in the middle, the lower of
-    /// two; NaN where there is one. Those that are equal to it share the gradient evenly.
+    /// The median over some dimensions, or all (`..`), the lower of two middle elements. NaN propagates. Elements equal
+    /// to it share the gradient evenly. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -271,8 +271,7 @@ impl Tensor {
         median("median", Rank::Median, self, &over)
     }
 
-    /// The median over some dimensions, or all (`..`), as [`median`](Self::median) gives it, of the elements that are not NaN;
-    /// NaN where there are no others.
+    /// The [`median`](Self::median) of the elements that are not NaN; NaN if there are none.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -287,8 +286,7 @@ impl Tensor {
         median("nanmedian", Rank::NanMedian, self, &over)
     }
 
-    /// The medians along a dimension, as [`median`](Self::median) gives them, and their indices. The element that was chosen
-    /// gets the gradient.
+    /// The medians along a dimension, and their indices. The chosen element gets the gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -306,8 +304,8 @@ impl Tensor {
         median_with_indices("median_with_indices", Rank::Median, self, &over)
     }
 
-    /// The medians along a dimension of the elements that are not NaN, as [`nanmedian`](Self::nanmedian) gives them, and their
-    /// indices. The element that was chosen gets the gradient.
+    /// The medians along a dimension of the elements that are not NaN, and their indices. The chosen element gets the
+    /// gradient.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -324,8 +322,8 @@ impl Tensor {
         median_with_indices("nanmedian_with_indices", Rank::NanMedian, self, &over)
     }
 
-    /// The elements along a dimension that occur most often, and the index of the last of them; along the last dimension if
-    /// none is named (`..`). Of several the smallest is chosen.
+    /// The most frequent element along a dimension, the smallest of several, and the index of its last occurrence;
+    /// without a dimension (`..`), along the last.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -357,8 +355,8 @@ impl Tensor {
         reduced(self, dim, over.keepdim, [&values, &indices.record_barrier("mode", &[self])])
     }
 
-    /// The quantiles `q`, a number or a vector of numbers from 0 to 1, over some dimensions, or all (`..`), as
-    /// [`sum`](Self::sum) names them; NaN where there is one. Of a vector they are the first dimension of the result.
+    /// The quantiles `q`, a number or a vector of numbers from 0 to 1, over some dimensions, or all (`..`). NaN
+    /// propagates. A vector `q` gives a new first dimension. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Interpolation, Tensor, tensor};
@@ -382,8 +380,7 @@ impl Tensor {
         quantile("quantile", self, &q, &over, options.interpolation, false)
     }
 
-    /// The quantiles over some dimensions, or all (`..`), as [`quantile`](Self::quantile) gives them, of the elements that are
-    /// not NaN; NaN where there are no others.
+    /// The [`quantile`](Self::quantile) of the elements that are not NaN; NaN if there are none.
     ///
     /// ```
     /// # use cotangent::{Interpolation, Tensor, tensor};

@@ -35,8 +35,8 @@ options! {
 /// # Running sums
 #[ops]
 impl Tensor {
-    /// Running sums along a dimension: of each element and all before it. Integers and bools are added up in `i64`, `u64` in
-    /// `u64`, half precision in f32.
+    /// The cumulative sum along a dimension. Integers and bools are added up in `i64`, `u64` in `u64`, half precision
+    /// in `f32`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -56,8 +56,7 @@ impl Tensor {
         sums(self, dim, false)
     }
 
-    /// Running products along a dimension: of each element and all before it. Integers and bools are multiplied in `i64`, `u64`
-    /// in `u64`.
+    /// The cumulative product along a dimension. Integers and bools are multiplied in `i64`, `u64` in `u64`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -94,7 +93,7 @@ impl Tensor {
         })
     }
 
-    /// The logarithms of running sums of exponentials along a dimension; also where these are not finite.
+    /// The logarithm of the cumulative sum of exponentials along a dimension, computed without overflow.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -130,8 +129,8 @@ impl Tensor {
         out.to_dtype(dtype)
     }
 
-    /// The largest of each element and all before it along a dimension, and the indices of these. Of several the last is
-    /// chosen, and gets the gradient; a NaN before everything else.
+    /// The cumulative maximum along a dimension, and its indices. The last of equal maxima is chosen, and gets the
+    /// gradient. NaN counts as the largest.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -148,8 +147,8 @@ impl Tensor {
         running_extreme("cummax", Extreme::Max, self, dim)
     }
 
-    /// The smallest of each element and all before it along a dimension, and the indices of these. Of several the last is
-    /// chosen, and gets the gradient; a NaN before everything else.
+    /// The cumulative minimum along a dimension, and its indices. The last of equal minima is chosen, and gets the
+    /// gradient. NaN counts as the smallest.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -166,8 +165,7 @@ impl Tensor {
         running_extreme("cummin", Extreme::Min, self, dim)
     }
 
-    /// Running sums along a dimension, as the array API names them: [`cumsum`](Self::cumsum), which the options let begin
-    /// with zeros.
+    /// The array API's cumulative sum: [`cumsum`](Self::cumsum), optionally with an initial 0.
     ///
     /// ```
     /// # use cotangent::{CumulativeOptions, Tensor, tensor};
@@ -189,8 +187,7 @@ impl Tensor {
         if options.include_initial { with_initial(&sums, dim, 0.0) } else { Ok(sums) }
     }
 
-    /// Running products along a dimension, as the array API names them: [`cumprod`](Self::cumprod), which the options let
-    /// begin with ones.
+    /// The array API's cumulative product: [`cumprod`](Self::cumprod), optionally with an initial 1.
     ///
     /// ```
     /// # use cotangent::{CumulativeOptions, Tensor, tensor};

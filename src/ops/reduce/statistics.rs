@@ -27,8 +27,8 @@ fn under_root(g: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// # Statistics
 #[ops]
 impl Tensor {
-    /// Whether all elements over some dimensions, or all (`..`), are not zero, as [`sum`](Self::sum) names them; true where
-    /// there are none. It has no derivative.
+    /// Whether all elements over some dimensions, or all (`..`), are nonzero; true if there are none. It has no
+    /// derivative. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -46,8 +46,8 @@ impl Tensor {
         Ok(plan.reduce("all", Reduce::Prod, &truths(self)?, DType::Bool)?.record_barrier("all", &[self]))
     }
 
-    /// Whether any element over some dimensions, or all (`..`), is not zero, as [`sum`](Self::sum) names them; false where
-    /// there are none. It has no derivative.
+    /// Whether any element over some dimensions, or all (`..`), is nonzero; false if there are none. It has no
+    /// derivative. See [`sum`](Self::sum) for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -65,8 +65,8 @@ impl Tensor {
         Ok(plan.reduce("any", Reduce::Sum, &truths(self)?, DType::Bool)?.record_barrier("any", &[self]))
     }
 
-    /// How many elements over some dimensions, or all (`..`), are not zero, as [`sum`](Self::sum) names them. It has no
-    /// derivative.
+    /// The number of nonzero elements over some dimensions, or all (`..`). It has no derivative. See [`sum`](Self::sum)
+    /// for the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -84,7 +84,7 @@ impl Tensor {
         Ok(count.record_barrier("count_nonzero", &[self]))
     }
 
-    /// The sum over some dimensions, or all (`..`), as [`sum`](Self::sum) gives it, with NaN counted as zero.
+    /// The [`sum`](Self::sum) over some dimensions, or all (`..`), where NaN counts as 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -111,8 +111,8 @@ impl Tensor {
         self.ne(self)?.where_(0.0, self)?.sum(over)
     }
 
-    /// The mean over some dimensions, or all (`..`), as [`mean`](Self::mean) gives it, of the elements that are not NaN; NaN
-    /// where there are none.
+    /// The [`mean`](Self::mean) over some dimensions, or all (`..`), of the elements that are not NaN; NaN if there are
+    /// none.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -134,8 +134,8 @@ impl Tensor {
         wide.nansum(over)?.div(count)?.to_dtype(self.dtype())
     }
 
-    /// The standard deviation over some dimensions, or all (`..`): the root of the variance, as [`var`](Self::var) gives it.
-    /// Where it is zero, so is its gradient.
+    /// The standard deviation over some dimensions, or all (`..`), the square root of the [`var`](Self::var). Where it
+    /// is 0, its gradient is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -164,8 +164,7 @@ impl Tensor {
         })
     }
 
-    /// The standard deviation over some dimensions, or all (`..`), and the mean, as [`std`](Self::std) and
-    /// [`mean`](Self::mean) give them.
+    /// The standard deviation and the mean over some dimensions, or all (`..`). See [`std`](Self::std).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -184,8 +183,7 @@ impl Tensor {
         Ok((self.std_with(over.clone(), options)?, self.mean(over)?))
     }
 
-    /// The smallest and the largest elements over some dimensions, or all (`..`), as [`min`](Self::min) and
-    /// [`max`](Self::max) give them.
+    /// The minimum and the maximum over some dimensions, or all (`..`). See [`min`](Self::min) and [`max`](Self::max).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

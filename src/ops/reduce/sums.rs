@@ -207,8 +207,8 @@ corrections!(f64, i32, usize);
 /// # Reductions
 #[ops]
 impl Tensor {
-    /// The sum over some dimensions, or all (`..`). They go away or, with [`keepdim`](crate::keepdim), stay with size 1; to
-    /// name none is to name all. Integers and bools are added up in `i64`, `u64` in `u64`.
+    /// The sum over some dimensions, or all (`..`). They are removed or, with [`keepdim`](crate::keepdim), kept with
+    /// size 1; an empty list means all. Integers and bools are added up in `i64`, `u64` in `u64`.
     ///
     /// ```
     /// # use cotangent::{Tensor, keepdim, tensor};
@@ -229,7 +229,8 @@ impl Tensor {
         ReducePlan::new("sum", self, &over)?.sum("sum", self)
     }
 
-    /// The mean over some dimensions, or all (`..`), as [`sum`](Self::sum) names them; NaN where there are no elements.
+    /// The mean over some dimensions, or all (`..`); NaN if there are no elements. See [`sum`](Self::sum) for the
+    /// dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -252,9 +253,9 @@ impl Tensor {
         ReducePlan::new("mean", self, &over)?.mean("mean", self)
     }
 
-    /// The variance over some dimensions, or all (`..`), as [`sum`](Self::sum) names them: the sum of the squared distances
-    /// from the mean, divided by the number of elements less a correction, which is 1 unless the options say otherwise. NaN
-    /// where there are no elements.
+    /// The variance over some dimensions, or all (`..`): the sum of squared deviations from the mean, divided by the
+    /// number of elements minus a correction, 1 by default. NaN if there are no elements. See [`sum`](Self::sum) for
+    /// the dimensions.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -281,8 +282,7 @@ impl Tensor {
         })
     }
 
-    /// The variance over some dimensions, or all (`..`), and the mean, as [`var`](Self::var) and [`mean`](Self::mean) give
-    /// them.
+    /// The variance and the mean over some dimensions, or all (`..`). See [`var`](Self::var).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -55,8 +55,8 @@ fn replaced(op: &'static str, x: &Tensor, src: &Tensor, part: &SubRange) -> Resu
 /// # Diagonals
 #[ops]
 impl Tensor {
-    /// The diagonal of two dimensions, which becomes the last one, without a copy: that `offset` places to the right of the
-    /// main one, or below it for a negative offset.
+    /// A view of the diagonal of two dimensions, as a new last dimension. A positive `offset` is above the main
+    /// diagonal, a negative one below it.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -78,8 +78,8 @@ impl Tensor {
         take("diagonal", self, &diagonal_of("diagonal", offset, dim1, dim2, self.rank())?)
     }
 
-    /// Square matrices with the last dimension on a diagonal and zeros elsewhere. `dim1` and `dim2` are where the matrices'
-    /// rows and columns are in the result.
+    /// Matrices with the last dimension on a diagonal and zeros elsewhere. `dim1` and `dim2` are the dimensions of rows
+    /// and columns in the result.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -110,7 +110,7 @@ impl Tensor {
         put(self, &shape, &part)
     }
 
-    /// Of a vector the matrix with it on a diagonal and zeros elsewhere; of a matrix its diagonal.
+    /// The diagonal of a matrix, or a matrix with a vector on its diagonal and zeros elsewhere.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -130,7 +130,7 @@ impl Tensor {
         }
     }
 
-    /// A matrix with all elements, in row-major order, on a diagonal, and zeros elsewhere.
+    /// A matrix with all elements, in row-major order, on a diagonal and zeros elsewhere.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -146,7 +146,7 @@ impl Tensor {
         self.flatten(0, -1)?.diag_embed(offset, 0, 1)
     }
 
-    /// This tensor with `src` on a diagonal of two dimensions, as [`diagonal`](Self::diagonal) names it.
+    /// A copy of this tensor with `src` on a [`diagonal`](Self::diagonal).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -169,7 +169,7 @@ impl Tensor {
         replaced("diagonal_scatter", self, src, &part)
     }
 
-    /// This tensor with `src` at one index of a dimension.
+    /// A copy of this tensor with `src` at one index of a dimension.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -189,8 +189,8 @@ impl Tensor {
         replaced("select_scatter", self, src, &SubRange::Index(dim, index as usize))
     }
 
-    /// This tensor with `src` in a range of a dimension: from `start` up to but without `end`, every `step`th; negative
-    /// ones count from the end.
+    /// A copy of this tensor with `src` in a range of a dimension: every `step`th index from `start` (included) to
+    /// `end` (excluded). Negative indices count from the end.
     ///
     /// ```
     /// # use cotangent::{SliceScatterOptions, Tensor};
@@ -212,8 +212,8 @@ impl Tensor {
         replaced("slice_scatter", self, src, &SubRange::Range(dim, Slice::new(start, end).step(step)))
     }
 
-    /// The lower triangle of the last two dimensions, zero elsewhere: what lies on or below the diagonal, or the one
-    /// `diagonal` above it.
+    /// The lower triangle of the last two dimensions; other elements become 0. A positive `diagonal` includes diagonals
+    /// above the main one, a negative one excludes it.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -233,8 +233,8 @@ impl Tensor {
             .record("tril", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.tril(diagonal)?)]))
     }
 
-    /// The upper triangle of the last two dimensions, zero elsewhere: what lies on or above the diagonal, or the one
-    /// `diagonal` above it.
+    /// The upper triangle of the last two dimensions; other elements become 0. A positive `diagonal` excludes the main
+    /// diagonal, a negative one includes diagonals below it.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

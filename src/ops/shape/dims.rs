@@ -26,7 +26,7 @@ fn ordered_dims(op: &'static str, dims: &Dims, rank: usize) -> Result<SmallVec<[
 /// # Shapes
 #[ops]
 impl Tensor {
-    /// The dimensions in `source` moved to the places in `destination`; the others keep their order.
+    /// Moves the dimensions in `source` to the positions in `destination`. The others keep their order.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -56,7 +56,7 @@ impl Tensor {
         self.permute(&order[..])
     }
 
-    /// The matrices in the last two dimensions transposed. Elements are real, so this is the adjoint, too.
+    /// The transpose of the last two dimensions, without a copy.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -78,7 +78,7 @@ impl Tensor {
         self.transpose(-2, -1)
     }
 
-    /// One dimension made several, of which one size may be left open with `-1`, without a copy.
+    /// Splits one dimension into several, without a copy. One of the sizes may be -1, and is inferred.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -100,7 +100,7 @@ impl Tensor {
         self.view(shape)
     }
 
-    /// As [`expand`](Self::expand), to the shape of another tensor.
+    /// [`expand`](Self::expand) to the shape of another tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -116,7 +116,7 @@ impl Tensor {
         self.expand(other.shape())
     }
 
-    /// As [`view`](Self::view), in the shape of another tensor.
+    /// [`view`](Self::view) with the shape of another tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -131,7 +131,7 @@ impl Tensor {
         self.view(other.shape())
     }
 
-    /// As [`reshape`](Self::reshape), in the shape of another tensor.
+    /// [`reshape`](Self::reshape) to the shape of another tensor.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -147,7 +147,7 @@ impl Tensor {
         self.reshape(other.shape())
     }
 
-    /// All tensors expanded to the shape that they broadcast to.
+    /// Expands all tensors to the shape they broadcast to.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -165,7 +165,7 @@ impl Tensor {
         tensors.iter().map(|tensor| tensor.expand(&shape)).collect()
     }
 
-    /// A single number as a vector; anything else as it is.
+    /// A 0-dimensional tensor as a vector; other tensors are unchanged.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -180,7 +180,7 @@ impl Tensor {
         if self.rank() == 0 { self.unsqueeze(0) } else { Ok(self.clone()) }
     }
 
-    /// A single number or a vector as a matrix of one row; anything else as it is.
+    /// A 0-dimensional tensor or a vector as a matrix of one row; other tensors are unchanged.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -195,7 +195,8 @@ impl Tensor {
         if self.rank() < 2 { self.atleast_1d()?.unsqueeze(0) } else { Ok(self.clone()) }
     }
 
-    /// Up to two dimensions made three: a vector becomes the middle one of them, a matrix the first two.
+    /// A tensor of up to 2 dimensions with 3: a vector of `n` elements becomes `[1, n, 1]`, a matrix `[m, n]` becomes
+    /// `[m, n, 1]`. Other tensors are unchanged.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -211,7 +212,7 @@ impl Tensor {
         if self.rank() < 3 { self.atleast_2d()?.unsqueeze(-1) } else { Ok(self.clone()) }
     }
 
-    /// Turned by `k` quarters of a turn, from the first of two dimensions towards the second; the other way for a
+    /// Rotates by `k` times 90 degrees, from the first of two dimensions towards the second; in the other direction for
     /// negative `k`. Never a copy.
     ///
     /// ```
@@ -242,7 +243,7 @@ impl Tensor {
         }
     }
 
-    /// The second dimension back to front, without a copy.
+    /// Reverses the second dimension, without a copy.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -259,7 +260,7 @@ impl Tensor {
         self.flip(dim)
     }
 
-    /// The first dimension back to front, without a copy.
+    /// Reverses the first dimension, without a copy.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -276,7 +277,7 @@ impl Tensor {
         self.flip(dim)
     }
 
-    /// Summed over the dimensions that it takes to get this shape, from which this tensor's could be broadcast.
+    /// Sums over the dimensions that broadcasting would expand, so that the result has the given shape.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -295,7 +296,7 @@ impl Tensor {
         }
     }
 
-    /// As [`narrow`](Self::narrow), with memory of its own.
+    /// [`narrow`](Self::narrow) with its own memory.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -311,8 +312,8 @@ impl Tensor {
         self.narrow(dim, start, length)?.deep_clone()
     }
 
-    /// Grids of coordinates from vectors: the k-th result has the elements of the k-th vector along dimension k, and repeats
-    /// them along all others. With the indexing [`Xy`](MeshIndexing::Xy) the first two dimensions are exchanged.
+    /// Coordinate grids from vectors: result k has the elements of vector k along dimension k and repeats them along
+    /// all others. With the indexing [`Xy`](MeshIndexing::Xy) the first two dimensions are exchanged.
     ///
     /// ```
     /// # use cotangent::{MeshIndexing, Tensor, tensor};

@@ -94,8 +94,8 @@ impl CatPlan {
 /// # Joining
 #[ops]
 impl Tensor {
-    /// Tensors one after the other along a dimension. They have the same shape but for that dimension; their dtypes are
-    /// promoted. As in PyTorch a tensor of shape `[0]` fits beside tensors of any rank, and adds nothing but its dtype.
+    /// Concatenates tensors along a dimension. Their shapes must agree in all other dimensions; their dtypes are
+    /// promoted. As in PyTorch, a tensor of shape `[0]` is accepted with tensors of any rank.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -138,7 +138,7 @@ impl Tensor {
         })
     }
 
-    /// Tensors of one shape beside each other along a new dimension; their dtypes are promoted.
+    /// Stacks tensors of one shape along a new dimension. Their dtypes are promoted.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -109,9 +109,9 @@ impl Ends {
 /// # Padding
 #[ops]
 impl Tensor {
-    /// Dimensions made longer at both ends. `pad` has two numbers for each, how much before and after, from the last
-    /// dimension on; a negative one cuts elements off. By default there are zeros; another number, and the modes reflect,
-    /// replicate and circular, are options.
+    /// Pads dimensions at both ends. `pad` has two numbers per dimension, before and after, beginning with the last
+    /// dimension; negative numbers remove elements. The default is zeros; another value and the modes reflect,
+    /// replicate and circular are options.
     ///
     /// ```
     /// # use cotangent::{PadMode, tensor};
@@ -172,7 +172,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// As [`pad`](Self::pad) with a number.
+    /// [`pad`](Self::pad) with a constant.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -105,8 +105,8 @@ fn add_to(mut whole: Tensor, x: &Tensor, part: &SubRange) -> Result<Tensor> {
 /// # Parts
 #[ops]
 impl Tensor {
-    /// A range of one dimension, with Python's meaning: negative positions count from the end, ends beyond the size are
-    /// cut off, and a [`Slice`] may have a step of either sign.
+    /// A range of one dimension, as in Python: negative indices count from the end, and ends are clamped to the size.
+    /// The step of a [`Slice`] may be negative.
     ///
     /// ```
     /// # use cotangent::{Slice, Tensor};
@@ -125,7 +125,7 @@ impl Tensor {
         take("slice", self, &SubRange::Range(dim, range))
     }
 
-    /// One index of a dimension, which goes away; a negative one counts from the end.
+    /// Selects one index of a dimension, which is removed. A negative index counts from the end.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -146,7 +146,7 @@ impl Tensor {
         take("select", self, &SubRange::Index(dim, index as usize))
     }
 
-    /// `length` elements of a dimension from `start` on, all of which must exist; a negative start counts from the end.
+    /// `length` elements of a dimension beginning at `start`, which must exist. A negative start counts from the end.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -165,7 +165,7 @@ impl Tensor {
         take("narrow", self, &SubRange::range(dim, start as usize, length))
     }
 
-    /// The named dimensions back to front, without a copy.
+    /// Reverses the given dimensions, without a copy.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -184,8 +184,8 @@ impl Tensor {
             .record("flip", &[self], |_| move |_: &BackwardContext, g: &Tensor| Ok(smallvec![Some(g.flip(&dims[..])?)]))
     }
 
-    /// Pieces of `split_size` of a dimension; the last one is shorter if the dimension does not divide evenly. Several sizes
-    /// are those of the pieces.
+    /// Splits a dimension into pieces of `split_size`; the last one may be shorter. A list gives the size of each
+    /// piece.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -222,8 +222,8 @@ impl Tensor {
         Ok(pieces)
     }
 
-    /// At most so many pieces of a dimension, of equal size but for the last. There are fewer where sizes rounded up make
-    /// do with fewer; [`chunks`](Self::chunks) gives a fixed number.
+    /// Splits a dimension into at most the given number of chunks of equal size; the last one may be smaller. There are
+    /// fewer chunks if the rounded-up size needs fewer; [`chunks`](Self::chunks) gives an exact number.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -251,7 +251,7 @@ impl Tensor {
         Ok(pieces)
     }
 
-    /// Every index of a dimension by itself.
+    /// Splits a dimension into tensors without it, one for each index.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

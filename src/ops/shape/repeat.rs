@@ -52,7 +52,7 @@ pub(in crate::ops) fn one_dim(op: &'static str, dims: &Dims, rank: usize) -> Res
 /// # Repeating
 #[ops]
 impl Tensor {
-    /// The tensor so many times along each dimension. Numbers for more dimensions than there are make new leading ones.
+    /// Repeats the tensor along each dimension. Extra numbers create new leading dimensions.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -72,7 +72,7 @@ impl Tensor {
         repeated("repeat", self, &repeats)
     }
 
-    /// As [`repeat`](Self::repeat); numbers that are missing for the first dimensions are 1.
+    /// [`repeat`](Self::repeat), where missing leading numbers are 1.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -89,8 +89,8 @@ impl Tensor {
         repeated("tile", self, &repeats)
     }
 
-    /// Every element along a dimension so many times after itself; without a dimension (`..`) those of the flattened tensor.
-    /// The number is one for all, or a vector of integers, one for each.
+    /// Repeats each element along a dimension; without a dimension (`..`), of the flattened tensor. The number of
+    /// repeats is one for all, or a vector with one for each.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -155,8 +155,8 @@ impl Tensor {
         self.index_select(dim, &index_vector(OP, total, places)?.to_device(self.device())?)
     }
 
-    /// Elements moved along dimensions by so many places; those that leave at one end come in at the other. Without
-    /// dimensions (`..`) the flattened tensor is rolled, and gets its shape back.
+    /// Shifts elements along dimensions. Elements shifted beyond the end reappear at the start. Without dimensions
+    /// (`..`) the flattened tensor is shifted, and keeps its shape.
     ///
     /// ```
     /// # use cotangent::tensor;

@@ -53,7 +53,7 @@ fn sections(op: &'static str, x: &Tensor, sections: &Sections, dim: usize, evenl
 /// # Stacking
 #[ops]
 impl Tensor {
-    /// Tensors beside each other: vectors one after the other, anything else along the second dimension.
+    /// Stacks tensors horizontally: concatenates vectors, and other tensors along the second dimension.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -70,7 +70,7 @@ impl Tensor {
         Tensor::cat(&all, usize::from(all[0].rank() > 1))
     }
 
-    /// Tensors above each other, vectors as rows.
+    /// Stacks tensors vertically, along the first dimension; vectors become rows.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -87,7 +87,7 @@ impl Tensor {
         Tensor::cat(&each("vstack", tensors, Tensor::atleast_2d)?, 0)
     }
 
-    /// Tensors behind each other, along the third dimension.
+    /// Stacks tensors along the third dimension.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -103,7 +103,7 @@ impl Tensor {
         Tensor::cat(&each("dstack", tensors, Tensor::atleast_3d)?, 2)
     }
 
-    /// Tensors beside each other, vectors as columns.
+    /// Stacks tensors horizontally; vectors become columns.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -120,7 +120,7 @@ impl Tensor {
         Tensor::cat(&each("column_stack", tensors, column)?, 1)
     }
 
-    /// A matrix with the tensors as blocks along its diagonal and zeros elsewhere. A vector is a block of one row.
+    /// A block diagonal matrix of the tensors, with zeros elsewhere. A vector is a block of one row.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -148,7 +148,8 @@ impl Tensor {
         Tensor::cat(&rows, 0)
     }
 
-    /// All tuples with an element of each vector, as rows in the vectors' order; of one vector itself.
+    /// The Cartesian product of vectors: all tuples with one element of each, as rows. One vector is returned
+    /// unchanged.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -171,7 +172,7 @@ impl Tensor {
         Tensor::stack(&Tensor::meshgrid(tensors, MeshIndexing::Ij)?, -1)?.reshape([rows, tensors.len()])
     }
 
-    /// All combinations of `r` elements of a vector, as rows in the vector's order.
+    /// All combinations of `r` elements of a vector, as rows.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -217,8 +218,8 @@ impl Tensor {
         self.index_select(0, &index.to_device(self.device())?)?.reshape([rows, r])
     }
 
-    /// Cut along a dimension into so many parts, of which the first ones are longer by one where it does not divide evenly,
-    /// or before each of some indices.
+    /// Splits a dimension into a number of parts, the first of which are longer by 1 if it does not divide evenly, or
+    /// before each of the given indices.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -242,7 +243,7 @@ impl Tensor {
         sections("tensor_split", self, &indices_or_sections, dim, false)
     }
 
-    /// As [`tensor_split`](Self::tensor_split) along the second dimension, or the only one of a vector, into equal parts.
+    /// [`tensor_split`](Self::tensor_split) into equal parts along the second dimension, or the first of a vector.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -258,7 +259,7 @@ impl Tensor {
         sections("hsplit", self, &indices_or_sections, dim, true)
     }
 
-    /// As [`tensor_split`](Self::tensor_split) along the first of at least two dimensions, into equal parts.
+    /// [`tensor_split`](Self::tensor_split) into equal parts along the first dimension of a tensor with at least 2.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -274,7 +275,7 @@ impl Tensor {
         sections("vsplit", self, &indices_or_sections, 0, true)
     }
 
-    /// As [`tensor_split`](Self::tensor_split) along the third dimension, into equal parts.
+    /// [`tensor_split`](Self::tensor_split) into equal parts along the third dimension.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -290,7 +291,7 @@ impl Tensor {
         sections("dsplit", self, &indices_or_sections, dim, true)
     }
 
-    /// Parts of a dimension of these sizes, which make it up.
+    /// Splits a dimension into parts of the given sizes, which must sum to its size.
     ///
     /// ```
     /// # use cotangent::Tensor;

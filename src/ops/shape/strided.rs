@@ -16,9 +16,8 @@ use smallvec::smallvec;
 /// # Views by strides
 #[ops]
 impl Tensor {
-    /// A view with any shape and strides, from the element at `storage_offset` on, counted from the start of the storage
-    /// and not of this tensor; with `None`, from this tensor's first element on. Elements may occur in it more than once, and
-    /// their gradients add up.
+    /// A view with a given shape, strides and `storage_offset`. The offset counts from the start of the storage, not of
+    /// this tensor; `None` means the first element of this tensor. Elements may overlap; their gradients are added up.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -65,8 +64,8 @@ impl Tensor {
         })
     }
 
-    /// All windows of `size` elements along a dimension, each `step` after the one before, without a copy. The windows'
-    /// elements are a new last dimension.
+    /// All windows of `size` elements along a dimension, `step` apart, without a copy. The elements of a window are a
+    /// new last dimension.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -114,7 +113,7 @@ impl Tensor {
         })
     }
 
-    /// This tensor with `src` at the positions that a shape, strides and an offset name among its elements in row-major
+    /// A copy of this tensor with `src` at the positions given by a shape, strides and an offset, counted in row-major
     /// order.
     ///
     /// ```

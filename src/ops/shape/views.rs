@@ -30,7 +30,7 @@ fn transposed(op: &'static str, x: &Tensor, dim0: isize, dim1: isize) -> Result<
 /// # Views
 #[ops]
 impl Tensor {
-    /// The dimensions in another order, each named once.
+    /// Permutes the dimensions.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -56,7 +56,7 @@ impl Tensor {
         })
     }
 
-    /// Two dimensions exchanged. A single number, which has none, is returned as it is for the dimensions 0 and -1.
+    /// Exchanges two dimensions. A 0-dimensional tensor is returned unchanged for the dimensions 0 and -1.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -79,7 +79,7 @@ impl Tensor {
         transposed("transpose", self, dim0.0, dim1.0)
     }
 
-    /// A matrix transposed; a vector or a single number as it is.
+    /// The transpose of a matrix; vectors and 0-dimensional tensors are unchanged.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -100,8 +100,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements in the same order under another shape, of which one size may be left open with `-1`. Never a
-    /// copy.
+    /// The same elements with another shape, never a copy. One size may be -1, and is inferred.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -128,8 +127,8 @@ impl Tensor {
         reshaped("view", self, layout)
     }
 
-    /// The same elements in the same order under another shape, of which one size may be left open with `-1`; a copy
-    /// only if the elements do not lie so that strides could express the shape.
+    /// The same elements with another shape. One size may be -1, and is inferred. It is a copy only if no strides can
+    /// express the shape.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -153,8 +152,8 @@ impl Tensor {
         })
     }
 
-    /// The dimensions from `start_dim` to `end_dim`, both included, made one; a copy only if [`reshape`](Self::reshape)
-    /// needs one. A single number becomes a vector.
+    /// Merges the dimensions from `start_dim` to `end_dim`, both included. It is a copy only if
+    /// [`reshape`](Self::reshape) needs one. A 0-dimensional tensor becomes a vector.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -184,7 +183,7 @@ impl Tensor {
         self.reshape(&sizes[..])
     }
 
-    /// Without the dimensions of size 1: all of them (`..`), or those that are named. Named ones of another size stay.
+    /// Removes dimensions of size 1: all of them (`..`), or the given ones. Given dimensions of another size are kept.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -203,7 +202,7 @@ impl Tensor {
         reshaped("squeeze", self, self.layout().squeeze(&dims))
     }
 
-    /// With a dimension of size 1 put in at `dim`, which may be one past the last.
+    /// Inserts a dimension of size 1 at `dim`, which may be one past the last.
     ///
     /// ```
     /// # use cotangent::Tensor;
@@ -220,7 +219,7 @@ impl Tensor {
         reshaped("unsqueeze", self, self.layout().unsqueeze("unsqueeze", dim.0)?)
     }
 
-    /// Dimensions of size 1 repeated and new leading ones put in, without a copy; `-1` keeps a size.
+    /// Expands dimensions of size 1, and adds leading ones, without a copy. -1 keeps a size.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

@@ -34,7 +34,7 @@ fn fourth(x: Sym, n: Sym) -> Sym {
 /// # Bessel functions and polynomials
 #[ops]
 impl Tensor {
-    /// The Bessel function of the first kind and order 0 of each element.
+    /// The Bessel function of the first kind of order 0.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -49,7 +49,7 @@ impl Tensor {
         elementwise!(Float bessel_j0(self) |x| x.bessel_j0())
     }
 
-    /// The Bessel function of the first kind and order 1 of each element.
+    /// The Bessel function of the first kind of order 1.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -64,7 +64,7 @@ impl Tensor {
         elementwise!(Float bessel_j1(self) |x| x.bessel_j1())
     }
 
-    /// The Bessel function of the second kind and order 0 of each element; NaN of negative ones.
+    /// The Bessel function of the second kind of order 0; NaN for negative elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -79,7 +79,7 @@ impl Tensor {
         elementwise!(Float bessel_y0(self) |x| x.bessel_y0())
     }
 
-    /// The Bessel function of the second kind and order 1 of each element; NaN of negative ones.
+    /// The Bessel function of the second kind of order 1; NaN for negative elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -94,7 +94,7 @@ impl Tensor {
         elementwise!(Float bessel_y1(self) |x| x.bessel_y1())
     }
 
-    /// The modified Bessel function of the second kind and order 0 of each element; NaN of negative ones.
+    /// The modified Bessel function of the second kind of order 0; NaN for negative elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -109,7 +109,7 @@ impl Tensor {
         elementwise!(Float modified_bessel_k0(self) |x| x.k0())
     }
 
-    /// The modified Bessel function of the second kind and order 1 of each element; NaN of negative ones.
+    /// The modified Bessel function of the second kind of order 1; NaN for negative elements.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -124,7 +124,7 @@ impl Tensor {
         elementwise!(Float modified_bessel_k1(self) |x| x.k1())
     }
 
-    /// [`modified_bessel_k0`](Self::modified_bessel_k0) of each element times its exponential.
+    /// `exp(x)` times [`modified_bessel_k0`](Self::modified_bessel_k0).
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -139,7 +139,7 @@ impl Tensor {
         elementwise!(Float scaled_modified_bessel_k0(self) |x| x.k0e())
     }
 
-    /// [`modified_bessel_k1`](Self::modified_bessel_k1) of each element times its exponential.
+    /// `exp(x)` times [`modified_bessel_k1`](Self::modified_bessel_k1).
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -154,7 +154,7 @@ impl Tensor {
         elementwise!(Float scaled_modified_bessel_k1(self) |x| x.k1e())
     }
 
-    /// The Airy function Ai of each element.
+    /// The Airy function Ai.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -169,7 +169,7 @@ impl Tensor {
         elementwise!(Float airy_ai(self) |x| x.airy_ai())
     }
 
-    /// The spherical Bessel function of the first kind and order 0 of each element: `sin(x) / x`, and 1 at 0.
+    /// The spherical Bessel function of the first kind of order 0: `sin(x) / x`, and 1 at 0.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -184,8 +184,7 @@ impl Tensor {
         elementwise!(Float spherical_bessel_j0(self) |x| spherical(x), |g, y| [g * spherical_slope(x, y)])
     }
 
-    /// The Chebyshev polynomial of the first kind of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the first kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -202,8 +201,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the second kind of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the second kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -220,8 +218,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the third kind of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the third kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -238,8 +235,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the fourth kind of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the fourth kind of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -256,8 +252,8 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the first kind, shifted from -1 to 1 to the interval from 0 to 1, of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the first kind, shifted from [-1, 1] to [0, 1], of degree `n`, a number or a tensor;
+    /// 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -274,8 +270,8 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the second kind, shifted from -1 to 1 to the interval from 0 to 1, of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the second kind, shifted from [-1, 1] to [0, 1], of degree `n`, a number or a
+    /// tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -292,8 +288,8 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the third kind, shifted from -1 to 1 to the interval from 0 to 1, of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the third kind, shifted from [-1, 1] to [0, 1], of degree `n`, a number or a tensor;
+    /// 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -310,8 +306,8 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Chebyshev polynomial of the fourth kind, shifted from -1 to 1 to the interval from 0 to 1, of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Chebyshev polynomial of the fourth kind, shifted from [-1, 1] to [0, 1], of degree `n`, a number or a
+    /// tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -328,8 +324,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The physicist's Hermite polynomial of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The physicist's Hermite polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -346,8 +341,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The probabilist's Hermite polynomial of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The probabilist's Hermite polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -364,8 +358,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Laguerre polynomial of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Laguerre polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;
@@ -382,8 +375,7 @@ impl Tensor {
         of_degree(&OP, self, &n)
     }
 
-    /// The Legendre polynomial of degree `n`, a number or a tensor of such, of each element. Of a negative degree it
-    /// is 0.
+    /// The Legendre polynomial of degree `n`, a number or a tensor; 0 for negative degrees.
     ///
     /// ```
     /// # use cotangent::tensor;

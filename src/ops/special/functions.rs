@@ -43,7 +43,7 @@ fn without_first(name: &'static str, op: &'static Elementwise, a: &Tensor, b: &T
 /// # Special functions
 #[ops]
 impl Tensor {
-    /// The error function of each element.
+    /// The error function.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -58,7 +58,7 @@ impl Tensor {
         elementwise!(Float erf(self) |x| x.erf())
     }
 
-    /// One less the error function of each element, with all digits where that is small.
+    /// The complementary error function, `1 - erf(x)`, accurate for large `x`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -73,7 +73,7 @@ impl Tensor {
         elementwise!(Float erfc(self) |x| x.erfc())
     }
 
-    /// The number whose error function is each element; NaN beyond -1 and 1.
+    /// The inverse error function; NaN outside of [-1, 1].
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -88,7 +88,7 @@ impl Tensor {
         elementwise!(Float erfinv(self) |x| x.erfinv())
     }
 
-    /// The scaled error function `exp(x²) · erfc(x)` of each element.
+    /// The scaled complementary error function, `exp(x²) · erfc(x)`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -103,7 +103,7 @@ impl Tensor {
         elementwise!(Float erfcx(self) |x| x.erfcx())
     }
 
-    /// The logarithm of the absolute value of the gamma function of each element.
+    /// The logarithm of the absolute value of the gamma function.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -118,7 +118,7 @@ impl Tensor {
         elementwise!(Float lgamma(self) |x| x.lgamma())
     }
 
-    /// The derivative of [`lgamma`](Self::lgamma) of each element.
+    /// The digamma function, the derivative of [`lgamma`](Self::lgamma).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -133,7 +133,7 @@ impl Tensor {
         elementwise!(Float digamma(self) |x| x.digamma())
     }
 
-    /// The derivative of order `n` of [`digamma`](Self::digamma) of each element.
+    /// The polygamma function of order `n`: the derivative of order `n` of [`digamma`](Self::digamma).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -155,7 +155,7 @@ impl Tensor {
         elementwise!(Float polygamma(self; exponent, factor) |x; exponent, factor| exponent.zeta(x) * factor)
     }
 
-    /// The logarithm of the multivariate gamma function of dimension `p` of each element.
+    /// The logarithm of the multivariate gamma function of dimension `p`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -181,8 +181,7 @@ impl Tensor {
         sum.add(p * (p - 1.0) * 0.25 * std::f64::consts::PI.ln())
     }
 
-    /// The Hurwitz zeta function: the sum of `(other + k)^-self` over all `k` from 0 on. There is no derivative by
-    /// this tensor.
+    /// The Hurwitz zeta function, `Σ (other + k)^-self` over k ≥ 0. It is not differentiable in `self`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -199,8 +198,7 @@ impl Tensor {
         without_first("zeta", &OP, self, &other)
     }
 
-    /// The regularised lower incomplete gamma function, with this tensor as its parameter. There is no derivative by
-    /// this tensor.
+    /// The regularized lower incomplete gamma function with the parameter `self`. It is not differentiable in `self`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -217,8 +215,7 @@ impl Tensor {
         without_first("igamma", &OP, self, &other)
     }
 
-    /// The regularised upper incomplete gamma function, with this tensor as its parameter. There is no derivative by
-    /// this tensor.
+    /// The regularized upper incomplete gamma function with the parameter `self`. It is not differentiable in `self`.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -235,7 +232,7 @@ impl Tensor {
         without_first("igammac", &OP, self, &other)
     }
 
-    /// The modified Bessel function of the first kind and order 0 of each element.
+    /// The modified Bessel function of the first kind of order 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -250,7 +247,7 @@ impl Tensor {
         elementwise!(Float i0(self) |x| x.i0())
     }
 
-    /// [`i0`](Self::i0) of each element times `exp(-|x|)`.
+    /// `exp(-|x|)` times [`i0`](Self::i0).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -265,7 +262,7 @@ impl Tensor {
         elementwise!(Float i0e(self) |x| x.i0e())
     }
 
-    /// The modified Bessel function of the first kind and order 1 of each element.
+    /// The modified Bessel function of the first kind of order 1.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -280,7 +277,7 @@ impl Tensor {
         elementwise!(Float i1(self) |x| x.i1())
     }
 
-    /// [`i1`](Self::i1) of each element times `exp(-|x|)`.
+    /// `exp(-|x|)` times [`i1`](Self::i1).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -295,8 +292,8 @@ impl Tensor {
         elementwise!(Float i1e(self) |x| x.i1e())
     }
 
-    /// The inverse of [`sigmoid`](Self::sigmoid), `log(x / (1 - x))`; with `eps`, of elements that are kept between
-    /// `eps` and `1 - eps`, where the gradient outside is 0.
+    /// The inverse of [`sigmoid`](Self::sigmoid), `log(x / (1 - x))`. With `eps`, elements are clamped to `[eps, 1 -
+    /// eps]` first, and the gradient outside is 0.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -325,7 +322,7 @@ impl Tensor {
             |g, _y| [select(x.lt(eps) | x.gt(1.0 - eps), zero(), g / (x * (1.0 - x)))])
     }
 
-    /// The entropy `-x · log(x)` of each element: 0 at 0, and minus infinity below.
+    /// The entropy `-x · log(x)`; 0 at 0, and minus infinity for negative elements.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -341,7 +338,7 @@ impl Tensor {
             |g, _y| [g * (-x.ln() - 1.0)])
     }
 
-    /// The part of the normal distribution below each element.
+    /// The cumulative distribution function of the standard normal distribution.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -356,7 +353,7 @@ impl Tensor {
         elementwise!(Float ndtr(self) |x| x.ndtr())
     }
 
-    /// The quantiles of the normal distribution: the inverse of [`ndtr`](Self::ndtr).
+    /// The quantile function of the standard normal distribution, the inverse of [`ndtr`](Self::ndtr).
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};
@@ -371,7 +368,7 @@ impl Tensor {
         elementwise!(Float ndtri(self) |x| x.ndtri())
     }
 
-    /// The logarithm of [`ndtr`](Self::ndtr) of each element, with all digits in the left tail.
+    /// The logarithm of [`ndtr`](Self::ndtr), accurate in the left tail.
     ///
     /// ```
     /// # use cotangent::{Tensor, tensor};

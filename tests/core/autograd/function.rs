@@ -5,7 +5,7 @@ use cotangent::autograd::{
     ForwardContext, Function, FunctionContext, GradOptions, apply, apply_all, grad, grad_with, gradcheck,
     gradgradcheck, graph_stats,
 };
-use cotangent::{DType, ErrorKind, Name, Result, Tensor, tensor};
+use cotangent::{Complex, DType, ErrorKind, Name, Result, Tensor, tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -88,6 +88,33 @@ fn a_function_may_return_its_input() -> Result<()> {
     let mut y = y.detach();
     y.fill_(9.0)?;
     assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
+    Ok(())
+}
+
+/// The identity. Its rule computes in a higher precision than its input has, and multiplies by i.
+struct InDouble;
+
+impl Function for InDouble {
+    fn name(&self) -> Name {
+        "in_double".into()
+    }
+
+    fn forward(&self, _: &mut ForwardContext, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn backward(&self, _: &FunctionContext, g: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![Some(g[0].to_dtype(DType::C128)?.mul(Complex::new(0.0, 1.0))?)])
+    }
+}
+
+#[test]
+fn a_gradient_keeps_its_imaginary_part_in_another_precision() -> Result<()> {
+    let x = Tensor::full((), Complex::new(1f32, 2.0))?.requires_grad_(true)?;
+    apply(Arc::new(InDouble), &[&x])?.square()?.real()?.backward()?;
+    assert_eq!(x.grad().map(|grad| grad.dtype()), Some(DType::C64));
+    // The conjugate of the derivative, 2 - 4i, times i.
+    assert_eq!(x.grad().map(|grad| grad.item::<Complex<f32>>()).transpose()?, Some(Complex::new(4.0, 2.0)));
     Ok(())
 }
 

@@ -200,7 +200,7 @@ pub(crate) fn transfer(op: &'static str, from: View<'_>, to: &mut ViewMut<'_>) -
             (Device::Cuda(n), Device::Cpu) => {
                 gpu(op, n)?.download(op, from.first(), std::slice::from_raw_parts_mut(to.first(), bytes))
             }
-            (a, b) => bail!(Device, op, "there is no way from {a} to {b}"),
+            (a, b) => bail!(Device, op, "cannot copy from {a} to {b}"),
         }
     }
 }
