@@ -116,6 +116,16 @@ fn a_window_without_elements_in_one_dimension_is_refused() -> Result<()> {
 }
 
 #[test]
+fn a_window_far_larger_than_the_image_takes_no_longer() -> Result<()> {
+    let x = Tensor::arange(0, 8)?.reshape([1, 1, 2, 2, 2])?;
+    let options = MaxPoolOptions::new().padding([1, 1, 1]).ceil_mode(true);
+    assert_eq!(x.max_pool3d_with([1_i64 << 40; 3], options)?.to_vec::<i64>()?, [7]);
+    let options = MaxPoolOptions::new().padding([1_i64 << 39; 3]).stride([1_i64 << 40; 3]);
+    assert_eq!(x.max_pool3d_with([1_i64 << 40; 3], options)?.to_vec::<i64>()?, [7]);
+    Ok(())
+}
+
+#[test]
 fn images_shrink_by_all_elements_in_reach() -> Result<()> {
     let x = Tensor::arange(0, 29)?.to_dtype(DType::F64)?.square()?.reshape([1, 1, 1, 29])?;
     let options =

@@ -219,7 +219,10 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
         let MaxRows { from, planes, tables: [td, th, tw], along, to, at, places } = self;
         let ([sd, sh, _], [_, height, width]) = (planes.strides, planes.sizes);
         let (count, stride) = (along.count, along.num as usize);
-        let kernel = ((along.end - along.start - 1) / along.step) as usize + 1;
+        // A window may be far larger than the row: only these of its elements are in the row, for one window at least.
+        let steps = |distance: i64| (distance.max(0) + along.step - 1) / along.step;
+        let kernel = (along.end - along.start - 1) / along.step + 1;
+        let used = steps(-along.start - (count as i64 - 1) * along.num)..kernel.min(steps(width as i64 - along.start));
         let mut o = 0;
         for &(d0, dn) in &td.of {
             for &(h0, hn) in &th.of {
@@ -231,7 +234,7 @@ impl<T: Comparable> Job for MaxRows<'_, T> {
                 }
                 for d in (0..dn).map(|d| d0 + d * td.step) {
                     for h in (0..hn).map(|h| h0 + h * th.step) {
-                        for k in 0..kernel as i64 {
+                        for k in used.clone() {
                             look_up(k as usize, count);
                             let offset = along.start + k * along.step;
                             // The windows that have this element.
